@@ -14,6 +14,8 @@ micro-nats squared, numbers are milli-units. From index to code, and in the budg
     client.sent(report)                    the broker acknowledged it
 """
 
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false
+
 import binascii
 import hashlib
 import json
@@ -327,6 +329,9 @@ class Experiment:
 
         Raises ExperimentRefused with the reason; nothing that is not understood is ignored.
         """
+        return cls(payload)
+
+    def __init__(self, payload):
         if type(payload) is str:
             payload = payload.encode()
         payload = bytes(payload)
@@ -341,7 +346,6 @@ class Experiment:
             fields = None
         if type(fields) is not dict:
             raise ExperimentRefused("not a JSON object")
-        self = cls()
         self.sha256 = hashlib.sha256(payload).digest()
         self.digest = self.sha256[:4]
         _take_int(fields, "v", 1, 1)
@@ -356,7 +360,6 @@ class Experiment:
         self.window = _take_choice(fields, "window", ("hour", "day", "all"))
         for name in fields:
             raise ExperimentRefused("unknown field " + name)
-        return self
 
     def _take_type(self, fields):
         self.type = _take_choice(fields, "type", ("bool", "choice", "number"))
@@ -732,7 +735,7 @@ class _Outbox:
 
 
 def _storage(storage):
-    return FileStorage(storage) if type(storage) is str else storage
+    return FileStorage(storage) if isinstance(storage, str) else storage
 
 
 def provision(storage, replace=False):
@@ -749,10 +752,9 @@ def provision(storage, replace=False):
         old = [storage.read(slot) for slot in range(4)]
     except OSError as e:
         raise LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
-    if not replace:
-        for record in old:
-            if record is not None:
-                raise LedgerExists("there is a ledger already; replace=True starts its bound again")
+    # An empty first file and no other is what a power cut at the very first write leaves.
+    if not replace and (old[0] or old[1:] != [None, None, None]):
+        raise LedgerExists("there is a ledger already; replace=True starts its bound again")
     state = _State(DRBG(_entropy(_ENTROPY_BYTES) + _unique_id()).generate(_SEED_BYTES))
     states = [_State.decode(old[0]), _State.decode(old[1])]
     newest = _newest(states)
@@ -763,9 +765,9 @@ def provision(storage, replace=False):
     if old[2] is not None or old[3] is not None:
         _Outbox.load(storage).clear(storage)
     # Both slots, the older one first: at no moment is there no ledger, and none of the old one stays.
-    for slot in (slot, 1 - slot):
+    for i in (slot, 1 - slot):
         state.sequence += 1
-        _write(storage, slot, state.encode())
+        _write(storage, i, state.encode())
 
 
 def _unique_id():
@@ -892,11 +894,12 @@ class Client:
         end = payload.find(b"\x00")
         body = payload if end < 0 else payload[:end]
         tag = b"" if end < 0 else payload[end + 1 :]
-        exp = Experiment.parse(body)
-        name = exp.name
-        if name not in self._policy["experiments"]:
-            raise ExperimentRefused(name + " is not among the policy's experiments")
+        name = ""
         try:
+            exp = Experiment.parse(body)
+            if exp.name not in self._policy["experiments"]:
+                raise ExperimentRefused(exp.name + " is not among the policy's experiments")
+            name = exp.name
             self._check(exp, body, tag)
         except ExperimentRefused as e:
             self._refusals[name] = str(e)
@@ -1043,6 +1046,7 @@ class Client:
             self._outbox.clear(self._storage)  # what was dropped must not come back
         if not value:
             self._state.enabled = False
+            self._state.pending = b""
         self._commit(new)
         if not value:
             self._outbox.clear(self._storage)
@@ -1067,7 +1071,8 @@ class Client:
 
         locked, error: None or a line of text; enabled; pending: unsent reports; sum, squares: spent
         in the board's life; experiments: name -> state (reporting, spent, refused, absent), reports
-        made, left (reports the budget still holds), digest, epsilon, reason (of a refusal).
+        made, left (reports the budget still holds), digest, epsilon, reason (of a refusal); refused:
+        why the last experiment that is not among these was refused, or None.
         """
         experiments = {}
         for name in self._policy["experiments"]:
@@ -1091,4 +1096,5 @@ class Client:
             "sum": self._state.sum,
             "squares": self._state.squares,
             "experiments": experiments,
+            "refused": self._refusals.get(""),
         }

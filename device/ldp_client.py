@@ -18,7 +18,6 @@ micro-nats squared, numbers are milli-units. From index to code, and in the budg
 
 import binascii
 import hashlib
-import json
 import os
 
 try:
@@ -282,6 +281,73 @@ class Level:
             raise ExperimentRefused("epsilon is too small for so many cells: take a smaller g")
 
 
+# The board and the server must read the same bytes alike, and json.loads does not: MicroPython's takes
+# text without commas, cut off, or with keys that are numbers. So an experiment's JSON is read here.
+_TOKEN_CHARS = "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_NOT_JSON = "not a JSON object"
+
+
+def _skip(text, at):
+    while text[at : at + 1] == " ":
+        at += 1
+    return at
+
+
+def _parse_value(text, at, depth):
+    """Return a JSON value in text from at on (str, int, list, dict), and where it ends.
+
+    A float, true, false or null becomes a tuple of its text, which no field of an experiment takes.
+    """
+    at = _skip(text, at)
+    c = text[at : at + 1]
+    if c == '"':
+        end = text.find('"', at + 1)
+        if end < 0:
+            raise ExperimentRefused(_NOT_JSON)
+        return text[at + 1 : end], end + 1
+    if (c == "{" or c == "[") and depth < 3:
+        return _parse_items(text, at + 1, depth, c == "{")
+    start = at
+    while at < len(text) and text[at] in _TOKEN_CHARS:
+        at += 1
+    token = text[start:at]
+    digits = token[1:] if c == "-" else token
+    if not digits:
+        raise ExperimentRefused(_NOT_JSON)
+    for d in digits:
+        if not "0" <= d <= "9":
+            return (token,), at
+    if len(digits) > 20 or (digits[0] == "0" and len(digits) > 1):
+        return (token,), at
+    return int(token), at
+
+
+def _parse_items(text, at, depth, is_dict):
+    pairs = {}
+    items = []
+    end = "}" if is_dict else "]"
+    at = _skip(text, at)
+    c = text[at : at + 1]
+    while c != end:
+        item, at = _parse_value(text, at, depth + 1)
+        if is_dict:
+            at = _skip(text, at)
+            if type(item) is not str or item in pairs or text[at : at + 1] != ":":
+                raise ExperimentRefused(_NOT_JSON)
+            pairs[item], at = _parse_value(text, at + 1, depth + 1)
+        else:
+            items.append(item)
+        at = _skip(text, at)
+        c = text[at : at + 1]
+        if c == ",":
+            at = _skip(text, at + 1)
+            if text[at : at + 1] == end:
+                raise ExperimentRefused(_NOT_JSON)
+        elif c != end:
+            raise ExperimentRefused(_NOT_JSON)
+    return pairs if is_dict else items, at + 1
+
+
 def _take(fields, name, default=None):
     value = fields.pop(name, default)
     if value is None:
@@ -325,27 +391,22 @@ class Experiment:
 
     @classmethod
     def parse(cls, payload):
-        """Return the Experiment in a JSON object of at most 1 KiB (bytes, or ASCII str).
+        """Return the Experiment in a JSON object of at most 1 KiB (bytes, or an ASCII str).
 
         Raises ExperimentRefused with the reason; nothing that is not understood is ignored.
         """
         return cls(payload)
 
     def __init__(self, payload):
-        if type(payload) is str:
-            payload = payload.encode()
-        payload = bytes(payload)
+        payload = payload.encode() if type(payload) is str else bytes(payload)
         if len(payload) > _MAX_JSON_BYTES:
             raise ExperimentRefused("larger than 1024 bytes")
         for c in payload:
             if not 32 <= c < 127 or c == 92:
                 raise ExperimentRefused("must be printable ASCII without a backslash")
-        try:
-            fields = json.loads(payload.decode())
-        except (ValueError, RuntimeError):  # RuntimeError: nested too deeply
-            fields = None
-        if type(fields) is not dict:
-            raise ExperimentRefused("not a JSON object")
+        fields, end = _parse_value(payload.decode(), 0, 0)
+        if type(fields) is not dict or _skip(payload.decode(), end) != len(payload):
+            raise ExperimentRefused(_NOT_JSON)
         self.sha256 = hashlib.sha256(payload).digest()
         self.digest = self.sha256[:4]
         _take_int(fields, "v", 1, 1)
@@ -1049,6 +1110,7 @@ class Client:
             self._state.pending = b""
         self._commit(new)
         if not value:
+            self._commit(new.copy())  # both slots, for the same reason
             self._outbox.clear(self._storage)
 
     def _left(self, exp):

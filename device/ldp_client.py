@@ -166,17 +166,14 @@ def _entropy(n):
     try:
         data = os.urandom(n)
     except (AttributeError, NotImplementedError, OSError):
+        data = b""
+    if len(data) != n:
         raise EntropyError("no os.urandom here: build the firmware with a random source")
     repeats = 1
-    for i in range(1, len(data)):
+    for i in range(1, n):
         repeats = repeats + 1 if data[i] == data[i - 1] else 1
-        if repeats >= _MAX_REPEATS:
-            raise EntropyError("os.urandom is stuck on one value: power-cycle or replace the board")
-    for i in range(32, len(data), 32):
-        if data[i : i + 32] == data[i - 32 : i]:
-            raise EntropyError("os.urandom repeats itself: power-cycle or replace the board")
-    if len(data) != n:
-        raise EntropyError("os.urandom gave too few bytes: build the firmware with a random source")
+        if repeats >= _MAX_REPEATS or (i % 32 == 0 and data[i : i + 32] == data[i - 32 : i]):
+            raise EntropyError("os.urandom is stuck: power-cycle or replace the board")
     return data
 
 
@@ -739,13 +736,17 @@ def _newest(records):
     return best
 
 
+def _storage_failed(e):
+    return LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
+
+
 def _write(storage, slot, record):
     """Write a slot and read it back; LedgerError where the storage fails or forgets."""
     try:
         storage.write(slot, record)
         same = storage.read(slot) == record
     except OSError as e:
-        raise LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
+        raise _storage_failed(e)
     if not same:
         raise LedgerError("storage failed: it does not read back what was written")
 
@@ -812,7 +813,7 @@ def provision(storage, replace=False):
             storage.make()
         old = [storage.read(slot) for slot in range(4)]
     except OSError as e:
-        raise LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
+        raise _storage_failed(e)
     # An empty first file and no other is what a power cut at the very first write leaves.
     if not replace and (old[0] or old[1:] != [None, None, None]):
         raise LedgerExists("there is a ledger already; replace=True starts its bound again")
@@ -842,29 +843,29 @@ def _unique_id():
 
 
 def _check_policy(policy):
+    part = "it must have exactly sum, squares, epsilon, rules, experiments"
     try:
-        extra = len(policy) - 5
-        numbers = ((policy["sum"], 0, _MAX_SUM - 1), (policy["squares"], 0, _MAX_SQUARES - 1))
-        numbers += ((policy["epsilon"], EPSILON_MIN, EPSILON_MAX),)
-        rules = policy["rules"]
-        names = policy["experiments"]
+        good = len(policy) == 5
+        numbers = ("sum", 0, _MAX_SUM - 1), ("squares", 0, _MAX_SQUARES - 1)
+        for name, low, high in numbers + (("epsilon", EPSILON_MIN, EPSILON_MAX),):
+            value = policy[name]
+            if good and not (type(value) is int and low <= value <= high):
+                good = False
+                part = "%s must be an integer from %d to %d" % (name, low, high)
+        for rule in policy["rules"]:
+            if good and rule not in _RULES:
+                good = False
+                part = "rules must be among sum, squares, count, unlimited"
+        keys = set()
+        for name in policy["experiments"]:
+            keys.add(_key(name) if _valid_name(name, _NAME_CHARS) else None)
+        if good and (None in keys or not len(keys) == len(policy["experiments"]) <= _MAX_ENTRIES):
+            good = False
+            part = "experiments must be up to 64 different names of 1 to 32 of a-z, 0-9, _ and -"
     except (KeyError, TypeError):
-        extra = 1
-    if extra:
-        raise SettingsError("policy must have exactly sum, squares, epsilon, rules, experiments")
-    for value, low, high in numbers:
-        if type(value) is not int or not low <= value <= high:
-            raise SettingsError("policy: sum, squares and epsilon must be integers in range")
-    if type(rules) not in (tuple, list) or type(names) not in (tuple, list):
-        raise SettingsError("policy: rules and experiments must be tuples of names")
-    for rule in rules:
-        if rule not in _RULES:
-            raise SettingsError("policy: rules must be of sum, squares, count, unlimited")
-    for name in names:
-        if not _valid_name(name, _NAME_CHARS):
-            raise SettingsError("policy: experiments' names must be 1 to 32 of a-z, 0-9, _ and -")
-    if len(names) > _MAX_ENTRIES or len(set(_key(name) for name in names)) != len(names):
-        raise SettingsError("policy: at most 64 experiments, each once")
+        good = False
+    if not good:
+        raise SettingsError("policy: " + part)
 
 
 def _key(name):
@@ -924,7 +925,7 @@ class Client:
                 self._outbox = _Outbox.load(self._storage)
         except OSError as e:
             # A slot that cannot be read might be the newest one.
-            self._locked = "locked: storage failed: errno %s" % (e.args[0] if e.args else "unknown")
+            self._locked = "locked: %s" % _storage_failed(e)
             return
         if newest is not None:
             self._state = states[newest]

@@ -1,0 +1,215 @@
+"""The analyst's side of an experiment: a TOML file that says what is asked, why, by whom, until when.
+
+`load(path)` gives a frozen `Definition`; `Definition.payload()` the bytes that go out to boards. What the
+analyst leaves out (mechanism, g, fanout, cells) is chosen by the variance formulas of `oracle`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..device import ldp_client
+from . import oracle
+
+MICRO = 1_000_000
+MILLI = 1_000
+
+Quantity = Annotated[Decimal, Field(allow_inf_nan=False)]
+
+
+class DefinitionError(ValueError):
+    """An experiment file that does not fit; the text says which field and what would be right."""
+
+
+class Budget(BaseModel):
+    """What one board may spend on the experiment: rule, and cap in nats, nats squared, or reports."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule: Literal["sum", "squares", "count", "unlimited"]
+    cap: Quantity | None = None
+
+    @model_validator(mode="after")
+    def _cap_fits_rule(self) -> Budget:
+        if (self.cap is None) != (self.rule == "unlimited"):
+            raise ValueError("cap is needed for sum, squares and count, and absent for unlimited")
+        return self
+
+
+class Definition(BaseModel):
+    """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
+    purpose: Annotated[str, Field(min_length=1)]
+    owner: Annotated[str, Field(min_length=1)]
+    expires: datetime.date
+    type: Literal["bool", "choice", "number"]
+    labels: tuple[str, ...] | None = None
+    unit: str = ""
+    low: Quantity | None = None
+    high: Quantity | None = None
+    bins: int | None = None
+    statistics: Literal["ranges", "frequencies"] | None = None
+    mechanism: Literal["auto", "rr", "grr", "olh", "hh"] = "auto"
+    g: int | None = None
+    fanout: int | None = None
+    cells: tuple[int, ...] | None = None
+    weights: tuple[int, ...] | None = None
+    epsilon: Quantity
+    every: int = 1
+    budget: Budget
+    window: Literal["hour", "day", "all"] = "day"
+
+    @model_validator(mode="after")
+    def _fields_fit_type(self) -> Definition:
+        number = (self.low, self.high, self.bins)
+        if self.type == "number" and None in number:
+            raise ValueError("low, high and bins are needed for a number")
+        if self.type != "number" and number != (None, None, None):
+            raise ValueError("low, high and bins are only for a number")
+        if (self.type == "choice") != (self.labels is not None):
+            raise ValueError("labels are needed for a choice and only for a choice")
+        if self.labels and "other" in self.labels:
+            raise ValueError("the label other is always there, as the last one: leave it out")
+        if self.g is not None and self.mechanism != "olh":
+            raise ValueError('g is only for mechanism = "olh"')
+        if (self.fanout, self.cells, self.weights) != (None, None, None) and self.mechanism != "hh":
+            raise ValueError('fanout, cells and weights are only for mechanism = "hh"')
+        if (self.fanout is None) != (self.cells is None) or (self.weights and not self.cells):
+            raise ValueError("fanout and cells go together, and weights with them")
+        return self
+
+    @property
+    def domain(self) -> int:
+        """Number of indices a reading can fall into."""
+        if self.type == "choice":
+            return len(self.labels or ()) + 1
+        return 2 if self.type == "bool" else (self.bins or 0)
+
+    def payload(self) -> bytes:
+        """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
+
+        Raises DefinitionError where a board would refuse it.
+        """
+        fields: dict[str, Any] = {"v": 1, "name": self.name, "type": self.type}
+        if self.type == "choice":
+            fields["labels"] = list(self.labels or ())
+        if self.type == "number":
+            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
+            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
+            fields["bins"] = self.bins
+        epsilon = _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
+        if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
+            raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
+        fields |= self._mechanism_fields(epsilon)
+        fields |= {
+            "epsilon": epsilon,
+            "every": self.every,
+            "budget": self._budget_fields(),
+            "window": self.window,
+        }
+        payload = json.dumps(fields, separators=(",", ":")).encode()
+        try:
+            experiment = ldp_client.Experiment.parse(payload)
+        except ldp_client.ExperimentRefused as e:
+            raise DefinitionError(str(e)) from None
+        if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
+            raise DefinitionError(
+                "the budget's cap is below the cost of one report: no board would ever report"
+            )
+        return payload
+
+    def experiment(self) -> ldp_client.Experiment:
+        """What boards will read from payload()."""
+        return ldp_client.Experiment.parse(self.payload())
+
+    def _mechanism_fields(self, epsilon: int) -> dict[str, Any]:
+        if self.mechanism in ("rr", "grr"):
+            return {"mechanism": self.mechanism}
+        if self.mechanism == "olh" and self.g is not None:
+            return {"mechanism": "olh", "g": self.g}
+        if self.mechanism == "hh" and self.cells is not None:
+            chosen = {"mechanism": "hh", "fanout": self.fanout, "cells": list(self.cells)}
+            return chosen | ({"weights": list(self.weights)} if self.weights else {})
+        if not 2 <= self.domain <= 1 << 24:
+            raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
+        try:
+            return self._chosen_fields(epsilon)
+        except ValueError as e:
+            raise DefinitionError(str(e)) from None
+
+    def _chosen_fields(self, epsilon: int) -> dict[str, Any]:
+        """What the variance formulas pick for the parameters that the analyst left open."""
+        if self.mechanism == "olh":
+            channel = oracle.best_hash(self.domain, epsilon)
+            if channel is None:
+                raise DefinitionError('no g fits mechanism = "olh" here: leave the mechanism out')
+            return {"mechanism": "olh", "g": channel.g}
+        ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
+        choice = oracle.choose(self.domain, epsilon, ranges=ranges or self.mechanism == "hh")
+        fields: dict[str, Any] = {"mechanism": choice.mechanism}
+        if choice.mechanism == "olh":
+            fields["g"] = choice.g
+        elif choice.mechanism == "hh":
+            fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
+            fields |= {"weights": list(choice.weights)} if choice.weights else {}
+        return fields
+
+    def _budget_fields(self) -> dict[str, Any]:
+        rule, cap = self.budget.rule, self.budget.cap
+        if cap is None:
+            return {"rule": rule}
+        # A cap is rounded down: the board's bound is never above what was written.
+        scale = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}[rule]
+        return {"rule": rule, "cap": int(cap * scale // 1)}
+
+
+def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
+    scaled = (value or Decimal(0)) * scale
+    if scaled != scaled.to_integral_value():
+        raise DefinitionError(f"{name} must be a whole number of {grain}, not {value}")
+    return int(scaled)
+
+
+def parse(text: str) -> Definition:
+    """Return the Definition in a TOML text; raises DefinitionError with one line."""
+    try:
+        return Definition.model_validate(tomllib.loads(text, parse_float=Decimal))
+    except tomllib.TOMLDecodeError as e:
+        raise DefinitionError(f"not TOML: {e}") from None
+    except ValidationError as e:
+        raise DefinitionError(_one_line(e)) from None
+
+
+def load(path: Path) -> Definition:
+    """Return the Definition in a TOML file; raises DefinitionError with one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
+        raise DefinitionError(f"cannot read {path}: {reason}") from None
+    try:
+        return parse(text)
+    except DefinitionError as e:
+        raise DefinitionError(f"{path}: {e}") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(x) for x in first["loc"])
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a field of an experiment"
+    text = re.sub(r"^Value error, ", "", first["msg"])
+    return f"{where}: {text}" if where else text

@@ -1,0 +1,514 @@
+"""Experiment.parse refuses whatever is not exactly right, with the reason; bucket never loses a reading."""
+
+import hashlib
+import json
+import math
+from fractions import Fraction
+
+import pytest
+from enumeration import experiment_json
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+# The example of DESIGN.md section 4, byte for byte.
+ROOM_TEMP = (
+    b'{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256,\n'
+    b' "mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90,\n'
+    b' "budget":{"rule":"sum","cap":4000000}, "window":"day"}'
+).replace(b"\n", b"")
+
+NUMBER = {"type": "number", "low": -20_000, "high": 50_000, "bins": 256, "mechanism": "grr"}
+OLH = {**NUMBER, "mechanism": "olh", "g": 3}
+HH = {**NUMBER, "mechanism": "hh", "fanout": 4, "cells": [4, 3, 3, 3]}
+CHOICE = {"type": "choice", "labels": ["a", "b"], "mechanism": "grr"}
+
+
+def parse(**changes):
+    return Experiment.parse(experiment_json(**changes))
+
+
+def refusal(payload):
+    with pytest.raises(ExperimentRefused) as caught:
+        Experiment.parse(payload)
+    text = str(caught.value)
+    assert text
+    assert "\n" not in text
+    assert isinstance(caught.value, LDPError)
+    return text
+
+
+def test_the_example_of_the_design_has_the_right_derived_numbers():
+    exp = Experiment.parse(ROOM_TEMP)
+    assert (exp.name, exp.type, exp.low, exp.high, exp.labels) == ("room_temp", "number", -20_000, 50_000, ())
+    assert (exp.domain, exp.mechanism, exp.fanout) == (256, "hh", 4)
+    assert (exp.epsilon, exp.every, exp.rule, exp.cap, exp.window) == (1_000_000, 90, "sum", 4_000_000, "day")
+    assert exp.sha256 == hashlib.sha256(ROOM_TEMP).digest()
+    assert exp.digest == exp.sha256[:4]
+    columns = ("domain", "g", "t", "width", "seeds", "code_count", "offset", "weight")
+    assert [tuple(getattr(level, c) for c in columns) for level in exp.levels] == [
+        (4, 4, 0, 64, 1, 4, 0, 1),  # answered directly
+        (16, 3, 3, 16, 26, 78, 4, 1),  # 3**3 >= 16
+        (64, 3, 4, 4, 80, 240, 82, 1),  # 3**4 >= 64
+        (256, 3, 6, 1, 728, 2184, 322, 1),  # 3**6 >= 256 > 3**5
+    ]
+    assert (exp.weight_sum, exp.code_count, exp.code_bytes) == (4, 2506, 2)
+    for level in exp.levels:
+        assert level.threshold == int(ONE * math.e / (math.e + level.g - 1))
+
+
+def test_a_hash_of_1024_values_at_epsilon_1_is_two_bytes():
+    exp = parse(**{**OLH, "bins": 1024})
+    assert (exp.levels[0].t, exp.code_count, exp.code_bytes) == (7, 6558, 2)
+
+
+@pytest.mark.parametrize(("bins", "code_bytes"), [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3)])
+def test_a_code_takes_the_fewest_whole_bytes(bins, code_bytes):
+    assert parse(**{**NUMBER, "bins": bins}).code_bytes == code_bytes
+
+
+def test_domains_follow_from_the_type():
+    assert parse().domain == 2
+    assert parse(**CHOICE).domain == 3  # "other" is the last
+    assert parse(**NUMBER).domain == 256
+
+
+def test_defaults_are_every_1_and_equal_weights():
+    assert parse().every == 1
+    assert [level.weight for level in parse(**HH).levels] == [1, 1, 1, 1]
+    assert [level.weight for level in parse(**HH, weights=[0, 5, 65535, 1]).levels] == [0, 5, 65535, 1]
+
+
+def test_a_str_and_bytes_are_the_same_experiment():
+    assert Experiment.parse(ROOM_TEMP.decode()).digest == Experiment.parse(ROOM_TEMP).digest
+    assert Experiment.parse(bytearray(ROOM_TEMP)).digest == Experiment.parse(ROOM_TEMP).digest
+
+
+def test_another_space_is_another_digest():
+    assert Experiment.parse(ROOM_TEMP + b" ").digest != Experiment.parse(ROOM_TEMP).digest
+
+
+@pytest.mark.parametrize(
+    ("domain", "fanout", "height"), [(125, 5, 3), (126, 5, 4), (2097152, 8, 7), (2, 2, 1), (9, 9, 1), (3, 2, 2)]
+)
+def test_the_number_of_levels_is_the_smallest_that_covers_the_domain(domain, fanout, height):
+    widths = [fanout ** (height - 1 - i) for i in range(height)]
+    nodes = [-(-domain // w) for w in widths]
+    cells = [n if n < 4 else 3 for n in nodes]
+    if domain == 2097152:
+        cells[-1] = 131  # 131**3 >= 8**7, and 3 codes of 131 cells stay within 2**24 at no smaller level
+        pytest.raises(ExperimentRefused, parse, **{**HH, "bins": domain, "fanout": fanout, "cells": cells})
+        cells[-1] = 2  # 2**21 seeds of two cells
+    exp = parse(**{**HH, "bins": domain, "fanout": fanout, "cells": cells, "epsilon": 8_000_000})
+    assert [(level.domain, level.width) for level in exp.levels] == list(zip(nodes, widths, strict=True))
+    for wrong in (cells[:-1], [2, *cells]):
+        text = refusal(experiment_json(**{**HH, "bins": domain, "fanout": fanout, "cells": wrong}))
+        assert text == f"cells must be a list of {height} integers from 2 to 16777216"
+
+
+INTEGER_FIELDS = [
+    # field, the experiment around it, least, most, most that parses there
+    ("v", {}, 1, 1),
+    ("epsilon", {}, 1_000, 16_000_000),
+    ("every", {}, 1, 2**24),
+    ("low", NUMBER, -(2**40), 49_999),
+    ("high", NUMBER, -19_999, 2**40),
+    ("bins", NUMBER, 2, 2**24),
+    ("g", OLH, 2, 251),
+    ("fanout", {**HH, "cells": [256]}, 256, 256),
+]
+NOT_INTEGERS = [1.0, 2.5, True, False, "1", [], {}, [1], 1e300, -0.0]
+
+
+@pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
+def test_integer_fields_take_their_range_and_nothing_else(field, around, least, most):
+    safe = {"epsilon": 8_000_000} if field != "epsilon" else {}
+    for value in (least, most):
+        parse(**{**safe, **around, field: value})
+    for value in (least - 1, most + 1, -(10**30), 10**30, *NOT_INTEGERS):
+        text = refusal(experiment_json(**{**safe, **around, field: value}))
+        assert field in text or "low must be less" in text
+
+
+@pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "1E0", "10.0", "-1", "9" * 300])
+def test_numbers_that_are_no_sizes_are_refused(field, around, least, most, token):
+    payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token.encode())
+    assert token.encode() in payload
+    refusal(payload)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["v", "name", "type", "mechanism", "epsilon", "budget", "window"],
+)
+def test_a_missing_field_is_named(field):
+    assert refusal(experiment_json(**{field: None})) == field + " is missing"
+    null = json.loads(experiment_json())
+    null[field] = None
+    assert refusal(json.dumps(null)) == field + " is missing"
+
+
+@pytest.mark.parametrize(
+    ("field", "around"),
+    [("labels", CHOICE), ("low", NUMBER), ("high", NUMBER), ("bins", NUMBER), ("g", OLH), ("fanout", HH), ("cells", HH)],
+)
+def test_a_missing_field_of_the_type_or_mechanism_is_named(field, around):
+    assert refusal(experiment_json(**{**around, field: None})) == field + " is missing"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "around"),
+    [
+        ("color", 1, {}),
+        ("Name", "e", {}),
+        ("", 0, {}),
+        ("labels", ["a"], {}),
+        ("low", 0, {}),
+        ("bins", 2, CHOICE),
+        ("g", 2, {}),
+        ("g", 3, HH),
+        ("fanout", 4, OLH),
+        ("cells", [2], {}),
+        ("weights", [1], OLH),
+        ("cap", 5, {}),
+    ],
+)
+def test_a_field_that_does_not_belong_is_refused(field, value, around):
+    assert refusal(experiment_json(**around, **{field: value})) == "unknown field " + field
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a" * 33, "Room", "a b", "a/b", "a+", "#", "ä", "a.b", 5, None, ["a"], True, {"a": 1}]
+)
+def test_names_that_do_not_fit_a_topic_are_refused(name):
+    payload = json.loads(experiment_json())
+    payload["name"] = name
+    assert refusal(json.dumps(payload, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 32, "0_-z", "-", "_"])
+def test_names_of_1_to_32_characters_are_taken(name):
+    assert parse(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    ("field", "choices"),
+    [
+        ("type", "bool, choice, number"),
+        ("mechanism", "rr, grr, olh, hh"),
+        ("window", "hour, day, all"),
+    ],
+)
+@pytest.mark.parametrize("value", ["", "RR", "rr ", 1, ["rr"], {}, True, "r", "week"])
+def test_a_choice_lists_what_would_be_right(field, choices, value):
+    assert refusal(experiment_json(**{field: value})) == f"{field} must be one of {choices}"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[], ["a", "a"], "ab", [1], [""], ["a" * 65], ["a", None], [["a"]], {"a": 1}, ["a", {}], 3, [True]],
+)
+def test_labels_that_are_not_different_strings_are_refused(labels):
+    text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
+    assert text == "labels must be different strings of 1 to 64 characters"
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, 5), (6, 5), (2**40, -(2**40))])
+def test_low_must_be_less_than_high(low, high):
+    assert refusal(experiment_json(**{**NUMBER, "low": low, "high": high})) == "low must be less than high"
+
+
+@pytest.mark.parametrize("g", [4, 6, 9, 15, 25, 49, 91, 121, 221, 250, 255, 256, 257, 65_521, 65_536])
+def test_g_must_be_a_prime_below_the_domain(g):
+    text = refusal(experiment_json(**{**OLH, "g": g}))
+    assert text == "g must be a prime below the domain"
+
+
+def test_g_is_at_most_2_to_the_16():
+    huge = {**OLH, "bins": 2**24, "epsilon": 16_000_000}
+    assert refusal(experiment_json(**{**huge, "g": 65_537})) == "g must be an integer from 2 to 65536"
+
+
+def test_every_prime_and_no_other_number_below_2000_is_taken_as_g():
+    composite = {i * j for i in range(2, 45) for j in range(i, 2000 // i + 1)}
+    for g in range(2, 2000):
+        payload = experiment_json(**{**OLH, "bins": 2000, "g": g, "epsilon": 8_000_000})
+        if g in composite:
+            refusal(payload)
+        else:
+            assert Experiment.parse(payload).levels[0].g == g
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {**OLH, "bins": 2**24, "g": 3},  # 3**16 > 2**24
+        {**OLH, "bins": 65_536, "g": 257, "epsilon": 8_000_000},  # 257**3
+        {**HH, "bins": 65_536, "fanout": 256, "cells": [256, 257], "epsilon": 8_000_000},
+    ],
+)
+def test_more_than_2_to_the_24_codes_are_refused(changes):
+    text = refusal(experiment_json(**changes))
+    assert text == "more than 16777216 codes: take a smaller domain or another g"
+
+
+def test_exactly_2_to_the_24_codes_are_taken():
+    assert parse(**{**NUMBER, "bins": 2**24, "epsilon": 8_000_000}).code_count == 2**24
+
+
+def test_a_threshold_that_gives_the_truth_no_advantage_is_refused():
+    text = refusal(experiment_json(**{**NUMBER, "bins": 2**24, "epsilon": 1_000}))
+    assert text == "epsilon is too small for so many cells: take a smaller g"
+    for level in parse(**{**OLH, "epsilon": 1_000}).levels:
+        assert level.threshold * level.g > ONE
+
+
+def test_rr_is_for_two_values():
+    for changes in ({**NUMBER, "mechanism": "rr"}, {**CHOICE, "mechanism": "rr"}):
+        assert refusal(experiment_json(**changes)) == "rr is for two values: take grr, olh or hh"
+    assert parse(**{**NUMBER, "bins": 2, "mechanism": "rr"}).code_count == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ([4, 3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, 3, 3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([], "cells must be a list of 4 integers from 2 to 16777216"),
+        (4, "cells must be a list of 4 integers from 2 to 16777216"),
+        ("4333", "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, 3, 3.0], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, 3, "3"], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, True, 3], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, 1, 3], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([4, 3, -3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
+        ([5, 3, 3, 3], "cells: 5 must be 4 or a prime below it, at most 65536"),
+        ([4, 4, 3, 3], "cells: 4 must be 16 or a prime below it, at most 65536"),
+        ([4, 3, 67, 3], "cells: 67 must be 64 or a prime below it, at most 65536"),
+        ([4, 3, 3, 257], "cells: 257 must be 256 or a prime below it, at most 65536"),
+    ],
+)
+def test_cells_of_the_wrong_number_or_size_are_refused(cells, text):
+    assert refusal(experiment_json(**{**HH, "cells": cells})) == text
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        ([1, 1, 1], "weights must be a list of 4 integers from 0 to 65535"),
+        ([1, 1, 1, 1, 1], "weights must be a list of 4 integers from 0 to 65535"),
+        ([1, 1, 1, -1], "weights must be a list of 4 integers from 0 to 65535"),
+        ([1, 1, 1, 65536], "weights must be a list of 4 integers from 0 to 65535"),
+        ([1, 1, 1, 0.5], "weights must be a list of 4 integers from 0 to 65535"),
+        (1, "weights must be a list of 4 integers from 0 to 65535"),
+        ([1, 1, 1, 0], "the last of the weights must not be 0"),
+        ([0, 0, 0, 0], "the last of the weights must not be 0"),
+    ],
+)
+def test_weights_of_the_wrong_number_or_size_are_refused(weights, text):
+    assert refusal(experiment_json(**HH, weights=weights)) == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        ({}, "rule is missing"),
+        ({"rule": "sum"}, "cap is missing"),
+        ({"cap": 5}, "rule is missing"),
+        ({"rule": "total", "cap": 5}, "rule must be one of unlimited, sum, squares, count"),
+        ({"rule": ["sum"], "cap": 5}, "rule must be one of unlimited, sum, squares, count"),
+        ({"rule": "unlimited", "cap": 5}, "unknown field cap in budget"),
+        ({"rule": "sum", "cap": 5, "delta": 1}, "unknown field delta in budget"),
+        ([], "budget must be an object with rule and cap"),
+        ("sum", "budget must be an object with rule and cap"),
+        (4_000_000, "budget must be an object with rule and cap"),
+    ]
+    + [
+        ({"rule": rule, "cap": cap}, "cap must be an integer from 1 to 18014398509481983")
+        for rule in ("sum", "squares", "count")
+        for cap in (0, -1, 2**54, 10**30, 1.5, True, "5")
+    ],
+)
+def test_budgets_that_make_no_sense_are_refused(budget, text):
+    assert refusal(experiment_json(budget=budget)) == text
+
+
+def test_the_cost_of_a_report_follows_its_rule():
+    caps = {"sum": 2_000_000, "squares": 4 * 10**12, "count": 1}
+    for rule, cost in caps.items():
+        assert parse(epsilon=2_000_000, budget={"rule": rule, "cap": 2**54 - 1}).cost() == cost
+    assert parse(budget={"rule": "unlimited"}).cap == 0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b" ",
+        b"null",
+        b"1",
+        b'"e"',
+        b"[]",
+        b"{",
+        b"}",
+        b"[" * 1000,
+        b"[" * 500 + b"]" * 500,
+        b"truefalse",
+        b"[{}]",
+        ROOM_TEMP[1:],
+        ROOM_TEMP + b"}",
+        ROOM_TEMP + b"{}",
+        ROOM_TEMP + b"x",
+    ],
+)
+def test_what_is_not_one_json_object_is_refused(payload):
+    assert refusal(payload) == "not a JSON object"
+
+
+def test_deep_nesting_is_refused():
+    for deep in (b"[" * 300 + b"]" * 300, b'{"a":' * 120 + b"1" + b"}" * 120):
+        payload = experiment_json(v=987_654).replace(b"987654", deep)
+        assert refusal(payload) == "v must be an integer from 1 to 1"
+
+
+@pytest.mark.parametrize("cut", range(len(ROOM_TEMP)))
+def test_an_experiment_cut_at_any_byte_is_refused(cut):
+    refusal(ROOM_TEMP[:cut])
+
+
+@pytest.mark.parametrize("byte", [*range(32), 92, *range(127, 256)])
+def test_only_printable_ascii_without_a_backslash_is_taken(byte):
+    payload = ROOM_TEMP.replace(b" ", bytes([byte]), 1)
+    assert refusal(payload) == "must be printable ASCII without a backslash"
+
+
+def test_text_that_is_not_ascii_is_refused():
+    for text in ('{"v":"é"}', '{"v":"\U0001f600"}'):
+        assert refusal(text) == "must be printable ASCII without a backslash"
+
+
+def test_1024_bytes_are_taken_and_1025_are_not():
+    assert Experiment.parse(ROOM_TEMP + b" " * (1024 - len(ROOM_TEMP))).name == "room_temp"
+    assert refusal(ROOM_TEMP + b" " * (1025 - len(ROOM_TEMP))) == "larger than 1024 bytes"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=1100))
+def test_random_bytes_are_refused_and_nothing_else_happens(payload):
+    refusal(payload)
+
+
+JSON_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),
+    st.sampled_from(["v", "name", "type", "labels", "low", "high", "bins", "mechanism", "g", "fanout", "cells"])
+    | st.sampled_from(["weights", "epsilon", "every", "budget", "window", "x"]),
+    JSON_VALUES,
+)
+def test_any_value_in_any_field_is_taken_or_refused_with_a_reason(around, field, value):
+    payload = json.loads(experiment_json(**around))
+    payload[field] = value
+    try:
+        exp = Experiment.parse(json.dumps(payload))
+    except ExperimentRefused as e:
+        assert str(e)
+    else:
+        assert 2 <= exp.code_count <= 2**24
+        assert all(level.threshold * level.g > ONE for level in exp.levels)
+
+
+# --- Readings --------------------------------------------------------------------------------------
+
+
+def test_a_temperature_lands_in_its_bin():
+    exp = Experiment.parse(ROOM_TEMP)  # bins of 70,000 / 256 = 273.4375 milli-degrees
+    assert exp.bucket(21.4) == 41_400 * 256 // 70_000 == 151
+    assert exp.bucket(-20.0) == exp.bucket(-20) == 0
+    assert exp.bucket(50.0) == exp.bucket(50) == 255
+    assert exp.bucket(49.999) == 255
+    assert exp.bucket(0) == exp.bucket(0.0) == exp.bucket(-0.0) == 73
+
+
+def test_numbers_outside_the_range_fall_into_the_end_bins():
+    exp = Experiment.parse(ROOM_TEMP)
+    for value in (-20.001, -21, -1e9, -1e300, -1.7e308, -math.inf, -(10**400)):
+        assert exp.bucket(value) == 0
+    for value in (50.001, 51, 1e9, 1e300, 1.7e308, math.inf, 10**400):
+        assert exp.bucket(value) == 255
+
+
+def test_no_reading_is_none_for_every_type():
+    for exp in (parse(), parse(**CHOICE), parse(**NUMBER)):
+        for value in (None, math.nan, -math.nan):
+            assert exp.bucket(value) is None
+
+
+def test_bin_edges_belong_to_the_upper_bin():
+    exp = parse(**{**NUMBER, "low": 0, "high": 8_000, "bins": 8})
+    for edge in range(1, 8):
+        assert exp.bucket(edge) == exp.bucket(float(edge)) == edge
+        assert exp.bucket(edge - 0.001) == edge - 1
+        assert exp.bucket(edge - 0.0001) == edge, "rounded to the nearest milli-unit first"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(-(2**40), 2**40 - 1),
+    st.integers(1, 2**40),
+    st.integers(2, 2**24),
+    st.floats(allow_nan=False) | st.integers(),
+)
+def test_a_bucket_is_always_in_the_domain_and_rises_with_the_reading(low, span, bins, value):
+    high = min(low + span, 2**40)
+    exp = parse(**{**NUMBER, "low": low, "high": high, "bins": bins, "epsilon": 16_000_000})
+    index = exp.bucket(value)
+    assert type(index) is int
+    assert 0 <= index < bins
+    if isinstance(value, int) or abs(value) < 1e9:
+        milli = Fraction(value) * 1000
+        slack = Fraction(3, 4) if isinstance(value, float) else 0  # half a milli-unit and double precision
+        ideal = [min(max((milli - low + s) * bins / (high - low), 0), bins - 1) for s in (-slack, slack)]
+        assert math.floor(ideal[0]) <= index <= math.floor(ideal[1])
+
+
+def test_bools_and_pins_are_two_values():
+    exp = parse()
+    assert [exp.bucket(v) for v in (False, True, 0, 1, 2, -1, 10**30)] == [0, 1, 0, 1, 1, 1, 1]
+
+
+def test_a_label_that_is_not_listed_is_the_last_index():
+    exp = parse(**{**CHOICE, "labels": ["off", "on", "other"]})
+    assert [exp.bucket(v) for v in ("off", "on", "other")] == [0, 1, 2]
+    for value in ("", "Off", "off ", "é", "\x00", "x" * 10_000):
+        assert exp.bucket(value) == 3
+
+
+@pytest.mark.parametrize(
+    ("around", "values", "want"),
+    [
+        ({}, ["True", b"1", 1.0, 0.0, math.inf, [1], (), {}, object()], "e takes a bool or an int or None"),
+        (CHOICE, [b"a", 0, True, 1.5, math.inf, ["a"], object()], "e takes a str or None"),
+        (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e takes an int or a float or None"),
+    ],
+)
+def test_a_reading_of_the_wrong_type_is_a_programming_error(around, values, want):
+    exp = parse(**around)
+    for value in values:
+        with pytest.raises(TypeError) as caught:
+            exp.bucket(value)
+        assert str(caught.value) == want
+
+
+def test_every_error_of_the_file_has_one_base():
+    errors = [e for e in vars(ldp_client).values() if isinstance(e, type) and issubclass(e, Exception)]
+    assert len(errors) >= 6
+    assert all(issubclass(e, LDPError) for e in errors)

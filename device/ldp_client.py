@@ -883,7 +883,8 @@ class Client:
     storage       a folder, or an object with read(slot) and write(slot, data), slots 0 to 3
     device_id     1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC
     key           the device's 32-byte key; None in an open fleet
-    announce_key  the fleet's 32-byte key for signed experiments, with fleet, the fleet's name
+    announce_key  the fleet's 32-byte key for signed experiments; it needs fleet
+    fleet         the fleet's name
 
     rng is the source of all randomness in reports, an object with bernoulli and below; only tests and
     simulations replace it. Raises SettingsError and EntropyError. A ledger that is missing or damaged
@@ -901,10 +902,10 @@ class Client:
             raise SettingsError("fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it")
         self._policy = policy
         self._storage = _storage(storage)
-        self._device_id = device_id.encode()
+        self.device_id = device_id
+        self.fleet = fleet
         self._device_key = key
         self._announce_key = announce_key
-        self._fleet = fleet
         self._experiments = {}
         self._refusals = {}
         self._error = None
@@ -913,8 +914,8 @@ class Client:
         self._outbox = _Outbox(0, ())
         self._slot = 0
         self._load()
-        seed = _entropy(_ENTROPY_BYTES) + self._state.seed + _unique_id() + self._device_id
-        self._drbg = self.rng = DRBG(seed)
+        seed = _entropy(_ENTROPY_BYTES) + self._state.seed + _unique_id()
+        self._drbg = self.rng = DRBG(seed + device_id.encode())
 
     def _load(self):
         try:
@@ -972,7 +973,7 @@ class Client:
 
     def _check(self, exp, body, tag):
         if self._announce_key is not None:
-            topic = "hushmote/v1/%s/experiment/%s" % (self._fleet, exp.name)
+            topic = "hushmote/v1/%s/experiment/%s" % (self.fleet, exp.name)
             right = _hmac(self._announce_key, topic.encode(), b"\x00", body)[:16]
             wrong = len(tag) ^ 16
             for i in range(min(len(tag), 16)):
@@ -1064,7 +1065,7 @@ class Client:
         report = b"\x10" if self._device_key is None else b"\x11"
         report += exp.digest + number.to_bytes(4, "big") + code.to_bytes(exp.code_bytes, "big")
         if self._device_key is not None:
-            report += _hmac(self._device_key, self._device_id, b"\x00", exp.sha256, report)[:8]
+            report += _hmac(self._device_key, self.device_id.encode(), b"\x00", exp.sha256, report)[:8]
         return report
 
     def outbox(self):

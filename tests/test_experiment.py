@@ -90,7 +90,8 @@ def test_another_space_is_another_digest():
 
 
 @pytest.mark.parametrize(
-    ("domain", "fanout", "height"), [(125, 5, 3), (126, 5, 4), (2097152, 8, 7), (2, 2, 1), (9, 9, 1), (3, 2, 2)]
+    ("domain", "fanout", "height"),
+    [(125, 5, 3), (126, 5, 4), (2097152, 8, 7), (2, 2, 1), (9, 9, 1), (3, 2, 2)],
 )
 def test_the_number_of_levels_is_the_smallest_that_covers_the_domain(domain, fanout, height):
     widths = [fanout ** (height - 1 - i) for i in range(height)]
@@ -98,7 +99,8 @@ def test_the_number_of_levels_is_the_smallest_that_covers_the_domain(domain, fan
     cells = [n if n < 4 else 3 for n in nodes]
     if domain == 2097152:
         cells[-1] = 131  # 131**3 >= 8**7, and 3 codes of 131 cells stay within 2**24 at no smaller level
-        pytest.raises(ExperimentRefused, parse, **{**HH, "bins": domain, "fanout": fanout, "cells": cells})
+        with pytest.raises(ExperimentRefused):
+            parse(**{**HH, "bins": domain, "fanout": fanout, "cells": cells})
         cells[-1] = 2  # 2**21 seeds of two cells
     exp = parse(**{**HH, "bins": domain, "fanout": fanout, "cells": cells, "epsilon": 8_000_000})
     assert [(level.domain, level.width) for level in exp.levels] == list(zip(nodes, widths, strict=True))
@@ -108,7 +110,7 @@ def test_the_number_of_levels_is_the_smallest_that_covers_the_domain(domain, fan
 
 
 INTEGER_FIELDS = [
-    # field, the experiment around it, least, most, most that parses there
+    # field, the experiment around it, least, most
     ("v", {}, 1, 1),
     ("epsilon", {}, 1_000, 16_000_000),
     ("every", {}, 1, 2**24),
@@ -116,7 +118,6 @@ INTEGER_FIELDS = [
     ("high", NUMBER, -19_999, 2**40),
     ("bins", NUMBER, 2, 2**24),
     ("g", OLH, 2, 251),
-    ("fanout", {**HH, "cells": [256]}, 256, 256),
 ]
 NOT_INTEGERS = [1.0, 2.5, True, False, "1", [], {}, [1], 1e300, -0.0]
 
@@ -132,7 +133,9 @@ def test_integer_fields_take_their_range_and_nothing_else(field, around, least, 
 
 
 @pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
-@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "1E0", "10.0", "-1", "9" * 300])
+@pytest.mark.parametrize(
+    "token", ["NaN", "Infinity", "-Infinity", "1e400", "1E0", "10.0", "-2e12", "9" * 300]
+)
 def test_numbers_that_are_no_sizes_are_refused(field, around, least, most, token):
     payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token.encode())
     assert token.encode() in payload
@@ -147,12 +150,20 @@ def test_a_missing_field_is_named(field):
     assert refusal(experiment_json(**{field: None})) == field + " is missing"
     null = json.loads(experiment_json())
     null[field] = None
-    assert refusal(json.dumps(null)) == field + " is missing"
+    assert refusal(json.dumps(null)).startswith(field + " must be ")
 
 
 @pytest.mark.parametrize(
     ("field", "around"),
-    [("labels", CHOICE), ("low", NUMBER), ("high", NUMBER), ("bins", NUMBER), ("g", OLH), ("fanout", HH), ("cells", HH)],
+    [
+        ("labels", CHOICE),
+        ("low", NUMBER),
+        ("high", NUMBER),
+        ("bins", NUMBER),
+        ("g", OLH),
+        ("fanout", HH),
+        ("cells", HH),
+    ],
 )
 def test_a_missing_field_of_the_type_or_mechanism_is_named(field, around):
     assert refusal(experiment_json(**{**around, field: None})) == field + " is missing"
@@ -231,12 +242,13 @@ def test_g_is_at_most_2_to_the_16():
     assert refusal(experiment_json(**{**huge, "g": 65_537})) == "g must be an integer from 2 to 65536"
 
 
-def test_every_prime_and_no_other_number_below_2000_is_taken_as_g():
-    composite = {i * j for i in range(2, 45) for j in range(i, 2000 // i + 1)}
-    for g in range(2, 2000):
+def test_every_prime_up_to_256_and_no_other_number_is_taken_as_g():
+    # Above 256 every hash has at least two digits and so more than 2**24 codes.
+    composite = {i * j for i in range(2, 17) for j in range(i, 256 // i + 1)}
+    for g in range(2, 257):
         payload = experiment_json(**{**OLH, "bins": 2000, "g": g, "epsilon": 8_000_000})
         if g in composite:
-            refusal(payload)
+            assert refusal(payload) == "g must be a prime below the domain"
         else:
             assert Experiment.parse(payload).levels[0].g == g
 
@@ -342,6 +354,9 @@ def test_the_cost_of_a_report_follows_its_rule():
     assert parse(budget={"rule": "unlimited"}).cap == 0
 
 
+RR = experiment_json()
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -353,24 +368,113 @@ def test_the_cost_of_a_report_follows_its_rule():
         b"[]",
         b"{",
         b"}",
+        b"{,}",
         b"[" * 1000,
         b"[" * 500 + b"]" * 500,
         b"truefalse",
         b"[{}]",
-        ROOM_TEMP[1:],
-        ROOM_TEMP + b"}",
-        ROOM_TEMP + b"{}",
-        ROOM_TEMP + b"x",
+        RR[1:],
+        RR[:-1],
+        RR + b"}",
+        RR + b"{}",
+        RR + b"x",
+        RR + b",",
+        RR.replace(b",", b"", 1),
+        RR.replace(b",", b" ", 1),
+        RR.replace(b",", b",,", 1),
+        RR.replace(b":", b"", 1),
+        RR.replace(b":", b"::", 1),
+        RR.replace(b":", b",", 1),
+        RR[:-1] + b",}",
+        RR[:-1] + b"]",
+        b"[" + RR[1:],
+        RR[:-1] + b', "x"}',
+        RR[:-1] + b", 5: 6}",
+        RR[:-1] + b", null: 6}",
+        RR[:-1] + b", []: 6}",
+        RR[:-1] + b', "every": 2, "every": 2}',
+        RR[:-1] + b', "every": -}',
+        RR[:-1] + b', "every": }',
+        RR.replace(b'"cap"', b'"cap": 5, "cap"'),
+        RR.replace(b'"cap"', b"7"),
+        RR.replace(b'"e"', b"'e'"),
+        RR.replace(b'"e"', b'"e'),
     ],
 )
 def test_what_is_not_one_json_object_is_refused(payload):
     assert refusal(payload) == "not a JSON object"
 
 
+@pytest.mark.parametrize(
+    "token", ["02", "00", "-01", "+1", "0x1", "1.", ".5", "true", "None", "nan", "1-2"]
+)
+def test_what_is_not_quite_a_number_is_refused(token):
+    payload = experiment_json(every=987_654).replace(b"987654", token.encode())
+    assert refusal(payload) == "every must be an integer from 1 to 16777216"
+
+
 def test_deep_nesting_is_refused():
-    for deep in (b"[" * 300 + b"]" * 300, b'{"a":' * 120 + b"1" + b"}" * 120):
-        payload = experiment_json(v=987_654).replace(b"987654", deep)
-        assert refusal(payload) == "v must be an integer from 1 to 1"
+    for deep in (b"[" * 300 + b"]" * 300, b'{"a":' * 120 + b"1" + b"}" * 120, b"[" * 900):
+        refusal(experiment_json(v=987_654).replace(b"987654", deep))
+        refusal(experiment_json(x=987_654).replace(b"987654", deep))
+        refusal(deep)
+
+
+def strict_loads(text):
+    """The standard library's reading of JSON, less what RFC 8259 does not know or leaves open."""
+
+    def no_duplicates(pairs):
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("duplicate name")
+        return dict(pairs)
+
+    def no_constant(name):
+        raise ValueError(name)
+
+    return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=no_constant)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(
+    st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
+    st.lists(
+        st.tuples(
+            st.integers(0, 400),
+            st.integers(0, 3),
+            st.sampled_from(
+                ["", " ", ",", ":", '"', "{", "}", "[", "]", "0", "1", "-", ".", "e", "null", "a"]
+            ),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_text_that_is_not_json_for_the_standard_library_is_never_taken(payload, edits):
+    text = payload.decode()
+    for at, length, new in edits:
+        text = text[: at % len(text)] + new + text[at % len(text) + length :]
+    try:
+        exp = Experiment.parse(text)
+    except ExperimentRefused:
+        return
+    fields = strict_loads(text)
+    assert exp.name == fields["name"]
+    assert exp.type == fields["type"]
+    assert exp.epsilon == fields["epsilon"]
+    assert exp.every == fields.get("every", 1)
+    assert list(exp.labels) == fields.get("labels", [])
+    assert (exp.low, exp.high) == (fields.get("low", 0), fields.get("high", 0))
+    assert {"rule": exp.rule, "cap": exp.cap} == fields["budget"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.permutations(list(json.loads(ROOM_TEMP).items())),
+    st.sampled_from([(",", ":"), (" ,  ", " : "), (", ", ":")]),
+)
+def test_order_and_spaces_do_not_matter(items, separators):
+    exp = Experiment.parse(" " + json.dumps(dict(items), separators=separators) + "  ")
+    assert exp.code_count == 2506
 
 
 @pytest.mark.parametrize("cut", range(len(ROOM_TEMP)))
@@ -402,7 +506,9 @@ def test_random_bytes_are_refused_and_nothing_else_happens(payload):
 
 JSON_VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -410,7 +516,9 @@ JSON_VALUES = st.recursive(
 @settings(max_examples=500, deadline=None)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),
-    st.sampled_from(["v", "name", "type", "labels", "low", "high", "bins", "mechanism", "g", "fanout", "cells"])
+    st.sampled_from(
+        ["v", "name", "type", "labels", "low", "high", "bins", "mechanism", "g", "fanout", "cells"]
+    )
     | st.sampled_from(["weights", "epsilon", "every", "budget", "window", "x"]),
     JSON_VALUES,
 )
@@ -419,8 +527,8 @@ def test_any_value_in_any_field_is_taken_or_refused_with_a_reason(around, field,
     payload[field] = value
     try:
         exp = Experiment.parse(json.dumps(payload))
-    except ExperimentRefused as e:
-        assert str(e)
+    except ExperimentRefused:
+        refusal(json.dumps(payload))
     else:
         assert 2 <= exp.code_count <= 2**24
         assert all(level.threshold * level.g > ONE for level in exp.levels)

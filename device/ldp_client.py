@@ -593,16 +593,17 @@ class Experiment:
 # Storage has four slots. 0 and 1 hold the ledger, written in turn; 2 and 3 the reports of an outage,
 # written in turn. A write that is cut short can only hurt the slot that was not in force.
 #
-# Ledger record, big-endian (126 bytes with 3 experiments and one pending report: stored inline by
-# littlefs, which wears the flash 20 to 40 times less than a block of its own):
-#     1 format   1 enabled << 7 | number of entries   4 sequence number   16 seed
-#     6 sum of epsilon   8 sum of epsilon**2, over the board's whole life
+# Every record, big-endian: 1 format   1 count   4 sequence number   body   4 CRC-32
+# Ledger, 126 bytes with 3 experiments and one pending report (stored inline by littlefs, which wears
+# the flash 20 to 40 times less than a block of its own); count is enabled << 7 | number of experiments:
+#     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's whole life
 #     per experiment: 4 first bytes of SHA-256(name)   4 last report number
 #                     7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
-#     0 to 20 the pending report   4 CRC-32
-# Outbox record: 4 sequence number, per report 1 length and the report, 4 CRC-32.
-_FORMAT = const(0x4C)
-_HEAD_BYTES = const(36)
+#     0 to 20 the pending report
+# Outbox: per report 1 length and the report.
+_LEDGER = const(0x4C)
+_OUTBOX = const(0x4F)
+_HEAD_BYTES = const(30)
 _ENTRY_BYTES = const(22)
 _SEED_BYTES = const(16)
 _OUTBOX_REPORTS = const(16)  # pending at most, all in all
@@ -647,15 +648,8 @@ class FileStorage:
                 raise
 
 
-def _seal(body):
-    return body + (binascii.crc32(body) & 0xFFFFFFFF).to_bytes(4, "big")
-
-
-def _unseal(record):
-    """The body of a sealed record, None where it is missing or damaged."""
-    if record is None or len(record) < 8 or _seal(record[:-4]) != record:
-        return None
-    return record[:-4]
+def _storage_failed(e):
+    return LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
 
 
 def _uint(data, at, n):
@@ -676,7 +670,6 @@ class _State:
     """A ledger record's content. Changes are made to a copy, and hold once the copy is in flash."""
 
     def __init__(self, seed):
-        self.sequence = 0
         self.enabled = True
         self.seed = seed
         self.sum = 0
@@ -686,7 +679,6 @@ class _State:
 
     def copy(self):
         new = _State(self.seed)
-        new.sequence = self.sequence
         new.enabled = self.enabled
         new.sum = self.sum
         new.squares = self.squares
@@ -695,105 +687,92 @@ class _State:
         return new
 
     def encode(self):
-        out = bytes((_FORMAT, (128 if self.enabled else 0) | len(self.entries)))
-        out += self.sequence.to_bytes(4, "big") + self.seed
-        out += self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
+        """The record's count and body."""
+        out = self.seed + self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
         for key, e in self.entries.items():
             out += key + e.number.to_bytes(4, "big")
             out += (_RULES.index(e.rule) << 54 | e.cap).to_bytes(7, "big") + e.spent.to_bytes(7, "big")
-        return _seal(out + self.pending)
+        return (128 if self.enabled else 0) | len(self.entries), out + self.pending
 
     @classmethod
-    def decode(cls, record):
-        """The state in a record, None where the record is missing or damaged."""
-        data = _unseal(record)
-        if data is None or len(data) < _HEAD_BYTES or data[0] != _FORMAT:
-            return None
-        n = data[1] & 127
-        end = _HEAD_BYTES + n * _ENTRY_BYTES
-        if not (end == len(data) or end + 10 <= len(data) <= end + 20):
-            return None
-        self = cls(data[6 : 6 + _SEED_BYTES])
-        self.sequence = _uint(data, 2, 4)
-        self.enabled = data[1] >= 128
-        self.sum = _uint(data, 22, 6)
-        self.squares = _uint(data, 28, 8)
+    def decode(cls, count, body):
+        self = cls(body[:_SEED_BYTES])
+        self.enabled = count >= 128
+        self.sum = _uint(body, 16, 6)
+        self.squares = _uint(body, 22, 8)
+        end = _HEAD_BYTES + (count & 127) * _ENTRY_BYTES
         for at in range(_HEAD_BYTES, end, _ENTRY_BYTES):
-            cap = _uint(data, at + 8, 7)
+            cap = _uint(body, at + 8, 7)
             rule = _RULES[cap >> 54]
-            entry = _Entry(_uint(data, at + 4, 4), rule, cap & (_MAX_CAP - 1), _uint(data, at + 15, 7))
-            self.entries[data[at : at + 4]] = entry
-        self.pending = data[end:]
+            entry = _Entry(_uint(body, at + 4, 4), rule, cap & (_MAX_CAP - 1), _uint(body, at + 15, 7))
+            self.entries[body[at : at + 4]] = entry
+        self.pending = body[end:]
         return self
 
 
-def _newest(records):
-    """Index of the record with the highest sequence number, None where none is given."""
-    best = None
-    for i in range(2):
-        if records[i] is not None and (best is None or records[i].sequence > records[best].sequence):
-            best = i
-    return best
+class _Slots:
+    """Two slots that are written in turn: the newest whole record wins, only the other is overwritten.
 
+    found: whether anything was there, whole or not; count and body of the record in force, body None
+    where there is none. Raises OSError where a slot cannot be read: it might be the newest.
+    """
 
-def _storage_failed(e):
-    return LedgerError("storage failed: errno %s" % (e.args[0] if e.args else "unknown"))
+    def __init__(self, storage, first, kind):
+        self._storage = storage
+        self._first = first
+        self._kind = kind
+        self._slot = 1
+        self.sequence = 0
+        self.found = False
+        self.count = 0
+        self.body = None
+        for slot in (0, 1):
+            record = storage.read(first + slot)
+            if record is None or (slot == 0 and not record):  # empty: the very first write was cut short
+                continue
+            self.found = True
+            sequence = _uint(record, 2, 4)
+            whole = len(record) >= 10 and record[0] == kind and self._seal(record[:-4]) == record
+            if whole and (self.body is None or sequence > self.sequence):
+                self._slot = slot
+                self.sequence = sequence
+                self.count = record[1]
+                self.body = record[6:-4]
 
+    def _seal(self, record):
+        return record + (binascii.crc32(record) & 0xFFFFFFFF).to_bytes(4, "big")
 
-def _write(storage, slot, record):
-    """Write a slot and read it back; LedgerError where the storage fails or forgets."""
-    try:
-        storage.write(slot, record)
-        same = storage.read(slot) == record
-    except OSError as e:
-        raise _storage_failed(e)
-    if not same:
-        raise LedgerError("storage failed: it does not read back what was written")
-
-
-class _Outbox:
-    """Reports older than the ledger's pending one: a file that is written only in an outage."""
-
-    def __init__(self, sequence, reports):
-        self.sequence = sequence
-        self.reports = reports
-        self.slot = 0
-
-    @classmethod
-    def load(cls, storage):
-        boxes = [cls._decode(storage.read(2)), cls._decode(storage.read(3))]
-        best = _newest(boxes)
-        if best is None:
-            return cls(0, ())
-        boxes[best].slot = best
-        return boxes[best]
-
-    @classmethod
-    def _decode(cls, record):
-        data = _unseal(record)
-        if data is None:
-            return None
-        reports = []
-        at = 4
-        while at < len(data):
-            reports.append(data[at + 1 : at + 1 + data[at]])
-            at += 1 + data[at]
-        return cls(_uint(data, 0, 4), tuple(reports))
-
-    def replace(self, storage, reports):
-        """Put these reports in the file's place; LedgerError, and no change, where that fails."""
-        body = (self.sequence + 1).to_bytes(4, "big")
-        for r in reports:
-            body += bytes((len(r),)) + r
-        _write(storage, 2 + (1 - self.slot), _seal(body))
-        self.slot = 1 - self.slot
+    def commit(self, count, body):
+        """Put a record in force; LedgerError, and the old one stays, where storage fails or forgets."""
+        if self.sequence == _MAX_UINT32:
+            raise LedgerError("the ledger is worn out: provision a new board")
+        slot = 1 - self._slot
+        record = bytes((self._kind, count)) + (self.sequence + 1).to_bytes(4, "big") + body
+        record = self._seal(record)
+        try:
+            self._storage.write(self._first + slot, record)
+            same = self._storage.read(self._first + slot) == record
+        except OSError as e:
+            raise _storage_failed(e)
+        if not same:
+            raise LedgerError("storage failed: it does not read back what was written")
+        self._slot = slot
+        self.found = True
         self.sequence += 1
-        self.reports = tuple(reports)
+        self.count = count
+        self.body = body
 
-    def clear(self, storage):
-        """Empty both slots: dropped reports must not come back when one of them is damaged."""
-        self.replace(storage, ())
-        self.replace(storage, ())
+
+def _open(storage):
+    """The slots of the ledger and of the outbox."""
+    return _Slots(storage, 0, _LEDGER), _Slots(storage, 2, _OUTBOX)
+
+
+def _clear(outbox):
+    """Empty both slots: dropped reports must not come back when one of them is damaged."""
+    if outbox.found:
+        outbox.commit(0, b"")
+        outbox.commit(0, b"")
 
 
 def _storage(storage):
@@ -811,25 +790,17 @@ def provision(storage, replace=False):
     try:
         if isinstance(storage, FileStorage):
             storage.make()
-        old = [storage.read(slot) for slot in range(4)]
+        ledger, outbox = _open(storage)
     except OSError as e:
         raise _storage_failed(e)
-    # An empty first file and no other is what a power cut at the very first write leaves.
-    if not replace and (old[0] or old[1:] != [None, None, None]):
+    if (ledger.found or outbox.found) and not replace:
         raise LedgerExists("there is a ledger already; replace=True starts its bound again")
+    _clear(outbox)
     state = _State(DRBG(_entropy(_ENTROPY_BYTES) + _unique_id()).generate(_SEED_BYTES))
-    states = [_State.decode(old[0]), _State.decode(old[1])]
-    newest = _newest(states)
-    slot = 0
-    if newest is not None:
-        slot = 1 - newest
-        state.sequence = states[newest].sequence
-    if old[2] is not None or old[3] is not None:
-        _Outbox.load(storage).clear(storage)
     # Both slots, the older one first: at no moment is there no ledger, and none of the old one stays.
-    for i in (slot, 1 - slot):
-        state.sequence += 1
-        _write(storage, i, state.encode())
+    for _ in range(2):
+        count, body = state.encode()
+        ledger.commit(count, body)
 
 
 def _unique_id():
@@ -852,14 +823,18 @@ def _check_policy(policy):
             if good and not (type(value) is int and low <= value <= high):
                 good = False
                 part = "%s must be an integer from %d to %d" % (name, low, high)
+        names = policy["experiments"]
+        if good and not (type(names) in (tuple, list) and type(policy["rules"]) in (tuple, list)):
+            good = False  # ("bath") is a str, in which "at" would be found
+            part = "rules and experiments must be tuples or lists of str"
         for rule in policy["rules"]:
             if good and rule not in _RULES:
                 good = False
                 part = "rules must be among sum, squares, count, unlimited"
         keys = set()
-        for name in policy["experiments"]:
+        for name in names:
             keys.add(_key(name) if _valid_name(name, _NAME_CHARS) else None)
-        if good and (None in keys or not len(keys) == len(policy["experiments"]) <= _MAX_ENTRIES):
+        if good and (None in keys or not len(keys) == len(names) <= _MAX_ENTRIES):
             good = False
             part = "experiments must be up to 64 different names of 1 to 32 of a-z, 0-9, _ and -"
     except (KeyError, TypeError):
@@ -911,39 +886,40 @@ class Client:
         self._error = None
         self._locked = None
         self._state = _State(bytes(_SEED_BYTES))
-        self._outbox = _Outbox(0, ())
-        self._slot = 0
+        self._late = ()  # reports older than the state's pending one: the outbox slots' content
         self._load()
         seed = _entropy(_ENTROPY_BYTES) + self._state.seed + _unique_id()
         self._drbg = self.rng = DRBG(seed + device_id.encode())
 
     def _load(self):
         try:
-            records = [self._storage.read(0), self._storage.read(1)]
-            states = [_State.decode(records[0]), _State.decode(records[1])]
-            newest = _newest(states)
-            if newest is not None:
-                self._outbox = _Outbox.load(self._storage)
+            self._ledger, self._outbox = _open(self._storage)
         except OSError as e:
-            # A slot that cannot be read might be the newest one.
             self._locked = "locked: %s" % _storage_failed(e)
             return
-        if newest is not None:
-            self._state = states[newest]
-            self._slot = newest
-        elif records[0] is None and records[1] is None:
-            self._locked = "locked: no ledger; provision this board"
-        else:
+        body = self._ledger.body
+        if body is not None:
+            self._state = _State.decode(self._ledger.count, body)
+            # Reports that opting out was to drop, and a power cut left, are not loaded.
+            body = (self._outbox.body or b"") if self._state.enabled else b""
+            at = 0
+            while at < len(body):
+                self._late += (body[at + 1 : at + 1 + body[at]],)
+                at += 1 + body[at]
+        elif self._ledger.found:
             self._locked = "locked: the ledger is damaged; provisioning again starts its bound again"
+        else:
+            self._locked = "locked: no ledger; provision this board"
 
     def _commit(self, state):
-        """Make state the ledger's. Only the slot that is not in force is ever written."""
-        state.sequence = self._state.sequence + 1
-        if state.sequence > _MAX_UINT32:
-            raise LedgerError("the ledger is worn out: provision a new board")
-        _write(self._storage, 1 - self._slot, state.encode())
-        self._slot = 1 - self._slot
+        count, body = state.encode()
+        self._ledger.commit(count, body)
         self._state = state
+
+    def _keep(self, reports):
+        """Make reports the outbox slots' content."""
+        self._outbox.commit(0, b"".join([bytes((len(r),)) + r for r in reports]))
+        self._late = reports
 
     # Experiments
 
@@ -1015,7 +991,7 @@ class Client:
         state = self._state
         if silent or self._locked or not state.enabled or not self._affordable(exp):
             return None
-        if len(self._outbox.reports) + (1 if state.pending else 0) >= _OUTBOX_REPORTS:
+        if len(self._late) + (1 if state.pending else 0) >= _OUTBOX_REPORTS:
             return None
         key = _key(name)
         entry = state.entries.get(key) or _Entry(0, exp.rule, exp.cap, 0)
@@ -1031,9 +1007,9 @@ class Client:
         new.seed = self._drbg.generate(_SEED_BYTES)
         new.pending = report
         try:
-            if state.pending and state.pending not in self._outbox.reports:
+            if state.pending and state.pending not in self._late:
                 # An outage. The older report is in both places until the commit, in one afterwards.
-                self._outbox.replace(self._storage, self._outbox.reports + (state.pending,))
+                self._keep(self._late + (state.pending,))
             self._commit(new)
         except LedgerError as e:
             self._error = str(e)
@@ -1072,7 +1048,7 @@ class Client:
         """Reports that no broker has acknowledged, oldest first; send them again as they are."""
         if self._locked or not self._state.enabled:
             return []
-        reports = list(self._outbox.reports)
+        reports = list(self._late)
         if self._state.pending and self._state.pending not in reports:
             reports.append(self._state.pending)
         return reports
@@ -1080,8 +1056,8 @@ class Client:
     def sent(self, report):
         """Drop a report that the broker acknowledged. Raises LedgerError where the storage fails:
         the report then stays, and a second copy of it does no harm."""
-        if report in self._outbox.reports:
-            self._outbox.replace(self._storage, [r for r in self._outbox.reports if r != report])
+        if report in self._late:
+            self._keep(tuple([r for r in self._late if r != report]))
         if report and report == self._state.pending:
             new = self._state.copy()
             new.pending = b""
@@ -1106,14 +1082,15 @@ class Client:
         new.enabled = bool(value)
         new.pending = b"" if not value else new.pending
         if value and not self._state.enabled:
-            self._outbox.clear(self._storage)  # what was dropped must not come back
+            _clear(self._outbox)  # a power cut while opting out may have left it
         if not value:
             self._state.enabled = False
             self._state.pending = b""
+            self._late = ()
         self._commit(new)
         if not value:
-            self._commit(new.copy())  # both slots, for the same reason
-            self._outbox.clear(self._storage)
+            self._commit(new)  # both slots: dropped reports must not come back when one is damaged
+            _clear(self._outbox)
 
     def _left(self, exp):
         """How many more reports _affordable() would allow at this epsilon."""

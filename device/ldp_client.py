@@ -15,6 +15,7 @@ micro-nats squared, numbers are milli-units. From index to code, and in the budg
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false
 
 import binascii
 import hashlib
@@ -388,14 +389,14 @@ class Experiment:
 
     @classmethod
     def parse(cls, payload):
-        """Return the Experiment in a JSON object of at most 1 KiB (bytes, or an ASCII str).
+        """Return the Experiment in the bytes of a JSON object of at most 1 KiB.
 
         Raises ExperimentRefused with the reason; nothing that is not understood is ignored.
         """
         return cls(payload)
 
     def __init__(self, payload):
-        payload = payload.encode() if type(payload) is str else bytes(payload)
+        payload = bytes(payload)
         if len(payload) > _MAX_JSON_BYTES:
             raise ExperimentRefused("larger than 1024 bytes")
         for c in payload:
@@ -775,11 +776,11 @@ def _clear(outbox):
         outbox.commit(0, b"")
 
 
-def _storage(storage):
+def _storage(storage: object):
     return FileStorage(storage) if isinstance(storage, str) else storage
 
 
-def provision(storage, replace=False):
+def provision(storage: object, replace=False):
     """Make the empty ledger, once, with the board in hand; raises LedgerExists where there is one.
 
     storage: a folder, or an object with read(slot) and write(slot, data), slots 0 to 3.
@@ -866,7 +867,9 @@ class Client:
     raises nothing: the client is locked (status() says why) and the application goes on.
     """
 
-    def __init__(self, policy, storage="/ldp", device_id=None, key=None, announce_key=None, fleet=None):
+    def __init__(
+        self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
+    ):
         _check_policy(policy)
         if not _valid_name(device_id, _DEVICE_CHARS):
             raise SettingsError("device_id must be 1 to 32 of a-z, 0-9 and -")
@@ -889,7 +892,8 @@ class Client:
         self._late = ()  # reports older than the state's pending one: the outbox slots' content
         self._load()
         seed = _entropy(_ENTROPY_BYTES) + self._state.seed + _unique_id()
-        self._drbg = self.rng = DRBG(seed + device_id.encode())
+        self._drbg = DRBG(seed + device_id.encode())
+        self.rng: object = self._drbg
 
     def _load(self):
         try:

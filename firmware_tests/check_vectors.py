@@ -1,0 +1,238 @@
+"""Check ldp_client against vectors.json, on a board or on CPython: needs ldp_client, json and binascii alone.
+
+Reads the file line by line (one case per line), so that little memory is enough.
+
+    micropython check_vectors.py vectors.json
+"""
+
+import binascii
+import json
+import sys
+
+import ldp_client  # pyright: ignore[reportMissingImports]
+
+POLICY = {
+    "sum": (1 << 48) - 1,
+    "squares": (1 << 64) - 1,
+    "epsilon": 16000000,
+    "rules": ("sum", "squares", "count", "unlimited"),
+    "experiments": ("e", "f", "room_temp", "a" * 32),
+}
+
+
+class Storage:
+    def __init__(self, slots):
+        self.slots = [None if s is None else binascii.unhexlify(s) for s in slots]
+
+    def read(self, slot):
+        return self.slots[slot]
+
+    def write(self, slot, data):
+        self.slots[slot] = data
+
+
+class Script:
+    """An rng that plays back draws and fails at a call that is not the next one."""
+
+    def __init__(self, draws):
+        self.draws = draws
+        self.at = 0
+
+    def _next(self, name, argument):
+        draw = self.draws[self.at]
+        self.at += 1
+        if draw[0] != name or draw[1] != argument:
+            raise AssertionError(f"drew {name}({argument}), not {draw[0]}({draw[1]})")
+        return draw[2]
+
+    def below(self, n):
+        return self._next("below", n)
+
+    def bernoulli(self, threshold):
+        return bool(self._next("bernoulli", threshold))
+
+
+def same(got, want, what=""):
+    if got != want:
+        raise AssertionError("{} is {}, not {}".format(what or "it", got, want))
+
+
+def refused(call, error, text):
+    try:
+        call()
+    except ldp_client.LDPError as e:
+        same(type(e).__name__, error, "the error")
+        same(str(e), text, "the text")
+        return
+    raise AssertionError("was not refused: " + text)
+
+
+def check_thresholds(case, experiments):
+    same(ldp_client.truth_threshold(case["epsilon"], case["g"]), case["threshold"])
+
+
+_NUMBERS = ("epsilon", "every", "fanout", "cap", "domain", "weight_sum", "code_count", "code_bytes")
+
+
+def check_experiments(case, experiments):
+    exp = ldp_client.Experiment.parse(case["payload"].encode())
+    for name in _NUMBERS:
+        same(getattr(exp, name), case[name], name)
+    same(binascii.hexlify(exp.sha256).decode(), case["sha256"], "sha256")
+    same(exp.digest, exp.sha256[:4], "digest")
+    same(len(exp.levels), len(case["levels"]), "number of levels")
+    for i, want in enumerate(case["levels"]):
+        x = exp.levels[i]
+        same([x.domain, x.g, x.t, x.width, x.offset, x.threshold, x.weight], want, "level")
+    experiments[case["sha256"][:8]] = exp
+
+
+def check_codes(case, experiments):
+    rng = Script(case["draws"])
+    same(experiments[case["experiment"]].randomize(case["index"], rng), case["code"], "code")
+    same(rng.at, len(case["draws"]), "number of draws")
+
+
+_KINDS = {
+    "int": int,
+    "float": float,
+    "text": str,
+    "bool": bool,
+    "bytes": lambda value: value.encode(),
+    "list": list,
+    "none": lambda value: None,
+}
+
+
+def check_buckets(case, experiments):
+    value = _KINDS[case["kind"]](case["value"])
+    try:
+        index = experiments[case["experiment"]].bucket(value)
+    except TypeError:
+        index = "TypeError"
+    same(index, case["index"], "index")
+
+
+def check_drbg(case, experiments):
+    rng = ldp_client.DRBG(binascii.unhexlify(case["seed"]))
+    for step in case["steps"]:
+        if step[0] == "reseed":
+            rng.reseed(binascii.unhexlify(step[1]))
+        elif step[0] == "generate":
+            same(binascii.hexlify(rng.generate(step[1])).decode(), step[2], "generate")
+        elif step[0] == "below":
+            same(rng.below(step[1]), step[2], "below")
+        else:
+            same(rng.bernoulli(step[1]), bool(step[2]), "bernoulli")
+
+
+def check_reports(case, experiments):
+    storage = Storage([case["before"], None, None, None])
+    key = None if case["key"] is None else binascii.unhexlify(case["key"])
+    client = ldp_client.Client(POLICY, storage, case["device"], key)
+    exp = client.enroll(case["payload"].encode())
+    client.rng = Script(case["draws"])
+    report = client.report(exp.name, None)
+    same(report and binascii.hexlify(report).decode(), case["report"], "report")
+    # The seed is random: put it where the vector has zeros, and seal the record again.
+    older, newer = [s or b"" for s in storage.slots[:2]]
+    want = binascii.unhexlify(case["after"])[:-4]
+    want = want[:6] + newer[6:22] + want[22:]
+    want += (binascii.crc32(want) & 0xFFFFFFFF).to_bytes(4, "big")
+    same(binascii.hexlify(newer), binascii.hexlify(want), "ledger")
+    same(binascii.hexlify(older).decode(), case["before"], "the older ledger")
+
+
+def check_signatures(case, experiments):
+    empty = Storage([None, None, None, None])
+    key = binascii.unhexlify(case["key"])
+    client = ldp_client.Client(POLICY, empty, "d", None, key, case["fleet"])
+    payload = binascii.unhexlify(case["payload"])
+    if case["accepted"]:
+        client.enroll(payload)
+    else:
+        text = "its signature is missing or wrong"
+        refused(lambda: client.enroll(payload), "ExperimentRefused", text)
+
+
+def check_ledgers(case, experiments):
+    client = ldp_client.Client(POLICY, Storage(case["slots"]), "board-1")
+    status = client.status()
+    same(status["locked"], case["locked"], "locked")
+    same(status["enabled"], bool(case["enabled"]), "enabled")
+    same(client.enabled, bool(case["enabled"]), "enabled")
+    for name in ("sum", "squares"):
+        same(status[name], case[name], name)
+    reports = [status["experiments"][name]["reports"] for name in ("e", "f")]
+    same(reports, case["reports"], "reports of e and f")
+    same([binascii.hexlify(r).decode() for r in client.outbox()], case["outbox"], "outbox")
+
+
+def check_malformed(case, experiments):
+    payload = binascii.unhexlify(case["hex"]) if "hex" in case else case["payload"].encode()
+    refused(lambda: ldp_client.Experiment.parse(payload), case["error"], case["text"])
+
+
+def check_settings(case, experiments):
+    def client():
+        keys = [case[k] for k in ("key", "announce_key")]
+        keys = [None if k is None else binascii.unhexlify(k) for k in keys]
+        ldp_client.Client(POLICY, Storage([None] * 4), case["device"], keys[0], keys[1], case["fleet"])
+
+    refused(client, "SettingsError", case["text"])
+
+
+CHECKS = {
+    "thresholds": check_thresholds,
+    "experiments": check_experiments,
+    "codes": check_codes,
+    "buckets": check_buckets,
+    "drbg": check_drbg,
+    "reports": check_reports,
+    "signatures": check_signatures,
+    "ledgers": check_ledgers,
+    "malformed": check_malformed,
+    "settings": check_settings,
+}
+
+
+def cases(lines):
+    """Yield (section, case) from the lines of vectors.json."""
+    section = ""
+    for line in lines:
+        line = line.strip().rstrip(",")
+        if line.endswith("[") and line.startswith('"'):
+            section = line.split('"')[1]
+        elif len(line) > 1:
+            yield section, json.loads(line)
+
+
+def run(lines):
+    """Check every case; return (number of cases by section, list of failures as text)."""
+    counts = {}
+    failures = []
+    experiments = {}
+    for section, case in cases(lines):
+        counts[section] = counts.get(section, 0) + 1
+        try:
+            CHECKS[section](case, experiments)
+        except Exception as e:
+            failures.append(f"{section} {counts[section]}: {type(e).__name__} {e}")
+    return counts, failures
+
+
+def main(path):
+    with open(path) as lines:
+        counts, failures = run(lines)
+    for line in failures:
+        print(line)
+    print(counts)
+    missing = [name for name in CHECKS if not counts.get(name)]
+    if failures or missing:
+        print("FAILED:", len(failures), "cases; sections without a case:", missing)
+        sys.exit(1)
+    print("passed:", sum(counts.values()), "cases")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "vectors.json")

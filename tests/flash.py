@@ -1,0 +1,93 @@
+"""Storage that fails as flash can, an independent reading of its records, and who watches a board."""
+
+import struct
+import zlib
+from typing import Any
+
+from enumeration import MemoryStorage
+
+
+class PowerCut(BaseException):
+    """The board stops here; nothing it would have done afterwards happens."""
+
+
+class FailingStorage(MemoryStorage):
+    """Memory that lets writes pass until the one that is to fail.
+
+    fault: raise | raise-after | lost | torn | cut-before | cut-after | torn-cut | full;
+    at: which write, from 0; keep: bytes of a torn write that arrive; forever: whether later writes fail too.
+    """
+
+    def __init__(self, slots=None, fault=None, at=0, keep=0, forever=False) -> None:
+        super().__init__(slots)
+        self.fault = fault
+        self.at = at
+        self.keep = keep
+        self.forever = forever
+        self.writes: list[tuple[int, bytes]] = []
+
+    def write(self, slot: int, data: bytes) -> None:
+        self.writes.append((slot, bytes(data)))
+        count = len(self.writes) - 1
+        if self.fault is None or not (count == self.at or (self.forever and count > self.at)):
+            super().write(slot, data)
+            return
+        if self.fault in ("raise-after", "cut-after"):
+            super().write(slot, data)
+        if self.fault in ("torn", "torn-cut"):
+            super().write(slot, data[: self.keep])
+        if self.fault == "full":
+            raise OSError(28, "ENOSPC")
+        if self.fault in ("raise", "raise-after", "torn"):
+            raise OSError(5)
+        if self.fault != "lost":
+            raise PowerCut
+
+
+def newest_record(slots: dict[int, bytes]) -> dict[str, Any]:
+    """The ledger in force, read as the format is documented and not with the client's own code."""
+    records = [parse_record(slots[slot]) for slot in (0, 1) if slot in slots]
+    return max((r for r in records if r is not None), key=lambda r: r["sequence"])
+
+
+def parse_record(data: bytes) -> Any:
+    """Fields of a ledger record as a dict, None where its CRC-32 is wrong."""
+    if len(data) < 40 or zlib.crc32(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
+        return None
+    form, flags, sequence, seed, sum_high, sum_low, squares = struct.unpack(">BBI16sHIQ", data[:36])
+    assert form == 0x4C
+    entries = {}
+    for i in range(flags & 127):
+        key, number, pinned, spent = struct.unpack(">4sI7s7s", data[36 + 22 * i : 58 + 22 * i])
+        word = int.from_bytes(pinned, "big")
+        rule = ("unlimited", "sum", "squares", "count")[word >> 54]
+        entries[key] = (number, rule, word & (2**54 - 1), int.from_bytes(spent, "big"))
+    return {
+        "enabled": flags >> 7 == 1,
+        "sequence": sequence,
+        "seed": seed,
+        "sum": sum_high << 32 | sum_low,
+        "squares": squares,
+        "entries": entries,
+        "pending": data[36 + 22 * (flags & 127) : -4],
+    }
+
+
+class Witness:
+    """Whoever sees what leaves the board: a broker, an attacker. Keeps every report ever seen."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str | bytes, int], bytes] = {}
+        self.names: dict[bytes, str] = {}
+
+    def see(self, report: bytes | None) -> None:
+        """Check that a number never comes with other bytes; numbers run on over an experiment's versions."""
+        if report is None:
+            return
+        digest = report[1:5]
+        key = (self.names.get(digest, digest), int.from_bytes(report[5:9], "big"))
+        assert self.seen.setdefault(key, report) == report, "a report number came with other bytes"
+
+    def see_all(self, reports: list[bytes]) -> None:
+        for report in reports:
+            self.see(report)

@@ -1,0 +1,189 @@
+"""A second opinion on what the board computes, written from the design with the standard library alone.
+
+Thresholds by 60-digit decimals, HMAC and DRBG by hmac and hashlib, hashes by lists of digits, records by
+struct. Nothing here may import the client.
+"""
+
+import hashlib
+import hmac
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+ONE = 2**30
+RULES = ("unlimited", "sum", "squares", "count")
+
+
+def threshold(epsilon: int, g: int) -> int:
+    """floor(p * ONE) for p = e^eps / (e^eps + g - 1); epsilon in micro-nats."""
+    with localcontext() as context:
+        context.prec = 60
+        e = (Decimal(epsilon) / 1_000_000).exp()
+        return int((e / (e + g - 1) * ONE).to_integral_value(ROUND_FLOOR))
+
+
+class ReferenceDRBG:
+    """HMAC-DRBG, SHA-256: SP 800-90A section 10.1.2, from its text."""
+
+    def __init__(self, seed: bytes) -> None:
+        self.k, self.v = b"\x00" * 32, b"\x01" * 32
+        self.words: list[int] = []
+        self.update(seed)
+
+    def mac(self, data: bytes) -> bytes:
+        return hmac.new(self.k, data, hashlib.sha256).digest()
+
+    def update(self, data: bytes) -> None:
+        self.words = []
+        self.k = self.mac(self.v + b"\x00" + data)
+        self.v = self.mac(self.v)
+        if data:
+            self.k = self.mac(self.v + b"\x01" + data)
+            self.v = self.mac(self.v)
+
+    def generate(self, n: int) -> bytes:
+        words = self.words
+        out = b""
+        while len(out) < n:
+            self.v = self.mac(self.v)
+            out += self.v
+        self.update(b"")
+        self.words = words
+        return out[:n]
+
+    def word(self) -> int:
+        """30 bits: the low ones of each big-endian word of a 32-byte block."""
+        if not self.words:
+            self.words = [w % ONE for w in struct.unpack(">8I", self.generate(32))]
+        return self.words.pop(0)
+
+    def bernoulli(self, chance: int) -> bool:
+        return self.word() < chance
+
+    def below(self, n: int) -> int:
+        while True:
+            x = self.word() % (1 << (n - 1).bit_length())
+            if x < n:
+                return x
+
+
+def domain_of(fields: dict[str, Any]) -> int:
+    if fields["type"] == "bool":
+        return 2
+    return len(fields["labels"]) + 1 if fields["type"] == "choice" else fields["bins"]
+
+
+def levels_of(fields: dict[str, Any]) -> list[list[int]]:
+    """[domain, g, t, width, offset, threshold, weight] of each level, top level first."""
+    domain = domain_of(fields)
+    cells, weights, fanout = [fields.get("g", domain)], [1], 1
+    if fields["mechanism"] == "hh":
+        cells, fanout = fields["cells"], fields["fanout"]
+        weights = fields.get("weights", [1] * len(cells))
+    levels = []
+    offset = 0
+    for below, (g, weight) in zip(reversed(range(len(cells))), zip(cells, weights, strict=True), strict=True):
+        width = fanout**below
+        nodes = -(-domain // width)
+        t = 0 if g == nodes else next(t for t in range(1, 25) if g**t >= nodes)
+        levels.append([nodes, g, t, width, offset, threshold(fields["epsilon"], g), weight])
+        offset += g * (g**t - 1 if t else 1)
+    return levels
+
+
+def code_count_of(fields: dict[str, Any]) -> int:
+    _, g, t, _, offset, _, _ = levels_of(fields)[-1]
+    return offset + g * (g**t - 1 if t else 1)
+
+
+def code_bytes_of(fields: dict[str, Any]) -> int:
+    return ((code_count_of(fields) - 1).bit_length() + 7) // 8
+
+
+def digits(x: int, g: int, t: int) -> list[int]:
+    """Base-g digits of x, little-endian."""
+    return [x // g**i % g for i in range(t)]
+
+
+def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, list[list[Any]]]:
+    """The code for an index under a source of draws, and the draws: [primitive, argument, outcome]."""
+    draws: list[list[Any]] = []
+
+    def below(n: int) -> int:
+        draws.append(["below", n, rng.below(n)])
+        return draws[-1][2]
+
+    levels = levels_of(fields)
+    if index is None:
+        index = below(domain_of(fields))
+    level = levels[0]
+    if len(levels) > 1:
+        at = below(sum(x[6] for x in levels))
+        level = next(x for i, x in enumerate(levels) if at < sum(y[6] for y in levels[: i + 1]))
+    _, g, t, width, offset, chance, _ = level
+    node = index // width
+    row = 0
+    if t:
+        row = below(g**t - 1)
+        node = sum(a * v for a, v in zip(digits(row + 1, g, t), digits(node, g, t), strict=True)) % g
+    draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+    others = range(node + 1, node + g)  # the lie, counted upwards from the truth
+    lie = others[below(g - 1)] % g
+    return offset + row * g + (node if draws[-2][2] else lie), draws
+
+
+def bucket_of(fields: dict[str, Any], value: Fraction) -> int:
+    """Index of a number: to the nearest milli-unit, then bins of equal width, the end bins open."""
+    milli = (value * 1000 + Fraction(1, 2)).__floor__() if value.denominator > 1 else int(value) * 1000
+    low, high, bins = fields["low"], fields["high"], fields["bins"]
+    return min(max((milli - low) * bins // (high - low), 0), bins - 1)
+
+
+def hmac_sha256(key: bytes, data: bytes) -> bytes:
+    return hmac.new(key, data, hashlib.sha256).digest()
+
+
+def report_of(payload: str, number: int, code: int, device: str = "", key: bytes | None = None) -> bytes:
+    """The bytes of a report on the wire."""
+    sha256 = hashlib.sha256(payload.encode()).digest()
+    size = code_bytes_of(json.loads(payload))
+    body = bytes([0x10 if key is None else 0x11]) + sha256[:4] + struct.pack(">I", number)
+    body += code.to_bytes(size, "big")
+    if key is None:
+        return body
+    return body + hmac_sha256(key, device.encode() + b"\x00" + sha256 + body)[:8]
+
+
+def signed(payload: str, key: bytes, fleet: str, name: str) -> bytes:
+    topic = f"hushmote/v1/{fleet}/experiment/{name}"
+    return payload.encode() + b"\x00" + hmac_sha256(key, f"{topic}\x00{payload}".encode())[:16]
+
+
+def sealed(body: bytes) -> bytes:
+    return body + struct.pack(">I", zlib.crc32(body))
+
+
+def ledger_record(
+    sequence: int,
+    entries: Sequence[tuple[str, int, str, int, int]] = (),
+    total: int = 0,
+    squares: int = 0,
+    pending: bytes = b"",
+    enabled: bool = True,
+    seed: bytes = bytes(16),
+) -> bytes:
+    """A ledger record; entries are (experiment name, last number, rule, pinned cap, spent)."""
+    out = struct.pack(">BBI16s", 0x4C, enabled << 7 | len(entries), sequence, seed)
+    out += total.to_bytes(6, "big") + struct.pack(">Q", squares)
+    for name, number, rule, cap, spent in entries:
+        out += hashlib.sha256(name.encode()).digest()[:4] + struct.pack(">I", number)
+        out += (RULES.index(rule) << 54 | cap).to_bytes(7, "big") + spent.to_bytes(7, "big")
+    return sealed(out + pending)
+
+
+def outbox_record(sequence: int, reports: Sequence[bytes]) -> bytes:
+    return sealed(struct.pack(">BBI", 0x4F, 0, sequence) + b"".join(bytes([len(r)]) + r for r in reports))

@@ -1,0 +1,580 @@
+"""The client: rules and caps, the policy, pinning, numbering, tags, signed experiments, status."""
+
+import hashlib
+import hmac
+import itertools
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from enumeration import POLICY, BranchingRng, distribution, experiment_json, memory
+from hushmote.device.ldp_client import (
+    Client,
+    Experiment,
+    ExperimentRefused,
+    LDPError,
+    SettingsError,
+    provision,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+EPSILON = 1_000_000
+KEY = bytes(range(100, 132))
+ANNOUNCE_KEY = bytes(range(32))
+
+
+def board(policy=None, storage: Any = None, **arguments) -> Any:
+    if storage is None:
+        storage = memory()
+        provision(storage)
+    return Client({**POLICY, **(policy or {})}, storage, **{"device_id": "board-1", **arguments})
+
+
+def budget(rule, cap=None, **changes):
+    fields = {"rule": rule} if cap is None else {"rule": rule, "cap": cap}
+    return experiment_json(budget=fields, **changes)
+
+
+def reports_until_silent(client, name="e", at_most=400):
+    """Number of reports that are made, each acknowledged at once, before 50 calls in a row are silent."""
+    made = silent = 0
+    while silent < 50 and made < at_most:
+        report = client.report(name, True)
+        if report is None:
+            silent += 1
+        else:
+            silent = 0
+            made += 1
+            client.sent(report)
+    return made
+
+
+# --- Rules: spent + cost <= cap ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "epsilon", "cap", "reports"),
+    [
+        ("sum", EPSILON, 4 * EPSILON, 4),
+        ("sum", EPSILON, 4 * EPSILON - 1, 3),
+        ("sum", EPSILON, EPSILON, 1),
+        ("sum", EPSILON, EPSILON - 1, 0),
+        ("sum", 1_234_567, 5 * 1_234_567, 5),
+        ("squares", EPSILON, 3 * EPSILON**2, 3),
+        ("squares", EPSILON, 3 * EPSILON**2 - 1, 2),
+        ("squares", 1_234_567, 7 * 1_234_567**2, 7),
+        ("squares", 1_234_567, 7 * 1_234_567**2 - 1, 6),
+        ("squares", 16_000_000, 16_000_000**2 - 1, 0),
+        ("count", EPSILON, 1, 1),
+        ("count", 16_000_000, 5, 5),
+    ],
+)
+def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule, epsilon, cap, reports):
+    client = board()
+    client.enroll(budget(rule, cap, epsilon=epsilon))
+    assert client.status()["experiments"]["e"]["left"] == reports
+    assert reports_until_silent(client) == reports
+    line = client.status()["experiments"]["e"]
+    assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
+    again = board(storage=client._storage)
+    again.enroll(budget(rule, cap, epsilon=epsilon))
+    assert reports_until_silent(again) == 0, "nor after a reboot"
+
+
+def test_unlimited_ends_only_with_the_policy():
+    client = board({"sum": 30 * EPSILON})
+    client.enroll(budget("unlimited"))
+    assert client.status()["experiments"]["e"]["left"] == 30
+    assert reports_until_silent(client) == 30
+
+
+def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
+    client = board()
+    client.enroll(budget("count", 2))
+    made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
+    assert [report is None for report in made] == [False, False, True, True, True]
+    with pytest.raises(TypeError, match="e takes a bool or an int or None"):
+        client.report("e", "a programming error is no silence")
+    assert client.status()["sum"] == 2 * EPSILON
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["sum", "squares"]),
+    st.integers(1, 10**8),
+    st.lists(st.integers(1_000, 16_000_000), min_size=1, max_size=12),
+)
+def test_what_all_versions_of_an_experiment_cost_is_never_above_the_pinned_cap(rule, cap, epsilons):
+    cap = cap * 10**6 if rule == "squares" else cap
+    client = board()
+    spent = 0
+    for epsilon in epsilons:
+        client.enroll(budget(rule, cap, epsilon=epsilon))
+        cost = epsilon if rule == "sum" else epsilon**2
+        report = client.report("e", True)
+        assert (report is not None) == (spent + cost <= cap)
+        if report is not None:
+            client.sent(report)
+            spent += cost
+
+
+# --- The policy's lifetime -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "squares", "epsilon", "reports"),
+    [
+        (8 * EPSILON, 0, EPSILON, 8),
+        (8 * EPSILON - 1, 0, EPSILON, 7),
+        (0, 5 * EPSILON**2, EPSILON, 5),
+        (0, 5 * EPSILON**2 - 1, EPSILON, 4),
+        (8 * EPSILON, 1_819_000_000_000, EPSILON, 8),  # the design's example: the sum allows more
+        (8 * EPSILON, 1_819_000_000_000, 100_000, 181),  # here the squares do
+        (0, 0, EPSILON, 0),
+        (EPSILON, EPSILON**2, EPSILON + 1, 0),
+    ],
+)
+def test_a_board_goes_on_while_the_sum_or_the_squares_are_within_the_policy(total, squares, epsilon, reports):
+    client = board({"sum": total, "squares": squares})
+    client.enroll(budget("unlimited", epsilon=epsilon))
+    assert client.status()["experiments"]["e"]["left"] == reports
+    assert reports_until_silent(client) == reports
+
+
+def test_the_policys_lifetime_is_over_all_experiments_together():
+    client = board({"sum": 5 * EPSILON})
+    for name in ("e", "f", "g"):
+        client.enroll(budget("sum", 4 * EPSILON, name=name))
+    assert [reports_until_silent(client, name) for name in ("e", "f", "g")] == [4, 1, 0]
+    status = client.status()
+    assert (status["sum"], status["squares"]) == (5 * EPSILON, 5 * EPSILON**2)
+    assert [status["experiments"][name]["state"] for name in ("e", "f", "g")] == ["spent"] * 3
+
+
+def test_a_new_policy_cannot_forget_what_was_spent_before():
+    client = board({"sum": 5 * EPSILON})
+    client.enroll(budget("unlimited"))
+    assert reports_until_silent(client) == 5
+    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._storage)
+    renamed.enroll(budget("unlimited", name="another"))
+    assert reports_until_silent(renamed, "another") == 2
+
+
+# --- Pinning ---------------------------------------------------------------------------------------------
+
+
+def test_the_cap_is_pinned_at_the_first_report_and_no_version_raises_it():
+    client = board()
+    client.enroll(budget("sum", 2 * EPSILON))
+    client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
+    client.sent(client.report("e", True))
+    for cap in (4 * EPSILON, 2**54 - 1):
+        client.enroll(budget("sum", cap))
+        assert client.status()["experiments"]["e"]["left"] == 2
+    assert reports_until_silent(client) == 2
+    again = board(storage=client._storage)
+    again.enroll(budget("sum", 100 * EPSILON))
+    assert reports_until_silent(again) == 0
+
+
+def test_a_lower_cap_holds_and_can_be_undone():
+    client = board()
+    client.enroll(budget("sum", 5 * EPSILON))
+    client.sent(client.report("e", True))
+    client.enroll(budget("sum", 2 * EPSILON))
+    assert reports_until_silent(client) == 1
+    client.enroll(budget("sum", 5 * EPSILON))
+    assert reports_until_silent(client) == 3
+
+
+@pytest.mark.parametrize(("rule", "cap"), [("sum", 4 * EPSILON), ("squares", 4 * EPSILON**2)])
+def test_another_epsilon_is_taken_under_sum_and_squares(rule, cap):
+    client = board()
+    client.enroll(budget(rule, cap))
+    client.sent(client.report("e", True))
+    client.enroll(budget(rule, cap, epsilon=500_000))
+    assert reports_until_silent(client) == {"sum": 6, "squares": 12}[rule]
+
+
+def test_another_epsilon_is_refused_under_count_once_one_is_pinned():
+    client = board()
+    client.enroll(budget("count", 4))
+    client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
+    client.sent(client.report("e", True))
+    for epsilon in (499_999, EPSILON):
+        with pytest.raises(ExperimentRefused, match="under count its epsilon was pinned as 500000"):
+            client.enroll(budget("count", 4, epsilon=epsilon))
+    assert reports_until_silent(client) == 3, "the refused version changed nothing"
+    client.enroll(budget("count", 9, epsilon=500_000))
+    assert reports_until_silent(client) == 0
+
+
+def test_another_rule_is_refused_once_one_is_pinned():
+    budgets = {"sum": 2**50, "squares": 2**50, "count": 2**50, "unlimited": None}
+    for old, new in itertools.permutations(budgets, 2):
+        client = board()
+        client.enroll(budget(old, budgets[old]))
+        client.enroll(budget(new, budgets[new]))
+        client.enroll(budget(old, budgets[old]))
+        client.sent(client.report("e", True))
+        with pytest.raises(ExperimentRefused, match="its budget rule was pinned as " + old):
+            client.enroll(budget(new, budgets[new]))
+        assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
+        assert client.status()["experiments"]["e"]["state"] == "reporting"
+        client.withdraw("e")
+        again = board(storage=client._storage)
+        with pytest.raises(ExperimentRefused, match="pinned"):
+            again.enroll(budget(new, budgets[new]))
+        assert again.status()["experiments"]["e"]["state"] == "refused"
+
+
+def test_withdrawal_keeps_what_is_spent_the_numbers_and_unsent_reports():
+    client = board()
+    client.enroll(budget("sum", 3 * EPSILON))
+    first = client.report("e", True)
+    client.withdraw("e")
+    assert client.report("e", True) is None
+    assert client.outbox() == [first]
+    assert client.status()["experiments"]["e"]["state"] == "absent"
+    assert client.status()["experiments"]["e"]["reports"] == 1
+    client.withdraw("e")
+    client.withdraw("never heard of")
+    client.enroll(budget("sum", 9 * EPSILON))
+    assert client.report("e", True)[5:9] == b"\x00\x00\x00\x02"
+    assert client.report("e", True) is not None
+    assert client.report("e", True) is None
+
+
+# --- The policy refuses ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "payload", "reason"),
+    [
+        ({"epsilon": 999_999}, budget("sum", EPSILON), "epsilon is above the policy's 999999"),
+        ({"rules": ("sum",)}, budget("count", 5), "the policy does not allow the budget rule count"),
+        ({"rules": ()}, budget("sum", 5), "the policy does not allow the budget rule sum"),
+        (
+            {"rules": ("sum", "squares", "count")},
+            budget("unlimited"),
+            "the policy does not allow the budget rule unlimited",
+        ),
+    ],
+)
+def test_an_experiment_outside_the_policy_is_refused_and_status_says_why(policy, payload, reason):
+    client = board(policy)
+    with pytest.raises(ExperimentRefused) as caught:
+        client.enroll(payload)
+    assert str(caught.value) == reason
+    line = client.status()["experiments"]["e"]
+    assert (line["state"], line["reason"]) == ("refused", reason)
+    assert client.report("e", True) is None
+    assert client.status()["sum"] == 0
+
+
+def test_the_largest_epsilon_of_the_policy_is_allowed():
+    client = board({"epsilon": EPSILON})
+    client.enroll(budget("sum", EPSILON))
+    assert client.report("e", True) is not None
+
+
+def test_names_outside_the_policy_are_ignored():
+    client = board()
+    for name in ("other", "ee", "e-"):
+        with pytest.raises(ExperimentRefused, match=name + " is not among the policy's experiments"):
+            client.enroll(budget("sum", EPSILON, name=name))
+        assert client.report(name, True) is None
+    assert set(client.status()["experiments"]) == {"e", "f", "g"}
+    assert client.status()["refused"] == "e- is not among the policy's experiments"
+    assert client.status()["sum"] == 0
+
+
+def test_a_refused_version_leaves_the_one_before_in_place():
+    client = board()
+    exp = client.enroll(budget("sum", 4 * EPSILON))
+    for bad in (b"", b"{}", budget("sum", 0), budget("sum", 5, epsilon=1), b"\x00" * 40, b"\xff"):
+        with pytest.raises(ExperimentRefused):
+            client.enroll(bad)
+    report = client.report("e", True)
+    assert report[1:5] == exp.digest
+    client.enroll(budget("sum", 4 * EPSILON))
+    assert client.status()["experiments"]["e"]["reason"] is None
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        None,
+        {},
+        [],
+        "policy",
+        7,
+        {k: v for k, v in POLICY.items() if k != "squares"},
+        {**POLICY, "more": 1},
+        *({**POLICY, "sum": bad} for bad in (-1, 1.0, "8", None, 2**48, True)),
+        *({**POLICY, "squares": bad} for bad in (-1, 0.5, None, 2**64)),
+        *({**POLICY, "epsilon": bad} for bad in (0, 999, 16_000_001, 1e6, None)),
+        *({**POLICY, "rules": bad} for bad in ("sum", ("total",), None, 5, (["sum"],))),
+        *({**POLICY, "experiments": bad} for bad in (None, 5, ("A",), ("a", "a"), ("",), (5,), ("a/b",))),
+        *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
+        {**POLICY, "experiments": tuple(f"n{i}" for i in range(65))},
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused(policy):
+    with pytest.raises(SettingsError, match=r"^policy: "):
+        Client(policy, memory(), device_id="d")
+
+
+def test_a_policy_may_name_64_experiments():
+    names = tuple(f"n{i}" for i in range(64))
+    client = board({"experiments": names})
+    for name in names:
+        client.enroll(budget("count", 1, name=name))
+        client.sent(client.report(name, True))
+    assert max(len(client._storage.slots[slot]) for slot in (0, 1)) < 4096
+    assert board({"experiments": names}, storage=client._storage).status()["sum"] == 64 * EPSILON
+
+
+@pytest.mark.parametrize("device_id", [None, "", "A", "a_b", "a/b", "a+", "#", "a" * 33, b"a", 5, "é", "a b"])
+def test_a_device_id_that_does_not_fit_a_topic_is_refused(device_id):
+    with pytest.raises(SettingsError, match="device_id must be 1 to 32 of a-z, 0-9 and -"):
+        board(device_id=device_id)
+
+
+@pytest.mark.parametrize("key", [b"", b"k" * 31, b"k" * 33, "k" * 32, 5, bytearray(32)])
+@pytest.mark.parametrize("name", ["key", "announce_key"])
+def test_keys_that_are_not_32_bytes_are_refused(name, key):
+    with pytest.raises(SettingsError, match="key and announce_key must be 32 bytes, or None"):
+        board(**{"fleet": "f", name: key})
+
+
+@pytest.mark.parametrize("fleet", [None, "", "A", "a/b", "+", "a" * 33])
+def test_an_announce_key_needs_its_fleets_name(fleet):
+    with pytest.raises(
+        SettingsError, match="fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it"
+    ):
+        board(announce_key=ANNOUNCE_KEY, fleet=fleet)
+
+
+# --- The coin of `every` ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
+def test_every_makes_a_report_with_exactly_one_chance_in_every(every):
+    storage = memory()
+    provision(storage)
+
+    def run(rng):
+        client = board(storage=memory(storage.slots))
+        client.enroll(budget("sum", 4 * EPSILON, every=every))
+        client.rng = rng
+        return client.report("e", True) is not None
+
+    assert distribution(run)[True] == Fraction(1, every)
+
+
+def test_the_coin_is_drawn_before_the_value_is_looked_at():
+    class Recording(BranchingRng):
+        calls: tuple = ()
+
+        def below(self, n):
+            self.calls += (n,)
+            return super().below(n)
+
+    client = board()
+    client.enroll(budget("sum", 4 * EPSILON, every=5))
+    client.rng = Recording()
+    with pytest.raises(TypeError):
+        client.report("e", "wrong type")
+    assert client.rng.calls == (5,)
+
+
+def test_silent_calls_spend_nothing_and_write_nothing():
+    client = board()
+    client.enroll(budget("sum", 4 * EPSILON, every=2**24))
+    before = dict(client._storage.slots)
+    # The coin is scripted to say no, so this cannot fail by chance.
+    client.rng = BranchingRng()
+    client.rng._choices, client.rng._sizes = [1], [2**24]
+    for _ in range(30):
+        client.rng._at = 0
+        assert client.report("e", True) is None
+    assert client._storage.slots == before
+    assert client.status()["sum"] == 0
+
+
+# --- Reports on the wire ---------------------------------------------------------------------------------
+
+
+def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
+    client = board()
+    seen = {"e": [], "f": []}
+    for i in range(12):
+        name = "ef"[i % 3 == 0]
+        # Versions change, boards restart, experiments come and go: the numbers run on.
+        client.enroll(budget("sum", 100 * EPSILON, name=name, epsilon=EPSILON + i))
+        report = client.report(name, i % 2 == 0)
+        seen[name].append(int.from_bytes(report[5:9], "big"))
+        client.sent(report)
+        if i % 4 == 3:
+            client = board(storage=client._storage)
+    assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(("bins", "code_bytes"), [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3)])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_report_has_the_documented_bytes(bins, code_bytes, key):
+    payload = experiment_json(
+        type="number",
+        low=0,
+        high=1000,
+        bins=bins,
+        mechanism="grr",
+        epsilon=16_000_000,
+        budget={"rule": "count", "cap": 2},
+    )
+    client = board(key=key)
+    exp = client.enroll(payload)
+    client.report("e", 0)
+    report = client.report("e", 0)
+    assert len(report) == 9 + code_bytes + (8 if key else 0)
+    assert report[0] == (0x11 if key else 0x10)
+    assert report[1:5] == hashlib.sha256(payload).digest()[:4] == exp.digest
+    assert report[5:9] == b"\x00\x00\x00\x02"
+    assert int.from_bytes(report[9 : 9 + code_bytes], "big") < exp.code_count
+
+
+def test_a_tag_is_the_documented_hmac_and_covers_device_experiment_and_report():
+    client = board(key=KEY, device_id="k3f9x1")
+    payload = budget("sum", 4 * EPSILON)
+    client.enroll(payload)
+    report = client.report("e", True)
+    text = b"k3f9x1" + b"\x00" + hashlib.sha256(payload).digest() + report[:-8]
+    assert report[-8:] == hmac.new(KEY, text, hashlib.sha256).digest()[:8]
+
+
+def test_the_code_in_a_report_is_what_the_randomizer_returned():
+    class Honest:
+        def bernoulli(self, threshold):
+            return True
+
+        def below(self, n):
+            return 0
+
+    client = board()
+    client.enroll(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
+    client.rng = Honest()
+    assert [client.report("e", v)[-1] for v in ("a", "b", "c", "?", "a", None)] == [0, 1, 2, 3, 0, 0]
+
+
+# --- Signed experiments ----------------------------------------------------------------------------------
+
+
+def signed(payload, key=ANNOUNCE_KEY, fleet="home", name="e"):
+    topic = f"hushmote/v1/{fleet}/experiment/{name}".encode()
+    return payload + b"\x00" + hmac.new(key, topic + b"\x00" + payload, hashlib.sha256).digest()[:16]
+
+
+def test_a_board_with_the_announce_key_takes_a_signed_experiment():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    payload = budget("sum", EPSILON)
+    exp = client.enroll(signed(payload))
+    assert exp.sha256 == hashlib.sha256(payload).digest(), "the digest is that of the JSON alone"
+    assert client.report("e", True) is not None
+
+
+def test_a_signature_that_is_missing_cut_or_for_another_fleet_name_or_key_is_refused():
+    payload = budget("sum", EPSILON)
+    good = signed(payload)
+    wrong = [
+        payload,
+        payload + b"\x00",
+        *(good[:-i] for i in range(1, 17)),
+        good + b"\x00",
+        good + good[-16:],
+        signed(payload, key=KEY),
+        signed(payload, fleet="other"),
+        signed(payload, name="f"),
+        payload.replace(b"sum", b"squares") + good[-17:],
+    ]
+    for bad in wrong:
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        with pytest.raises(ExperimentRefused, match="its signature is missing or wrong"):
+            client.enroll(bad)
+        assert client.status()["experiments"]["e"]["reason"] == "its signature is missing or wrong"
+        assert client.report("e", True) is None
+
+
+def test_a_signature_with_any_one_bit_off_is_refused():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    good = signed(budget("sum", EPSILON))
+    for bit in range(128):
+        bad = bytearray(good)
+        bad[len(good) - 16 + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ExperimentRefused, match="signature"):
+            client.enroll(bytes(bad))
+    client.enroll(good)
+
+
+def test_a_board_without_the_announce_key_takes_an_experiment_signed_or_not():
+    payload = budget("sum", EPSILON)
+    for form in (payload, signed(payload), payload + b"\x00garbage"):
+        assert board().enroll(form).digest == hashlib.sha256(payload).digest()[:4]
+
+
+# --- Status ------------------------------------------------------------------------------------------------
+
+
+def test_status_is_plain_values_and_says_what_is_left():
+    client = board()
+    exp = client.enroll(budget("sum", 4 * EPSILON))
+    client.report("e", True)
+    status = client.status()
+    assert json.loads(json.dumps(status)) == status
+    assert (status["locked"], status["error"], status["enabled"], status["pending"]) == (None, None, True, 1)
+    assert status["experiments"]["e"] == {
+        "state": "reporting",
+        "reports": 1,
+        "left": 3,
+        "reason": None,
+        "digest": exp.digest.hex(),
+        "epsilon": EPSILON,
+    }
+    assert status["experiments"]["f"]["state"] == "absent"
+
+
+def test_status_never_holds_a_reading_or_a_code():
+    histories = []
+    for values in ((True, True, True), (False, None, False)):
+        client = board()
+        client.enroll(budget("sum", 4 * EPSILON))
+        for value in values:
+            client.report("e", value)
+        histories.append(client.status())
+    assert histories[0] == histories[1]
+
+
+def test_left_is_exactly_how_many_reports_follow():
+    for total, cap, first in itertools.product((3, 5), (2, 4, 9), (0, 1, 2)):
+        client = board({"sum": total * EPSILON})
+        client.enroll(budget("sum", cap * EPSILON))
+        for _ in range(first):
+            client.sent(client.report("e", True))
+        left = client.status()["experiments"]["e"]["left"]
+        assert reports_until_silent(client) == left == min(total, cap) - first
+
+
+def test_an_experiment_that_was_never_enrolled_makes_no_report():
+    client = board()
+    assert client.report("e", True) is None
+    assert client.report("e", object()) is None
+
+
+def test_errors_have_one_base_and_one_line():
+    for payload in (b"", b"{}", budget("sum", 0)):
+        with pytest.raises(LDPError) as caught:
+            board().enroll(payload)
+        assert "\n" not in str(caught.value)
+    assert isinstance(Experiment.parse(budget("sum", 1)), Experiment)

@@ -1,0 +1,128 @@
+"""Bytes of a report, open and authenticated, against JSON of the same content, and inside MQTT.
+
+    python benchmarks/wire_bytes.py [--quick]
+
+Every payload is made by a real client. JSON: the same fields with the shortest usual names, no spaces, digest
+and tag in hexadecimal; its length varies with code and number, so the mean over reports is given. MQTT: a
+QoS 1 PUBLISH with a 10-character device id and a fleet called "home", and the PUBACK that answers it (OASIS
+MQTT 3.1.1, sections 3.3 and 3.4); TCP, TLS and keep-alives come on top. --quick takes fewer reports for the
+means and writes nothing; else prints tables and writes benchmarks/results/wire_bytes.json.
+"""
+
+import argparse
+import json
+import sys
+
+import numpy as np
+from accuracy import RESULTS, machine
+from hushmote.device.ldp_client import Experiment
+from hushmote.server import oracle, report
+from hushmote.simulator.faithful import Fleet
+from rich.console import Console
+from rich.table import Table
+
+EXPERIMENTS: dict[str, tuple[str, int, int]] = {
+    "rr, 2 values, ε = 1": ("rr", 2, 1_000_000),
+    "grr, 8 values, ε = 1": ("grr", 8, 1_000_000),
+    "grr, 256 values, ε = 4": ("grr", 256, 4_000_000),
+    "olh, 64 values, ε = 1": ("olh", 64, 1_000_000),
+    "olh, 1,024 values, ε = 1": ("olh", 1024, 1_000_000),
+    "olh, 1,024 values, ε = 3": ("olh", 1024, 3_000_000),
+    "olh, 65,536 values, ε = 1": ("olh", 65_536, 1_000_000),
+    "hh, 256 values, ε = 1": ("hh", 256, 1_000_000),
+    "hh, 1,024 values, ε = 1": ("hh", 1024, 1_000_000),
+}
+PROMISED = "olh, 1,024 values, ε = 1"  # 2 code bytes, 19 in all when authenticated
+PUBACK_BYTES = 4
+
+
+def payload(mechanism: str, domain: int, epsilon: int) -> bytes:
+    """An experiment as it is published; parameters by the variance formulas."""
+    fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
+    fields |= {"mechanism": mechanism, "epsilon": epsilon, "window": "all"}
+    fields["budget"] = {"rule": "count", "cap": 1_000_000}
+    if mechanism == "olh":
+        channel = oracle.best_hash(domain, epsilon)
+        assert channel is not None
+        fields["g"] = channel.g
+    elif mechanism == "hh":
+        choice = oracle.choose(domain, epsilon, ranges=True)
+        fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
+    return json.dumps(fields).encode()
+
+
+def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
+    """Reports of one real client with readings all over the range."""
+    policy = {"sum": 2**47, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": ("e",)}
+    rng = np.random.default_rng(1)
+    device_key = None if key is None else lambda _device: key
+    fleet = Fleet("home", [published], size=1, rng=rng, policy=policy, device_key=device_key)
+    for reading in rng.uniform(0, 1000, count).tolist():
+        for delivery in fleet.round({"e": [reading]}):
+            fleet.acknowledge(delivery)
+    return list(fleet.acknowledged.values())
+
+
+def as_json(sent: bytes) -> bytes:
+    """The same content as JSON."""
+    decoded = report.decode(sent)
+    fields: dict[str, object] = {"v": 1, "digest": decoded.digest.hex(), "number": decoded.number}
+    fields["code"] = int.from_bytes(decoded.code, "big")
+    if decoded.tag is not None:
+        fields["tag"] = decoded.tag.hex()
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def publish_bytes(payload_bytes: float) -> float:
+    """Size of the QoS 1 PUBLISH packet: header, topic with its length, packet id, payload."""
+    topic = report.report_topic("home", "k3f9x1b7q2")
+    remaining = 2 + len(topic) + 2 + payload_bytes
+    return 1 + (1 if remaining < 128 else 2) + remaining
+
+
+def measure(name: str, count: int) -> dict:
+    published = payload(*EXPERIMENTS[name])
+    row: dict = {"experiment": name, "code_bytes": Experiment.parse(published).code_bytes}
+    for kind, key in (("open", None), ("authenticated", bytes(32))):
+        sent = reports(published, count, key)
+        assert len(sent) == count
+        sizes = {len(r) for r in sent}
+        assert len(sizes) == 1, "a report's length must not depend on its content"
+        size = sizes.pop()
+        in_json = float(np.mean([len(as_json(r)) for r in sent]))
+        row[kind] = {"payload": size, "json": in_json}
+        row[kind] |= {"publish": publish_bytes(size), "publish_json": publish_bytes(in_json)}
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer reports for the means")
+    quick = parser.parse_args().quick
+    rows = [measure(name, 50 if quick else 1_000) for name in EXPERIMENTS]
+    console = Console()
+    for title, ours, theirs in (
+        ("Bytes of one report", "payload", "json"),
+        ("Bytes of its PUBLISH packet, MQTT 3.1.1, QoS 1", "publish", "publish_json"),
+    ):
+        table = Table(title=title)
+        table.add_column("experiment")
+        for column in ("code", "open", "JSON", "authenticated", "JSON"):
+            table.add_column(column, justify="right")
+        for row in rows:
+            kinds = row["open"], row["authenticated"]
+            sizes = [text for kind in kinds for text in (f"{kind[ours]:.0f}", f"{kind[theirs]:.1f}")]
+            table.add_row(row["experiment"], str(row["code_bytes"]), *sizes)
+        console.print(table)
+    console.print(f"Each PUBLISH is answered by a PUBACK of {PUBACK_BYTES} bytes.")
+    results = {"machine": machine(), "quick": quick, "puback_bytes": PUBACK_BYTES, "rows": rows}
+    promised = next(row for row in rows if row["experiment"] == PROMISED)
+    if promised["code_bytes"] != 2 or promised["authenticated"]["payload"] != 19:
+        sys.exit(f"{PROMISED} must be 2 code bytes and 19 authenticated, not {promised}")
+    if not quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "wire_bytes.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

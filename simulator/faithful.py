@@ -1,0 +1,333 @@
+"""A fleet of real clients: `ldp_client.Client` on every device, its ledger in memory, its faults by chance.
+
+    fleet = Fleet("demo", [payload], size=1000, rng=rng)
+    for delivery in fleet.round({"room_temp": readings}):      one call to report() on every device
+        ...                                                    hand over delivery.device, delivery.payload
+        fleet.acknowledge(delivery)                            the broker has it
+    for delivery in fleet.flush(): ...                         what is still in outboxes
+
+`gateway.Gateways` does the handing over through a real broker. What truly happened is kept: `fleet.made` and
+`fleet.acknowledged`, against which an aggregator can be compared exactly.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..device import ldp_client
+from ..device.ldp_client import Experiment
+from ..server import report
+from .faults import Faults
+from .memory_storage import MemoryStorage
+from .population import Reading
+
+# The bounds that a board in the field would have; see Client for what they mean.
+BOUNDS = {"sum": 8_000_000, "squares": 1_819_000_000_000, "epsilon": 4_000_000}
+RULES = ("sum", "squares", "count")
+
+_ID_CHARS = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
+_ID_LENGTH = 10
+_POOL = 4096
+
+
+class Delivery(NamedTuple):
+    """A report on its way: the device's id, the payload to publish, the device's place in the fleet."""
+
+    device: str
+    payload: bytes
+    position: int
+
+
+class ReportId(NamedTuple):
+    """What makes a report one and the same, however often it arrives."""
+
+    device: str
+    experiment: str
+    number: int
+
+
+class NumpyRng:
+    """The two primitives of `Experiment.randomize` from a numpy Generator, for simulations only.
+
+    Exactly as distributed as the client's own DRBG, and repeatable; its draws can be foretold, so it must
+    never randomize anybody's reading.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        self._bits: list[int] = []
+
+    def _draw(self) -> int:
+        if not self._bits:
+            self._bits = self._generator.integers(0, ldp_client.ONE, _POOL).tolist()
+        return self._bits.pop()
+
+    def bernoulli(self, threshold: int) -> bool:
+        """True with probability threshold / ONE."""
+        return self._draw() < threshold
+
+    def below(self, n: int) -> int:
+        """Uniform over range(n), 1 <= n <= 2**24, by rejection."""
+        if not 1 <= n <= 1 << 24:
+            raise ValueError("below() takes 1 to 16777216")
+        mask = (1 << (n - 1).bit_length()) - 1
+        while True:
+            x = self._draw() & mask
+            if x < n:
+                return x
+
+
+class _Board(ldp_client.Client):
+    """The real client. Only parsing is shared: an Experiment is immutable, the same object serves a fleet.
+
+    Parsing its JSON is a third of the processor time of a device that reports once. All that enroll() checks
+    against the device itself (signature, policy, pinned budget) is checked for every device.
+    """
+
+    rng: Any
+
+    def enroll_parsed(self, experiment: Experiment, payload: bytes) -> bool:
+        """Do what enroll(payload) does, and return whether it was taken; experiment: its JSON, parsed."""
+        body, _, tag = payload.partition(b"\x00")
+        if experiment.name not in self._policy["experiments"]:
+            self._refusals[""] = experiment.name + " is not among the policy's experiments"
+            return False
+        try:
+            self._check(experiment, body, tag)
+        except ldp_client.ExperimentRefused as e:
+            self._refusals[experiment.name] = str(e)
+            return False
+        self._refusals.pop(experiment.name, None)
+        self._experiments[experiment.name] = experiment
+        return True
+
+    def bucket(self, name: str, reading: Reading) -> int | None:
+        """Return the index of a reading under the version that this device takes part in."""
+        return self._experiments[name].bucket(reading)
+
+
+@functools.lru_cache(maxsize=64)
+def _parse(body: bytes) -> Experiment:
+    return Experiment.parse(body)
+
+
+@dataclass(slots=True)
+class _Device:
+    id: str
+    storage: Any  # typed as a folder's name by the client, which takes any object with read and write
+    client: _Board
+    online: bool
+    late: bool
+    loses_note: bool = False  # restarts between the broker's acknowledgement and noting it down
+
+
+class Fleet:
+    """Devices 0 to size - 1, each provisioned, enrolled, and with an id of its own.
+
+    name          the fleet's
+    payloads      experiments as they are published, signed or not
+    rng           draws ids and faults, and with repeatable=True the reports as well; otherwise every device
+                  has its own DRBG, seeded from os.urandom
+    device_key    device id -> its 32-byte key; None in an open fleet
+    announce_key  of a fleet with signed experiments
+    policy        of every client; default: BOUNDS, RULES, and these experiments
+
+    made          every report that was made: ReportId -> the index its reading was bucketed to, None for no
+                  reading
+    acknowledged  every report that the broker acknowledged, once: ReportId -> payload
+
+    A device is provisioned when it is first used: about 0.2 ms and 3 KiB each. Raises ExperimentRefused for
+    an experiment that no device would take, ValueError for a size below 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        payloads: Sequence[bytes],
+        *,
+        size: int,
+        rng: np.random.Generator,
+        faults: Faults | None = None,
+        device_key: Callable[[str], bytes] | None = None,
+        announce_key: bytes | None = None,
+        policy: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"a fleet has 1 device or more, not {size}")
+        self.name = name
+        self.made: dict[ReportId, int | None] = {}
+        self.acknowledged: dict[ReportId, bytes] = {}
+        self.faults = faults or Faults()
+        self._rng = rng
+        self._primitives = NumpyRng(rng) if repeatable else None
+        self._device_key = device_key
+        self._announce_key = announce_key
+        self._payloads: dict[str, bytes] = {}
+        self._experiments: dict[str, Experiment] = {}
+        self._names: dict[bytes, str] = {}
+        for payload in payloads:
+            self._note(payload)
+        self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
+        self.ids = _ids(size, rng)
+        self._devices: list[_Device | None] = [None] * size
+        # The first device is made by the client's own enroll(), so that a misfit shows before a run.
+        self._devices[0] = self._make(0)
+        for payload in payloads:
+            self._devices[0].client.enroll(payload)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _note(self, payload: bytes) -> None:
+        experiment = _parse(payload.partition(b"\x00")[0])
+        self._payloads[experiment.name] = payload
+        self._experiments[experiment.name] = experiment
+        self._names[experiment.digest] = experiment.name
+
+    def enroll(self, payload: bytes) -> int:
+        """Publish another version of an experiment, or another experiment that the policy names.
+
+        Returns how many devices refused it, for reasons that their status() shows. Raises ExperimentRefused
+        where it does not parse.
+        """
+        experiment = _parse(payload.partition(b"\x00")[0])
+        self._note(payload)
+        devices = (self._device(position) for position in range(len(self)))
+        return sum(not device.client.enroll_parsed(experiment, payload) for device in devices)
+
+    def _make(self, position: int) -> _Device:
+        storage = MemoryStorage()
+        ldp_client.provision(storage)
+        id = self.ids[position]
+        late = self.faults.late > 0 and self._rng.random() < self.faults.late
+        return _Device(id, storage, self._start(id, storage), True, late)
+
+    def _start(self, id: str, storage: Any) -> _Board:
+        """A device's program from power-up on: what it knows is in its storage and in retained messages."""
+        key = self._device_key(id) if self._device_key else None
+        client = _Board(self._policy, storage, id, key, self._announce_key, self.name)
+        if self._primitives is not None:
+            client.rng = self._primitives
+        for name, payload in self._payloads.items():
+            client.enroll_parsed(self._experiments[name], payload)
+        return client
+
+    def _device(self, position: int) -> _Device:
+        device = self._devices[position]
+        if device is None:
+            device = self._devices[position] = self._make(position)
+        return device
+
+    def client(self, position: int) -> ldp_client.Client:
+        """Return a device's client, as it is now: a reboot replaces it."""
+        return self._device(position).client
+
+    def round(self, readings: Mapping[str, Sequence[Reading]]) -> Iterator[Delivery]:
+        """Let every device call report() once for each experiment; yield what reaches the broker now.
+
+        readings: experiment name -> one reading for each device. An offline device reports all the same, and
+        sends its outbox, oldest first, when it is back. Raises ValueError where readings do not fit.
+        """
+        for name, values in readings.items():
+            if len(values) != len(self):
+                raise ValueError(f"{name}: {len(values)} readings for {len(self)} devices")
+            if name not in self._experiments:
+                raise ValueError(f"no experiment is called {name}; there are {', '.join(self._experiments)}")
+        offline, online, reboot = (
+            self._coins(p) for p in (self.faults.offline, self.faults.online, self.faults.reboot)
+        )
+        early = self._coins(0.5 if self.faults.reboot else 0.0)
+        for position in range(len(self)):
+            device = self._device(position)
+            device.online = not offline[position] if device.online else online[position]
+            if reboot[position] and early[position]:
+                self._reboot(device)
+            for name, values in readings.items():
+                self._report(device, name, values[position])
+            device.loses_note = reboot[position] and not early[position]
+            if device.online and not device.late:
+                yield from self._deliveries(device, position)
+
+    def _coins(self, chance: float) -> list[bool]:
+        if not chance:
+            return [False] * len(self)
+        return (self._rng.random(len(self)) < chance).tolist()
+
+    def _report(self, device: _Device, name: str, reading: Reading) -> None:
+        payload = device.client.report(name, reading)
+        if payload is not None:
+            self.made[self._report_id(device.id, payload)] = device.client.bucket(name, reading)
+
+    def _report_id(self, device: str, payload: bytes) -> ReportId:
+        decoded = report.decode(payload)
+        return ReportId(device, self._names[decoded.digest], decoded.number)
+
+    def _reboot(self, device: _Device) -> None:
+        device.loses_note = False
+        device.client = self._start(device.id, device.storage)
+
+    def _deliveries(self, device: _Device, position: int) -> Iterator[Delivery]:
+        for payload in device.client.outbox():
+            yield Delivery(device.id, payload, position)
+            if self.faults.duplicate and self._rng.random() < self.faults.duplicate:
+                yield Delivery(device.id, payload, position)
+
+    def flush(self) -> Iterator[Delivery]:
+        """Bring every device online and yield what is still in outboxes, late ones included."""
+        for position, device in enumerate(self._devices):
+            if device is not None:
+                device.online = True
+                device.late = device.loses_note = False
+                yield from self._deliveries(device, position)
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """The broker has acknowledged a delivery: note it, and let the device drop the report."""
+        device = self._device(delivery.position)
+        self.acknowledged[self._report_id(delivery.device, delivery.payload)] = delivery.payload
+        if device.loses_note:
+            self._reboot(device)
+        else:
+            device.client.sent(delivery.payload)
+
+    def index_counts(self, name: str) -> tuple[np.ndarray, int]:
+        """Return how many acknowledged reports had each index, shape (domain,), and how many no reading."""
+        counts = np.zeros(self._experiments[name].domain, np.int64)
+        missing = 0
+        for report_id in self.acknowledged:
+            if report_id.experiment == name:
+                index = self.made[report_id]
+                if index is None:
+                    missing += 1
+                else:
+                    counts[index] += 1
+        return counts, missing
+
+    def histogram(self, experiment: Experiment) -> np.ndarray:
+        """Return the histogram of the codes of a version's acknowledged reports, shape (code_count,)."""
+        return histogram(experiment, self.acknowledged.values())
+
+
+def histogram(experiment: Experiment, payloads: Iterable[bytes]) -> np.ndarray:
+    """Return the histogram of the codes in an experiment version's payloads, int64, shape (code_count,).
+
+    Payloads of other versions are passed over; nothing is deduplicated.
+    """
+    counts = np.zeros(experiment.code_count, np.int64)
+    for payload in payloads:
+        decoded = report.decode(payload)
+        if decoded.digest == experiment.digest:
+            counts[int.from_bytes(decoded.code, "big")] += 1
+    return counts
+
+
+def _ids(n: int, rng: np.random.Generator) -> list[str]:
+    """n different random device ids."""
+    ids: dict[str, None] = {}
+    while len(ids) < n:
+        letters = _ID_CHARS[rng.integers(0, len(_ID_CHARS), (n - len(ids), _ID_LENGTH))]
+        ids.update(dict.fromkeys(map("".join, letters.tolist())))
+    return list(ids)

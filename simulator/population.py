@@ -1,0 +1,342 @@
+"""What the devices of a simulated fleet hold: distributions, explicit weights, a CSV file's column.
+
+A `Population` gives readings for devices (the faithful path) and counts of indices (the vectorised path);
+both come from one distribution. Numbers are in an experiment's whole units, such as degrees.
+"""
+
+import csv
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..device.ldp_client import Experiment
+
+Reading = float | int | str | bool | None
+
+_TRUE = ("1", "true", "yes")
+_FALSE = ("0", "false", "no")
+_BLANK = ("", "na")
+
+
+class PopulationError(ValueError):
+    """A population that cannot be made, or does not fit an experiment; the text says what would."""
+
+
+class Population(ABC):
+    """A distribution over readings."""
+
+    @abstractmethod
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        """Return n independent readings, as `Client.report` takes them; None is no reading.
+
+        Raises PopulationError where the population does not fit the experiment.
+        """
+
+    @abstractmethod
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        """Return the probability of each index, and last that of no reading, shape (domain + 1,).
+
+        Raises PopulationError where the population does not fit the experiment.
+        """
+
+    def index_counts(
+        self, experiment: Experiment, n: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, int]:
+        """Draw n readings; return how many fell into each index, shape (domain,), and how many are none."""
+        counts = rng.multinomial(n, self.probabilities(experiment))
+        return counts[:-1], int(counts[-1])
+
+
+@dataclass(frozen=True)
+class Continuous(Population):
+    """A distribution of numbers: `draw(rng, n)` samples it, `cdf(x)` is the probability of at most x."""
+
+    name: str
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    cdf: Callable[[float], float]
+
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        _require_number(self.name, experiment)
+        return self.draw(rng, n).tolist()
+
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        _require_number(self.name, experiment)
+        low, span, bins = experiment.low, experiment.high - experiment.low, experiment.domain
+        # A board rounds to the nearest milli-unit first: bin i starts half of one before its edge.
+        starts = (low - (-span * i // bins) for i in range(1, bins))
+        below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
+        return np.append(_normalised(np.diff(below)), 0.0)
+
+
+@dataclass(frozen=True)
+class Weighted(Population):
+    """Indices of an experiment, each with its weight: `weights(domain)` gives them, shape (domain,)."""
+
+    name: str
+    weights: Callable[[int], np.ndarray]
+
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        chosen = rng.choice(experiment.domain, n, p=self.probabilities(experiment)[:-1])
+        readings = [reading_in(experiment, i) for i in range(experiment.domain)]
+        return [readings[i] for i in chosen.tolist()]
+
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        return np.append(_normalised(self.weights(experiment.domain)), 0.0)
+
+
+@dataclass(frozen=True)
+class Recorded(Population):
+    """Readings that were made, None where there was none; a sample draws from them with replacement."""
+
+    readings: tuple[Reading, ...]
+
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        self.counts(experiment)  # says in one line where they do not fit
+        return [self.readings[i] for i in rng.integers(0, len(self.readings), n).tolist()]
+
+    def counts(self, experiment: Experiment) -> np.ndarray:
+        """Return how many of the readings have each index, and last how many are none, (domain + 1,).
+
+        Raises PopulationError where the readings do not fit the experiment's type.
+        """
+        counts = np.zeros(experiment.domain + 1, np.int64)
+        try:
+            for reading, count in Counter(self.readings).items():
+                index = experiment.bucket(reading)
+                counts[experiment.domain if index is None else index] += count
+        except TypeError as e:
+            raise PopulationError(str(e)) from None
+        return counts
+
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        return self.counts(experiment) / len(self.readings)
+
+
+def reading_in(experiment: Experiment, index: int) -> Reading:
+    """Return a reading that falls into an index: a bin's middle, a label, a bool.
+
+    Raises PopulationError where no reading does: a bin that is narrower than a milli-unit.
+    """
+    if experiment.type == "bool":
+        return index == 1
+    if experiment.type == "choice":
+        return experiment.labels[index] if index < len(experiment.labels) else _other(experiment)
+    span = experiment.high - experiment.low
+    milli = experiment.low + (2 * index + 1) * span // (2 * experiment.domain)
+    reading = milli / 1000
+    if experiment.bucket(reading) != index:
+        raise PopulationError(f"bin {index} of {experiment.name} is narrower than a thousandth: no reading")
+    return reading
+
+
+def _other(experiment: Experiment) -> str:
+    label = "other"
+    while label in experiment.labels:
+        label += "?"
+    return label
+
+
+def _require_number(name: str, experiment: Experiment) -> None:
+    if experiment.type != "number":
+        raise PopulationError(f"{name} is for number experiments; {experiment.name} is a {experiment.type}")
+
+
+def _normalised(weights: np.ndarray) -> np.ndarray:
+    return weights / weights.sum()
+
+
+# --- Named distributions --------------------------------------------------------------------------
+
+
+def uniform(low: float, high: float) -> Continuous:
+    """Numbers between low and high, all equally likely."""
+    _require(low < high, "uniform:low:high needs low below high")
+    return Continuous(
+        "uniform",
+        lambda rng, n: rng.uniform(low, high, n),
+        lambda x: min(max((x - low) / (high - low), 0.0), 1.0),
+    )
+
+
+def normal(mean: float, deviation: float) -> Continuous:
+    """Normally distributed numbers."""
+    _require(deviation > 0, "normal:mean:deviation needs a deviation above 0")
+    return Continuous(
+        "normal", lambda rng, n: rng.normal(mean, deviation, n), lambda x: _phi((x - mean) / deviation)
+    )
+
+
+def exponential(mean: float) -> Continuous:
+    """Exponentially distributed numbers, from 0 up."""
+    _require(mean > 0, "exponential:mean needs a mean above 0")
+    return Continuous(
+        "exponential", lambda rng, n: rng.exponential(mean, n), lambda x: -math.expm1(-max(x, 0.0) / mean)
+    )
+
+
+def bimodal(mean: float, deviation: float, mean2: float, deviation2: float, share: float = 0.5) -> Continuous:
+    """A mixture of two normal distributions; share is that of the first."""
+    _require(deviation > 0 < deviation2, "bimodal:mean:deviation:mean2:deviation2 needs deviations above 0")
+    _require(0 <= share <= 1, "bimodal's share, the last number, must be from 0 to 1")
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        first = rng.random(n) < share
+        return np.where(first, rng.normal(mean, deviation, n), rng.normal(mean2, deviation2, n))
+
+    def cdf(x: float) -> float:
+        return share * _phi((x - mean) / deviation) + (1 - share) * _phi((x - mean2) / deviation2)
+
+    return Continuous("bimodal", draw, cdf)
+
+
+def constant(value: float) -> Continuous:
+    """The same number on every device."""
+    return Continuous("constant", lambda _, n: np.full(n, value), lambda x: float(x > value))
+
+
+def _phi(z: float) -> float:
+    return math.erfc(-z / math.sqrt(2)) / 2
+
+
+def even() -> Weighted:
+    """Every index equally likely."""
+    return Weighted("even", np.ones)
+
+
+def zipf(exponent: float) -> Weighted:
+    """Index i with a weight of (i + 1)^-exponent."""
+    _require(exponent >= 0, "zipf:exponent needs an exponent of 0 or more")
+    return Weighted("zipf", lambda domain: np.arange(1.0, domain + 1) ** -exponent)
+
+
+def concentrated(share: float, index: int = 0) -> Weighted:
+    """One index with the given share, all others alike."""
+    _require(0 <= share <= 1, "concentrated:share needs a share from 0 to 1")
+
+    def weights(domain: int) -> np.ndarray:
+        _require(0 <= index < domain, f"concentrated: index {index} must be in range({domain})")
+        out = np.full(domain, (1 - share) / (domain - 1))
+        out[index] = share
+        return out
+
+    return Weighted("concentrated", weights)
+
+
+def weighted(weights: Sequence[float]) -> Weighted:
+    """Index i with weight weights[i]; one for each index of the experiment it is used with."""
+    given = np.array(weights, float)
+    fits = given.ndim == 1 and np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0
+    _require(bool(fits), "weights must be numbers of 0 or more, not all 0")
+
+    def check(domain: int) -> np.ndarray:
+        _require(len(given) == domain, f"{len(given)} weights are given; the experiment has {domain} indices")
+        return given
+
+    return Weighted("weights", check)
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise PopulationError(text)
+
+
+# name -> fewest numbers, most numbers, how it is written
+_SPECS: dict[str, tuple[int, int, str]] = {
+    "uniform": (2, 2, "uniform, or uniform:low:high"),
+    "normal": (2, 2, "normal:mean:deviation"),
+    "exponential": (1, 1, "exponential:mean"),
+    "bimodal": (4, 5, "bimodal:mean:deviation:mean2:deviation2[:share]"),
+    "constant": (1, 1, "constant:value"),
+    "zipf": (1, 1, "zipf:exponent"),
+    "concentrated": (1, 2, "concentrated:share[:index]"),
+    "weights": (2, 1 << 24, "weights:w0:w1:..."),
+}
+
+
+def parse(spec: str) -> Population:
+    """Return the population of a short text such as "normal:21:3", "zipf:1.2" or "weights:1:2:7".
+
+    uniform:low:high, normal, exponential, bimodal and constant are in the experiment's units, for numbers;
+    uniform alone, zipf, concentrated and weights are over the indices of any experiment. Raises
+    PopulationError with one line.
+    """
+    name, *texts = spec.split(":")
+    if name not in _SPECS:
+        raise PopulationError(f"no distribution is called {name!r}; there are {', '.join(_SPECS)}")
+    fewest, most, form = _SPECS[name]
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        numbers = [math.nan]
+    if spec == "uniform":
+        return even()
+    fits = fewest <= len(numbers) <= most and all(math.isfinite(x) for x in numbers)
+    if not fits:
+        raise PopulationError(f"{spec!r} must read {form}, all numbers finite")
+    if name == "weights":
+        return weighted(numbers)
+    if name == "concentrated":
+        _require(numbers[-1] == int(numbers[-1]) or len(numbers) == 1, f"{spec!r}: the index must be whole")
+        return concentrated(numbers[0], int(numbers[1]) if len(numbers) == 2 else 0)
+    makers: dict[str, Callable[..., Population]] = {
+        "uniform": uniform,
+        "normal": normal,
+        "exponential": exponential,
+        "bimodal": bimodal,
+        "constant": constant,
+        "zipf": zipf,
+    }
+    return makers[name](*numbers)
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+
+def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
+    """Return the readings in a CSV file's column, for an experiment of the given type.
+
+    A blank or NA is no reading. A bool reads 1, true, yes, 0, false or no. Raises PopulationError with one
+    line: no such file, no such column (and those there are), a text that is not of the type (and its line).
+    """
+    readings: list[Reading] = []
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            names = rows.fieldnames or []
+            if column not in names:
+                raise PopulationError(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
+            for row in rows:
+                text = (row[column] or "").strip()
+                try:
+                    readings.append(_reading(text, type))
+                except ValueError as e:
+                    raise PopulationError(
+                        f"{path}, line {rows.line_num}: {column} is {text!r}, {e}"
+                    ) from None
+    except OSError as e:
+        raise PopulationError(f"cannot read {path}: {e.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise PopulationError(f"{path} is not a CSV file in UTF-8: {e}") from None
+    if not readings:
+        raise PopulationError(f"{path} has no rows below its heading")
+    return Recorded(tuple(readings))
+
+
+def _reading(text: str, type: str) -> Reading:
+    if text.lower() in _BLANK:
+        return None
+    if type == "choice":
+        return text
+    if type == "bool":
+        if text.lower() not in _TRUE + _FALSE:
+            raise ValueError(f"not one of {', '.join(_TRUE + _FALSE)}")
+        return text.lower() in _TRUE
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("not a number") from None

@@ -1,0 +1,212 @@
+"""The vectorised path draws from the very channel that the shipped randomizer has.
+
+Chi-square tests: the statistic is compared with the quantile of 1e-12, and every cell expects over 500
+reports, so that the chi-square law holds far out. Below 200 comparisons in all: by chance one of them fails
+with less than 1e-9. Generators are seeded: what passes once always passes.
+"""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from enumeration import distribution, experiment_json
+from hushmote.device.ldp_client import ONE, Experiment
+from hushmote.simulator import vectorised
+from scipy.stats import chi2
+
+N = 1_000_000
+FALSE_ALARM = 1e-12
+
+
+def number(bins: int, **fields: Any) -> Experiment:
+    return Experiment.parse(
+        experiment_json(**{"type": "number", "low": -20_000, "high": 50_000, "bins": bins, **fields})
+    )
+
+
+EXPERIMENTS = {
+    "rr": Experiment.parse(experiment_json()),
+    "grr": number(7, mechanism="grr"),
+    "grr of labels": Experiment.parse(
+        experiment_json(type="choice", labels=["a", "b", "c"], mechanism="grr", epsilon=250_000)
+    ),
+    "olh": number(27, mechanism="olh", g=3),
+    "olh, incomplete": number(20, mechanism="olh", g=3),
+    "olh, g 2": number(30, mechanism="olh", g=2, epsilon=500_000),
+    "olh, g 5": number(12, mechanism="olh", g=5, epsilon=1_500_000),
+    "hh": number(16, mechanism="hh", fanout=4, cells=[4, 5]),
+    "hh, weights, incomplete": number(14, mechanism="hh", fanout=3, cells=[2, 3, 3], weights=[3, 1, 2]),
+    "hh, a weight of 0": number(9, mechanism="hh", fanout=2, cells=[2, 3, 3, 5], weights=[0, 2, 0, 1]),
+}
+
+
+def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """The statistic and its limit. A code that cannot be must not be."""
+    assert (counts[expected == 0] == 0).all()
+    counts, expected = counts[expected > 0], expected[expected > 0]
+    assert expected.min() > 500
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    return statistic, float(chi2.isf(FALSE_ALARM, len(counts) - 1))
+
+
+def channel(experiment: Experiment, index: int | None) -> np.ndarray:
+    """Exact probabilities of all codes, from every branch of the shipped randomizer, shape (code_count,)."""
+    exact = distribution(lambda rng: experiment.randomize(index, rng))
+    assert sum(exact.values()) == 1
+    return np.array([float(exact.get(code, 0)) for code in range(experiment.code_count)])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_histogram_of_one_index_follows_the_exact_channel(name):
+    experiment = EXPERIMENTS[name]
+    rng = np.random.default_rng(2)
+    for index in (0, experiment.domain // 2, experiment.domain - 1):
+        held = np.zeros(experiment.domain, int)
+        held[index] = N
+        counts = vectorised.histogram(experiment, held, rng)
+        statistic, limit = chi_square(counts, N * channel(experiment, index))
+        assert statistic < limit
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_histogram_of_no_reading_follows_the_exact_channel(name):
+    experiment = EXPERIMENTS[name]
+    none = np.zeros(experiment.domain, int)
+    counts = vectorised.histogram(experiment, none, np.random.default_rng(3), no_reading=N)
+    statistic, limit = chi_square(counts, N * channel(experiment, None))
+    assert statistic < limit
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_codes_follow_the_exact_channel_of_their_own_index(name):
+    # Over all pairs of index and code; the number of reports of each index is given.
+    experiment = EXPERIMENTS[name]
+    rng = np.random.default_rng(4)
+    n = 4 * N
+    indices = rng.integers(-1, experiment.domain, n)
+    codes = vectorised.codes(experiment, indices, rng)
+    assert codes.shape == (n,)
+    pairs = np.bincount((indices + 1) * experiment.code_count + codes, minlength=0)
+    pairs = np.append(pairs, np.zeros((experiment.domain + 1) * experiment.code_count - len(pairs), int))
+    held = np.bincount(indices + 1)
+    inputs = [None, *range(experiment.domain)]
+    expected = np.concatenate([m * channel(experiment, i) for m, i in zip(held, inputs, strict=True)])
+    statistic, limit = chi_square(pairs, expected)
+    assert statistic < limit
+
+
+def test_another_epsilon_fails_the_same_comparison():
+    # The statistic grows with N by over 350 for each 4 million: the test sees 2 % of epsilon.
+    held = np.zeros(27, int)
+    held[5] = 8 * N
+    counts = vectorised.histogram(EXPERIMENTS["olh"], held, np.random.default_rng(5))
+    wrong = channel(number(27, mechanism="olh", g=3, epsilon=1_020_000), 5)
+    statistic, limit = chi_square(counts, 8 * N * wrong)
+    assert statistic > limit
+
+
+def test_another_index_fails_the_same_comparison():
+    held = np.zeros(27, int)
+    held[5] = N
+    counts = vectorised.histogram(EXPERIMENTS["olh"], held, np.random.default_rng(6))
+    statistic, limit = chi_square(counts, N * channel(EXPERIMENTS["olh"], 6))
+    assert statistic > limit
+
+
+class Truthful:
+    """Primitives that choose a given seed and tell the truth."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def bernoulli(self, threshold: int) -> bool:
+        return True
+
+    def below(self, n: int) -> int:
+        return self._seed if n > 300 else 0
+
+
+@pytest.mark.parametrize(("bins", "g"), [(1024, 2), (1024, 3), (1024, 23), (65_536, 3), (60_000, 251)])
+def test_large_hashes_are_the_boards_own(bins, g):
+    # The share of reports whose cell is the one that the board's code finds for the same seed is binomial
+    # with the truth's probability; a hash that differs anywhere gives less. 7 standard deviations: 3e-12.
+    experiment = number(bins, mechanism="olh", g=g, epsilon=6_000_000)
+    level = experiment.levels[0]
+    rng = np.random.default_rng(7)
+    indices = rng.integers(0, bins, 20_000)
+    codes = vectorised.codes(experiment, indices, rng)
+    same = sum(
+        experiment.randomize(index, Truthful(code // g)) == code
+        for index, code in zip(indices.tolist(), codes.tolist(), strict=True)
+    )
+    p = level.threshold / ONE
+    assert abs(same - 20_000 * p) < 7 * (20_000 * p * (1 - p)) ** 0.5
+    assert codes.max() < experiment.code_count
+
+
+def test_histogram_counts_every_report_once_whatever_the_chunks():
+    experiment = number(1024, mechanism="olh", g=3)
+    rng = np.random.default_rng(8)
+    held = rng.integers(0, 300, 1024)
+    held[17] = 100_000  # more than a chunk
+    held[900:950] = 0
+    counts = vectorised.histogram(experiment, held, rng, no_reading=70_001)
+    assert counts.sum() == held.sum() + 70_001
+
+
+def test_histogram_over_very_many_codes_counts_every_report():
+    experiment = number(65_536, mechanism="olh", g=3)
+    assert experiment.code_count > 500_000
+    counts = vectorised.histogram(experiment, np.full(65_536, 2), np.random.default_rng(9))
+    assert counts.shape == (experiment.code_count,)
+    assert counts.sum() == 2 * 65_536
+
+
+def test_every_thins_calls_to_reports():
+    experiment = Experiment.parse(experiment_json(every=90))
+    counts = vectorised.histogram(experiment, np.array([N, N]), np.random.default_rng(10), thin=True)
+    n, p = 2 * N, 1 / 90
+    assert abs(counts.sum() - n * p) < 7 * (n * p * (1 - p)) ** 0.5  # 3e-12
+    told = vectorised.histogram(experiment, np.array([N, N]), np.random.default_rng(10))
+    assert told.sum() == n
+
+
+def test_memory_does_not_grow_with_the_number_of_reports():
+    experiment = number(1024, mechanism="olh", g=3)
+
+    def peak_bytes(each: int) -> int:
+        tracemalloc.start()
+        vectorised.histogram(experiment, np.full(1024, each), np.random.default_rng(11), no_reading=each)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    peak_bytes(100)  # tables are made once
+    assert peak_bytes(8_000) < 1.2 * peak_bytes(500) < 16 << 20
+
+
+def test_counts_that_do_not_fit_are_refused():
+    experiment = EXPERIMENTS["grr"]
+    rng = np.random.default_rng(12)
+    with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
+        vectorised.histogram(experiment, np.ones(8, int), rng)
+    with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
+        vectorised.histogram(experiment, np.ones(7), rng)
+    with pytest.raises(ValueError, match="negative"):
+        vectorised.histogram(experiment, np.array([1, 1, -1, 1, 1, 1, 1]), rng)
+    with pytest.raises(ValueError, match="negative"):
+        vectorised.histogram(experiment, np.ones(7, int), rng, no_reading=-1)
+
+
+@pytest.mark.parametrize("index", [-2, 7])
+def test_an_index_outside_the_domain_is_refused(index):
+    with pytest.raises(ValueError, match=r"range\(7\), or -1"):
+        vectorised.codes(EXPERIMENTS["grr"], np.array([0, index]), np.random.default_rng(13))
+
+
+def test_no_devices_give_no_codes():
+    experiment = EXPERIMENTS["hh"]
+    rng = np.random.default_rng(14)
+    assert vectorised.codes(experiment, np.array([], int), rng).shape == (0,)
+    assert vectorised.histogram(experiment, np.zeros(16, int), rng).sum() == 0

@@ -29,4 +29,6 @@ $(BIN)/python:
 # What an extra needs is installed once, and again when pyproject.toml changes.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	mkdir -p $(VENV)/pyright/hushmote
+	ln -sfn ../../../device ../../../server ../../../simulator $(VENV)/pyright/hushmote/
 	touch $@

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from .estimate import Estimate, Statistic
+from .estimate import Estimates, Statistic
 from .units import IndexRange, bin_edges, range_name
 
 CONFIDENCE = 0.95
@@ -29,7 +30,7 @@ class Row:
         """Whether the interval holds the truth; None where the truth is not known."""
         return None if self.truth is None else self.low <= self.truth <= self.high
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self) | {"covered": self.covered}
 
@@ -47,7 +48,7 @@ def row_width(experiment: Experiment, most_rows: int) -> int:
 
 
 def histogram_rows(
-    experiment: Experiment, estimate: Estimate, most_rows: int = 16, truth: np.ndarray | None = None
+    experiment: Experiment, estimate: Estimates, most_rows: int = 16, truth: np.ndarray | None = None
 ) -> list[Row]:
     """The whole domain in at most most_rows rows; labels are never put together.
 
@@ -63,7 +64,7 @@ def histogram_rows(
     return rows
 
 
-def range_row(estimate: Estimate, wanted: IndexRange, truth: np.ndarray | None = None) -> Row:
+def range_row(estimate: Estimates, wanted: IndexRange, truth: np.ndarray | None = None) -> Row:
     """The share of the fleet inside a range."""
     share = None if truth is None else float(truth[wanted.low : wanted.high].sum())
     return _row(wanted.text, estimate.range(wanted.low, wanted.high), share)
@@ -75,7 +76,7 @@ def _row(name: str, statistic: Statistic, truth: float | None) -> Row:
 
 
 def quantile_row(
-    experiment: Experiment, estimate: Estimate, q: float, truth: np.ndarray | None = None
+    experiment: Experiment, estimate: Estimates, q: float, truth: np.ndarray | None = None
 ) -> Row:
     """The q-quantile of a number: the middle of its bin; the interval runs over whole bins."""
     edges = bin_edges(experiment)
@@ -85,7 +86,9 @@ def quantile_row(
     share = None
     if truth is not None:
         share = float(middles[min(int(np.searchsorted(np.cumsum(truth), q)), experiment.domain - 1)])
-    return Row(name, float(middles[found.index]), float(edges[found.low]), float(edges[found.high + 1]), share)
+    return Row(
+        name, float(middles[found.index]), float(edges[found.low]), float(edges[found.high + 1]), share
+    )
 
 
 def coverage(rows: Sequence[Row]) -> tuple[int, int]:

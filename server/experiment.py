@@ -96,6 +96,13 @@ class Definition(BaseModel):
             return len(self.labels or ()) + 1
         return 2 if self.type == "bool" else (self.bins or 0)
 
+    def check_not_expired(self) -> None:
+        """Raise DefinitionError where the experiment's last day is over."""
+        if self.expires < datetime.datetime.now(datetime.UTC).date():
+            raise DefinitionError(
+                f"{self.name} expired on {self.expires}: set a later expires, if it is needed"
+            )
+
     def payload(self) -> bytes:
         """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
 

@@ -33,7 +33,7 @@ def histogram(
     style = {"fmt": "none", "ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
     axes.errorbar(at, values * 100, yerr=errors, label="95 % interval", **style)
     if truth is not None:
-        axes.scatter(at, truth * 100, s=42, marker="_", linewidths=2.4, color=TRUTH, zorder=4, label="truth")
+        axes.scatter(at, truth * 100, s=200, marker="_", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
     axes.axhline(0, color="#555555", linewidth=0.8, zorder=1)
     step = max(1, len(names) // 32)
     slant = {"rotation": 45, "ha": "right"} if len(names) > 6 else {}

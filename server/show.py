@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..device.ldp_client import Experiment
 from .answer import Row
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
-_BAR_CELLS = 18
+_BAR_CELLS = 14
 
 
 def _bar(share: float, most: float) -> str:
@@ -27,9 +30,10 @@ def _mark(row: Row) -> Text:
     return Text("yes", style="green") if row.covered else Text("no", style="red")
 
 
-def table(title: str | None = None) -> Table:
+def table(title: str | None = None, header: bool = True) -> Table:
     """A table in the project's one style."""
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1))
+    style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
+    return Table(title=title, title_justify="left", title_style="bold", **style)
 
 
 def shares(title: str, heading: str, rows: Sequence[Row]) -> Table:
@@ -39,11 +43,11 @@ def shares(title: str, heading: str, rows: Sequence[Row]) -> Table:
     result = table(title)
     result.add_column(heading, justify="right", no_wrap=True)
     if known:
-        result.add_column("true %", justify="right")
-    result.add_column("estimate %", justify="right")
+        result.add_column("true %", justify="right", no_wrap=True)
+    result.add_column("est. %", justify="right", no_wrap=True)
     result.add_column("95 % interval", justify="right", no_wrap=True)
     if known:
-        result.add_column("holds truth", justify="right")
+        result.add_column("truth in it", justify="right", no_wrap=True)
     result.add_column("", no_wrap=True, style="blue")
     for row in rows:
         cells: list[str | Text] = [row.name]
@@ -66,7 +70,7 @@ def quantiles(title: str, unit: str, rows: Sequence[Row]) -> Table:
     result.add_column(f"estimate {unit}".strip(), justify="right")
     result.add_column("95 % interval", justify="right", no_wrap=True)
     if known:
-        result.add_column("holds truth", justify="right")
+        result.add_column("truth in it", justify="right")
     for row in rows:
         cells: list[str | Text] = [row.name]
         if known:
@@ -76,3 +80,54 @@ def quantiles(title: str, unit: str, rows: Sequence[Row]) -> Table:
             cells.append("" if row.covered is None else _mark(row))
         result.add_row(*cells)
     return result
+
+
+def answers(
+    experiment: Experiment, unit: str, histogram: Sequence[Row], ranges: Sequence[Row], points: Sequence[Row]
+) -> None:
+    """Print the tables of an answer."""
+    heading = unit or experiment.name
+    out.print(shares("share of the fleet", heading, histogram))
+    if ranges:
+        out.print(shares("ranges", heading, ranges))
+    if points:
+        out.print(quantiles("quantiles", unit, points))
+
+
+def mechanism(experiment: Experiment) -> str:
+    """A mechanism and its numbers in a few words."""
+    if experiment.mechanism == "olh":
+        return f"olh, {experiment.levels[0].g} cells"
+    if experiment.mechanism == "hh":
+        return f"hh, fanout {experiment.fanout}, cells {' '.join(str(x.g) for x in experiment.levels)}"
+    return experiment.mechanism
+
+
+def budget(experiment: Experiment) -> str:
+    """What one board may spend on the experiment, in words."""
+    thinned = "" if experiment.every == 1 else f"; one call in {experiment.every} reports"
+    if experiment.rule == "unlimited":
+        return "no cap of its own" + thinned
+    if experiment.rule == "count":
+        return f"at most {experiment.cap} reports for life{thinned}"
+    reports = experiment.cap // experiment.cost()
+    if experiment.rule == "sum":
+        return f"Σε at most {experiment.cap / 1e6:g} for life: {reports} reports{thinned}"
+    return f"Σε² at most {experiment.cap / 1e12:g} for life: {reports} reports{thinned}"
+
+
+def plot(path: Path, experiment: Experiment, reports: int, rows: Sequence[Row], unit: str = "") -> None:
+    """Write rows of a histogram as a PNG."""
+    from .plot import histogram  # matplotlib takes a second to load: only those who plot wait for it
+
+    truths = [row.truth for row in rows]
+    histogram(
+        path,
+        [row.name for row in rows],
+        np.array([row.value for row in rows]),
+        np.array([(row.low, row.high) for row in rows]),
+        title=f"{experiment.name}: {reports:,} private reports",
+        subtitle=f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report; 95 % intervals",
+        xlabel=unit or experiment.name,
+        truth=None if None in truths else np.array(truths, float),
+    )

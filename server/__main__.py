@@ -1,0 +1,5 @@
+"""python -m hushmote.server: the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,160 @@
+"""The simulator's commands: `hushmote demo` and `hushmote simulate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ..server import answer, show
+from ..server.estimate import estimate
+from ..server.experiment import Definition, load
+from ..server.units import parse_range
+from . import population, vectorised
+from .faithful import Fleet
+from .faults import Faults
+from .population import Population, PopulationError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def demo(
+    broker: Annotated[
+        str,
+        typer.Option(help="auto (mosquitto where it is installed), embedded, mosquitto, or mqtt://host:port"),
+    ] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for the plot, the store and the log.")] = Path("out"),
+    devices: Annotated[int | None, typer.Option(help="Only so many of the 26,115 readings.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Watch thousands of devices report real readings through a real broker, and what is learned of them."""
+    from . import demo as demonstration
+
+    outcome = demonstration.run(broker, out, devices, quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(outcome.to_dict(), indent=2))
+    else:
+        demonstration.show_outcome(outcome)
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
+    devices: Annotated[int, typer.Option(help="Number of devices.", min=2)] = 100_000,
+    spec: Annotated[
+        str | None,
+        typer.Option("--population", help="Such as normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7."),
+    ] = None,
+    csv: Annotated[
+        str | None, typer.Option(help="FILE:COLUMN of readings, drawn from with replacement.")
+    ] = None,
+    calls: Annotated[int, typer.Option(help="Calls to report() of each device.", min=1)] = 1,
+    faithful: Annotated[
+        bool, typer.Option("--faithful", help="Run the real client on every device, about 2,000 a second.")
+    ] = False,
+    offline: Annotated[float, typer.Option(help="Faithful: chance of losing the connection.")] = 0.0,
+    duplicate: Annotated[float, typer.Option(help="Faithful: chance of sending a report twice.")] = 0.0,
+    late: Annotated[float, typer.Option(help="Faithful: share of devices that send only at the end.")] = 0.0,
+    reboot: Annotated[float, typer.Option(help="Faithful: chance of a restart.")] = 0.0,
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
+    ] = None,
+    quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
+    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the histogram as a PNG.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a fleet before it is built: what would be estimated, beside the truth."""
+    definition = load(file)
+    experiment = definition.experiment()
+    people = _population(definition, spec, csv)
+    rng = np.random.default_rng(seed)
+    if faithful:
+        try:
+            faults = Faults(offline=offline, duplicate=duplicate, late=late, reboot=reboot)
+        except ValueError as e:
+            raise PopulationError(str(e)) from None
+        truth, counts = _faithful(definition, people, devices, calls, faults, rng, seed is not None)
+    else:
+        if offline or duplicate or late or reboot:
+            raise PopulationError(
+                "offline, duplicate, late and reboot need --faithful: only real clients have faults"
+            )
+        truth, counts = _vectorised(definition, people, devices, calls, rng)
+    found = estimate(experiment, counts)
+    histogram = answer.histogram_rows(experiment, found, rows, truth)
+    wanted = [answer.range_row(found, parse_range(experiment, text), truth) for text in ranges or []]
+    points = [answer.quantile_row(experiment, found, q, truth) for q in quantiles or []]
+    covered, known = answer.coverage([*histogram, *wanted, *points])
+    if plot:
+        show.plot(plot, experiment, found.reports, histogram, definition.unit)
+    if as_json:
+        result = {"experiment": experiment.name, "devices": devices, "reports": found.reports, "seed": seed}
+        result["histogram"] = [row.to_dict() for row in histogram]
+        result["ranges"] = [row.to_dict() for row in wanted]
+        result["quantiles"] = [row.to_dict() for row in points]
+        result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
+        typer.echo(json.dumps(result, indent=2))
+        return
+    show.out.print(
+        f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {show.mechanism(experiment)}"
+    )
+    show.answers(experiment, definition.unit, histogram, wanted, points)
+    show.out.print(f"{covered} of {known} intervals hold the truth")
+    if plot:
+        show.out.print(f"plot: {plot}")
+
+
+def _population(definition: Definition, spec: str | None, csv: str | None) -> Population:
+    if (spec is None) == (csv is None):
+        raise PopulationError("say what devices hold: either --population SPEC or --csv FILE:COLUMN")
+    if spec is not None:
+        return population.parse(spec)
+    path, colon, column = (csv or "").rpartition(":")
+    if not colon or not path:
+        raise PopulationError(f"--csv reads FILE:COLUMN, for example weather.csv:temp, not {csv}")
+    return population.read_csv(path, column, definition.type)
+
+
+def _vectorised(
+    definition: Definition, people: Population, devices: int, calls: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The truth among all calls to report(), and the histogram; budgets are not looked at."""
+    experiment = definition.experiment()
+    index_counts, missing = people.index_counts(experiment, devices * calls, rng)
+    counts = vectorised.histogram(experiment, index_counts, rng, no_reading=missing, thin=True)
+    return _shares(index_counts, missing), counts
+
+
+def _faithful(
+    definition: Definition,
+    people: Population,
+    devices: int,
+    calls: int,
+    faults: Faults,
+    rng: np.random.Generator,
+    repeatable: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The truth among the reports that were made, and their histogram, in process."""
+    experiment = definition.experiment()
+    fleet = Fleet(
+        "simulated", [definition.payload()], size=devices, rng=rng, faults=faults, repeatable=repeatable
+    )
+    for _ in range(calls):
+        readings = people.sample(experiment, devices, rng)
+        for delivery in fleet.round({experiment.name: readings}):
+            fleet.acknowledge(delivery)
+    for delivery in fleet.flush():
+        fleet.acknowledge(delivery)
+    index_counts, missing = fleet.index_counts(experiment.name)
+    return _shares(index_counts, missing), fleet.histogram(experiment)
+
+
+def _shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
+    """Shares of the indices, with the readings that were none spread evenly, as they are reported."""
+    return (index_counts + missing / len(index_counts)) / max(1, index_counts.sum() + missing)

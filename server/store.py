@@ -1,0 +1,348 @@
+"""The store: histograms per experiment version, fleet and window, dedupe sets, reject counters.
+
+SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database for how it is opened.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, Table, and_, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ..device.ldp_client import Experiment, ExperimentRefused
+from . import schema
+from .database import Database, StoreError
+from .intervals import NumberSet
+from .report import check_fleet
+
+__all__ = ["IngestTransaction", "Participation", "Store", "StoreError", "Version", "VersionRefused"]
+
+_PARAMETERS = 500  # devices in one select: well below any database's limit
+
+
+class VersionRefused(StoreError):
+    """An experiment version or a fleet that contradicts what the store already has."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One immutable version of an experiment; current where it is the one of its name to publish.
+
+    expires: the last day, UTC, on which it is published, None for good.
+    """
+
+    id: int
+    fleet: str
+    payload: bytes
+    current: bool
+    expires: datetime.date | None
+    experiment: Experiment
+
+    def published_on(self, day: datetime.date) -> bool:
+        """Whether boards are to take part on that day, UTC."""
+        return self.current and (self.expires is None or day <= self.expires)
+
+
+@dataclass(frozen=True)
+class Participation:
+    """How many devices had at least one report accepted for an experiment's name, and reports in all."""
+
+    devices: int
+    reports: int
+
+
+# A device's dedupe row: fleet, experiment name, device id.
+DedupeKey = tuple[str, str, str]
+
+
+class IngestTransaction:
+    """Reads and writes of one batch; everything holds once the transaction is committed, or nothing does."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def seen(self, keys: Iterable[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        """Return the numbers seen so far per key, locked against other aggregators until the commit."""
+        keys = set(keys)
+        seen = self._select_seen(keys)
+        missing = sorted(keys - seen.keys())
+        if missing and self._connection.dialect.name != "sqlite":
+            # A row that is not there cannot be locked. SQLite needs no rows: its one writer holds the file.
+            rows = [
+                {"fleet": f, "experiment": e, "device": d, "numbers": "", "accepted": 0}
+                for f, e, d in missing
+            ]
+            self._connection.execute(_insert(self._connection, schema.dedupe).on_conflict_do_nothing(), rows)
+            seen |= self._select_seen(set(missing))
+        return {key: seen.get(key, NumberSet()) for key in keys}
+
+    def _select_seen(self, keys: set[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        table = schema.dedupe
+        groups: dict[tuple[str, str], list[str]] = {}
+        for fleet, experiment, device in sorted(keys):
+            groups.setdefault((fleet, experiment), []).append(device)
+        seen: dict[DedupeKey, NumberSet] = {}
+        for (fleet, experiment), devices in groups.items():
+            for start in range(0, len(devices), _PARAMETERS):
+                part = devices[start : start + _PARAMETERS]
+                where = and_(
+                    table.c.fleet == fleet, table.c.experiment == experiment, table.c.device.in_(part)
+                )
+                query = select(table.c.device, table.c.numbers).where(where)
+                query = query.order_by(table.c.device).with_for_update()
+                for device, numbers in self._connection.execute(query):
+                    seen[fleet, experiment, device] = NumberSet.decode(numbers)
+        return seen
+
+    def write(
+        self,
+        seen: Mapping[DedupeKey, NumberSet],
+        counts: Mapping[tuple[int, str, int], int],
+        rejects: Mapping[tuple[str, str], int],
+    ) -> None:
+        """Replace dedupe sets and add to the counters.
+
+        counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
+        """
+        # Sorted, so that two aggregators lock rows in one order and the file keeps no order of arrival.
+        rows = [
+            {"fleet": f, "experiment": e, "device": d, "numbers": numbers.encode(), "accepted": len(numbers)}
+            for (f, e, d), numbers in sorted(seen.items(), key=lambda item: item[0])
+        ]
+        self._upsert(schema.dedupe, rows, replace=("numbers", "accepted"))
+        rows = [
+            {"experiment": e, "window": w, "code": c, "count": n} for (e, w, c), n in sorted(counts.items())
+        ]
+        self._upsert(schema.histogram, rows, add="count")
+        rows = [{"fleet": f, "reason": r, "count": n} for (f, r), n in sorted(rejects.items())]
+        self._upsert(schema.reject, rows, add="count")
+
+    def _upsert(
+        self, table: Table, rows: list[dict[str, Any]], replace: tuple[str, ...] = (), add: str | None = None
+    ) -> None:
+        if not rows:
+            return
+        statement = _insert(self._connection, table)
+        new = {name: statement.excluded[name] for name in replace}
+        if add is not None:
+            new[add] = table.c[add] + statement.excluded[add]
+        keys = [column.name for column in table.primary_key]
+        statement = statement.on_conflict_do_update(index_elements=keys, set_=new)
+        self._connection.execute(statement, rows)
+
+
+class Store:
+    """A store by SQLAlchemy URL, `sqlite:///path` for a file.
+
+    create: make the database where there is none; otherwise its absence is an error. Safe to use from several
+    threads and processes at once. Raises StoreError, one line, here and in every method.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._database = Database(url, create=create)
+        self._reading = self._database.reading
+        self._writing = self._database.writing
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine."""
+        return self._database.engine
+
+    @property
+    def where(self) -> str:
+        """The file's path, or the URL without its password."""
+        return self._database.where
+
+    # Fleets and experiments
+
+    def add_fleet(self, name: str, *, keyed: bool) -> None:
+        """Add a fleet, with keys or open; adding it again as it is changes nothing.
+
+        Raises VersionRefused where it is there the other way, NameRefused for a name that does not fit.
+        """
+        check_fleet(name)
+        with self._writing() as connection:
+            found = self._keyed(connection, name)
+            if found is None:
+                connection.execute(schema.fleet.insert().values(name=name, keyed=keyed))
+            elif found != keyed:
+                is_, want = ("has keys", "open") if found else ("is open", "with keys")
+                raise VersionRefused(
+                    f"fleet {name} {is_}: a fleet stays what it is; take another name for one {want}"
+                )
+
+    def fleets(self) -> dict[str, bool]:
+        """Return name -> whether the fleet has keys."""
+        with self._reading() as connection:
+            query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
+            return {name: bool(keyed) for name, keyed in connection.execute(query)}
+
+    def _keyed(self, connection: Connection, name: str) -> bool | None:
+        return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
+
+    def add_experiment(self, fleet: str, payload: bytes, expires: datetime.date | None = None) -> Experiment:
+        """Add an experiment's version and make it the current one of its name; returns the Experiment.
+
+        payload: the JSON that is published, at most 1 KiB. expires: its last day, None for good. Adding a
+        version again makes it current again, until the expiry given now.
+        Raises VersionRefused where the fleet is not there, the payload does not parse, another version has
+        the digest, or the version would raise the total that devices of its name may spend.
+        """
+        try:
+            new = Experiment.parse(payload)
+        except ExperimentRefused as e:
+            raise VersionRefused(f"not an experiment: {e}") from None
+        with self._writing() as connection:
+            if self._keyed(connection, fleet) is None:
+                raise VersionRefused(f"there is no fleet {fleet}: add it first, open or with keys")
+            versions = self._versions(connection, fleet)
+            same = next((v for v in versions if v.experiment.digest == new.digest), None)
+            if same is not None and same.payload != payload:
+                raise VersionRefused(
+                    f"digest {new.digest.hex()} is taken by another version of {same.experiment.name}: "
+                    "change any field"
+                )
+            first = next((v for v in versions if v.experiment.name == new.name), None)
+            if first is not None:
+                _check_total(first.experiment, new)
+            table = schema.experiment
+            named = and_(table.c.fleet == fleet, table.c.name == new.name)
+            connection.execute(update(table).where(named).values(current=False))
+            published = {"current": True, "expires": None if expires is None else expires.isoformat()}
+            if same is None:
+                row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
+                connection.execute(table.insert().values(**row, payload=bytes(payload), **published))
+            else:
+                connection.execute(update(table).where(table.c.id == same.id).values(**published))
+        return new
+
+    def withdraw_experiment(self, fleet: str, name: str) -> None:
+        """Leave no version of the name current; late reports are counted. VersionRefused if unknown."""
+        table = schema.experiment
+        with self._writing() as connection:
+            named = and_(table.c.fleet == fleet, table.c.name == name)
+            if not connection.execute(update(table).where(named).values(current=False)).rowcount:
+                raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+
+    def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
+        """Return all versions of a fleet's experiments, or of all fleets', oldest first."""
+        with self._reading() as connection:
+            return tuple(self._versions(connection, fleet))
+
+    def _versions(self, connection: Connection, fleet: str | None) -> list[Version]:
+        table = schema.experiment
+        columns = (table.c.id, table.c.fleet, table.c.payload, table.c.current, table.c.expires)
+        query = select(*columns).order_by(table.c.id)
+        if fleet is not None:
+            query = query.where(table.c.fleet == fleet)
+        try:
+            return [
+                Version(id_, fleet_, bytes(payload), bool(current), _date(expires), Experiment.parse(payload))
+                for id_, fleet_, payload, current, expires in connection.execute(query)
+            ]
+        except (ExperimentRefused, ValueError) as e:
+            raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
+
+    # Results
+
+    def histogram(self, fleet: str, digest: bytes, window: str | None = None) -> NDArray[np.int64]:
+        """Return the counts of a version's codes, shape (code_count,), of one window or summed over all.
+
+        Raises VersionRefused where the fleet has no such version. A window nobody reported in is all zeros.
+        """
+        table = schema.histogram
+        with self._reading() as connection:
+            version = self._version(connection, fleet, digest)
+            where = table.c.experiment == version.id
+            if window is not None:
+                where = and_(where, table.c.window == window)
+            query = select(table.c.code, func.sum(table.c.count)).where(where).group_by(table.c.code)
+            rows = connection.execute(query).all()
+        counts = np.zeros(version.experiment.code_count, np.int64)
+        for code, count in rows:
+            counts[code] = count
+        return counts
+
+    def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
+        """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all."""
+        table = schema.histogram
+        with self._reading() as connection:
+            version = self._version(connection, fleet, digest)
+            query = select(table.c.window).where(table.c.experiment == version.id).distinct()
+            return tuple(connection.scalars(query.order_by(table.c.window)))
+
+    def _version(self, connection: Connection, fleet: str, digest: bytes) -> Version:
+        for version in self._versions(connection, fleet):
+            if version.experiment.digest == digest:
+                return version
+        raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
+
+    def rejects(self) -> dict[str, dict[str, int]]:
+        """Return fleet -> reason -> reports that were not counted; fleet "" where it is not known."""
+        rejects: dict[str, dict[str, int]] = {}
+        table = schema.reject
+        with self._reading() as connection:
+            query = select(table.c.fleet, table.c.reason, table.c.count).order_by(
+                table.c.fleet, table.c.reason
+            )
+            for fleet, reason, count in connection.execute(query):
+                rejects.setdefault(fleet, {})[reason] = count
+        return rejects
+
+    def participation(self, fleet: str) -> dict[str, Participation]:
+        """Return experiment name -> accepted reports and the devices they came from."""
+        table = schema.dedupe
+        with self._reading() as connection:
+            query = select(table.c.experiment, func.count(), func.sum(table.c.accepted))
+            query = query.where(table.c.fleet == fleet, table.c.accepted > 0).group_by(table.c.experiment)
+            return {name: Participation(devices, int(n)) for name, devices, n in connection.execute(query)}
+
+    # Ingest
+
+    @contextmanager
+    def ingest(self) -> Iterator[IngestTransaction]:
+        """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
+        try:
+            with self._writing() as connection:
+                yield IngestTransaction(connection)
+        except ValueError as e:
+            raise StoreError(f"{self.where} is damaged: {e}") from e
+
+
+def _date(text: str | None) -> datetime.date | None:
+    return None if text is None else datetime.date.fromisoformat(text)
+
+
+def _check_total(first: Experiment, new: Experiment) -> None:
+    """Boards pinned the first version's rule and cap: what asks for more would be refused by each of them."""
+    if new.rule != first.rule:
+        raise VersionRefused(
+            f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
+        )
+    if new.rule != "unlimited" and new.cap > first.cap:
+        raise VersionRefused(
+            f"{new.name} may never have a cap above its first, {first.cap}: lower it to that"
+        )
+    if new.rule == "count" and new.epsilon != first.epsilon:
+        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")
+
+
+def _insert(connection: Connection, table: Table) -> Any:
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)

@@ -1,0 +1,302 @@
+"""An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
+
+`open_broker` takes mosquitto as a child process where it is installed, else amqtt in a thread of this
+process; or any broker that is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ..server.serving import BrokerUrlError, parse_broker_url
+
+_START_S = 10.0
+_STOP_S = 5.0
+
+
+class BrokerError(Exception):
+    """A broker that cannot be started or reached; the text says why and what would be right."""
+
+
+class Broker:
+    """A running broker, as a context manager.
+
+    protocol: what an aggregator should speak, "auto" or "3.1.1". host, port: where it listens. username,
+    password: what it wants, or None. name: a word. description: a line on what it is and what it does not
+    promise.
+    """
+
+    name = "broker"
+    description = ""
+    protocol: Literal["auto", "3.1.1"] = "auto"
+
+    def __init__(
+        self, host: str, port: int, username: str | None = None, password: str | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.username = username
+        self.password = password
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Return once clients can connect; raises BrokerError."""
+
+    def stop(self) -> None:
+        """Stop it and remove its files."""
+
+
+class ExternalBroker(Broker):
+    """A broker that somebody else runs, by host, port and login."""
+
+    name = "external"
+
+    @property
+    def description(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What it is and what it does not promise."""
+        where = f"{self.host}:{self.port}"
+        return f"broker at {where}; what it keeps for an absent aggregator is its operator's choice"
+
+    def start(self) -> None:
+        """Check that something listens there; raises BrokerError."""
+        try:
+            socket.create_connection((self.host, self.port), timeout=5).close()
+        except OSError as e:
+            reason = e.strerror or str(e)
+            raise BrokerError(
+                f"no broker at {self.host}:{self.port} ({reason}): start one or correct it"
+            ) from None
+
+
+class EmbeddedBroker(Broker):
+    """amqtt in a thread of this process, in memory, on a free port of 127.0.0.1; MQTT 3.1.1 only."""
+
+    name = "amqtt"
+    protocol = "3.1.1"
+    description = (
+        "amqtt, embedded: MQTT 3.1.1, in memory; it delivers to a connected aggregator "
+        "and keeps next to nothing for an absent one"
+    )
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__("127.0.0.1", port)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Return once clients can connect; raises BrokerError."""
+        try:
+            import amqtt.broker  # noqa: F401
+        except ImportError:
+            raise BrokerError(
+                "the embedded broker needs amqtt: pip install 'hushmote[demo]' (or install mosquitto)"
+            ) from None
+        for name in ("amqtt", "transitions"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        if self.port == 0:
+            self.port = free_port()
+        self._started.clear()
+        self._thread = threading.Thread(target=self._run, name="embedded-broker", daemon=True)
+        self._thread.start()
+        if not self._started.wait(_START_S) or self._error is not None:
+            raise BrokerError(f"the embedded broker did not start: {self._error or 'it took too long'}")
+
+    def stop(self) -> None:
+        """Stop it; whatever it held is gone."""
+        if self._thread is None:
+            return
+        if self._loop is not None and self._stop is not None:
+            # Its loop may have ended by itself.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_S)
+        self._thread = None
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as e:  # whatever it is, start() has to tell it
+            self._error = e
+            self._started.set()
+
+    async def _serve(self) -> None:
+        from amqtt.broker import Broker as Amqtt
+
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        # What it logs and raises in its tasks when clients vanish is its business, not the user's terminal's.
+        self._loop.set_exception_handler(lambda _loop, _context: None)
+        config: dict[str, Any] = {
+            "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
+            # Only this one: the others log every packet or publish the broker's own statistics.
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }
+        broker = Amqtt(config)
+        await broker.start()
+        self._started.set()
+        await self._stop.wait()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(broker.shutdown(), _STOP_S / 2)
+
+
+class MosquittoBroker(Broker):
+    """mosquitto as a child process with a folder of its own, on a free port of 127.0.0.1.
+
+    password_file: made by mosquitto_passwd; without it anyone on this machine may connect. settings: further
+    lines of mosquitto.conf.
+    """
+
+    name = "mosquitto"
+    description = (
+        "mosquitto, child process: MQTT 5 and 3.1.1; it keeps reports for an absent aggregator, "
+        "on disk a second later"
+    )
+
+    def __init__(
+        self, port: int = 0, *, password_file: Path | None = None, settings: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__("127.0.0.1", port)
+        self._password_file = password_file
+        self._settings = settings
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Return once clients can connect; raises BrokerError."""
+        program = find_mosquitto()
+        if program is None:
+            raise BrokerError(
+                "mosquitto is not installed: apt install mosquitto, or take the embedded broker"
+            )
+        if self.port == 0:
+            self.port = free_port()
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hushmote-mosquitto-"))
+            (self._folder / "mosquitto.conf").write_text("\n".join(self._lines()) + "\n")
+        self._launch(program)
+
+    def _lines(self) -> list[str]:
+        login = ["allow_anonymous true"]
+        if self._password_file is not None:
+            login = ["allow_anonymous false", f"password_file {self._password_file}"]
+        return [
+            f"listener {self.port} {self.host}",
+            *login,
+            f"user {getpass.getuser()}",  # as root it would become somebody who cannot write here
+            "persistence true",
+            f"persistence_location {self._folder}/",
+            "autosave_interval 1",  # its default is half an hour
+            "max_queued_messages 0",  # its default, 1,000, is what it keeps for an absent aggregator
+            "set_tcp_nodelay true",
+            *self._settings,
+        ]
+
+    def _launch(self, program: str) -> None:
+        assert self._folder is not None
+        with open(self._folder / "log", "ab") as output:
+            self._process = subprocess.Popen(
+                [program, "-c", str(self._folder / "mosquitto.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                break
+            try:
+                socket.create_connection((self.host, self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+        self.stop()
+        raise BrokerError(f"mosquitto did not start: {lines[-1] if lines else 'it says nothing'}")
+
+    def terminate(self) -> None:
+        """End it in good order; what it keeps is on disk and there again after start()."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once; what it got since its last save, up to a second ago, is gone."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """terminate() and start() again on the same port."""
+        self.terminate()
+        self.start()
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        self._end(signal.SIGTERM)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def find_mosquitto() -> str | None:
+    """Return mosquitto's path, or None; Debian puts it into sbin, which is not on every PATH."""
+    path = os.environ.get("PATH", os.defpath)
+    return shutil.which("mosquitto", path=os.pathsep.join((path, "/usr/local/sbin", "/usr/sbin")))
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on at the moment."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def open_broker(choice: str = "auto") -> Broker:
+    """Return the chosen broker, to be entered as a context manager.
+
+    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed) or
+    mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
+    """
+    if choice == "auto":
+        return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()
+    if choice == "embedded":
+        return EmbeddedBroker()
+    if choice == "mosquitto":
+        return MosquittoBroker()
+    try:
+        address = parse_broker_url(choice)
+    except BrokerUrlError as e:
+        raise BrokerError(f"{e}, or auto, embedded or mosquitto") from None
+    return ExternalBroker(address.host, address.port, address.username, address.password)

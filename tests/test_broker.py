@@ -1,0 +1,147 @@
+"""Brokers: each choice gives a real one, and what cannot be had is one line."""
+
+import builtins
+import shutil
+import socket
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushmote.simulator import broker as brokers
+from hushmote.simulator.broker import (
+    BrokerError,
+    EmbeddedBroker,
+    ExternalBroker,
+    MosquittoBroker,
+    find_mosquitto,
+    free_port,
+    open_broker,
+)
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+
+
+def retained(broker):
+    """Publish a retained message; return what a client that subscribes afterwards gets."""
+    got = []
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    publisher.connect(broker.host, broker.port)
+    publisher.loop_start()
+    publisher.publish("hushmote/v1/x/experiment/y", b"z", qos=1, retain=True).wait_for_publish(5)
+    listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+    listener.on_message = lambda _c, _d, m: got.append(m.payload)
+    listener.connect(broker.host, broker.port)
+    listener.subscribe("hushmote/v1/+/experiment/+", 1)
+    for _ in range(200):
+        listener.loop(0.05)
+        if got:
+            break
+    for c in (publisher, listener):
+        c.disconnect()
+    publisher.loop_stop()
+    return got
+
+
+@pytest.mark.parametrize("choice", ["embedded", pytest.param("mosquitto", marks=needs_mosquitto), "auto"])
+def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
+    with open_broker(choice) as broker:
+        assert retained(broker) == [b"z"]
+        assert broker.name in ("amqtt", "mosquitto")
+        assert broker.name in broker.description
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((broker.host, broker.port), timeout=1)
+
+
+@needs_mosquitto
+def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(monkeypatch):
+    assert isinstance(open_broker("auto"), MosquittoBroker)
+    monkeypatch.setattr(brokers, "find_mosquitto", lambda: None)
+    assert isinstance(open_broker("auto"), EmbeddedBroker)
+    with pytest.raises(BrokerError, match="not installed"), MosquittoBroker():
+        pass
+
+
+@needs_mosquitto
+def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with MosquittoBroker() as broker:
+        port = broker.port
+        assert retained(broker) == [b"z"]
+        broker.restart()
+        assert broker.port == port
+        got = []
+        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+        listener.on_message = lambda _c, _d, m: got.append(m.payload)
+        listener.connect(broker.host, broker.port)
+        listener.subscribe("#", 1)
+        for _ in range(100):
+            listener.loop(0.05)
+            if got:
+                break
+        listener.disconnect()
+        assert got == [b"z"]
+        broker.kill()
+        broker.start()
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_mosquitto
+def test_a_mosquitto_that_cannot_start_says_why_in_one_line():
+    with pytest.raises(BrokerError, match="mosquitto did not start") as caught:
+        MosquittoBroker(settings=("no_such_setting true",)).start()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_url_is_an_external_broker_with_its_login():
+    broker = open_broker("mqtt://me:p%40ss@example.org:1884")
+    assert isinstance(broker, ExternalBroker)
+    assert (broker.host, broker.port, broker.username, broker.password) == ("example.org", 1884, "me", "p@ss")
+    assert open_broker("mqtt://example.org").port == 1883
+    assert "example.org:1884" in broker.description
+    assert "p@ss" not in broker.description
+
+
+@pytest.mark.parametrize(
+    "choice", ["", "rabbit", "http://example.org", "mqtt://", "mqtt://h:port", "mqtt://h/x", "mqtt://h:99999"]
+)
+def test_any_other_choice_is_refused_in_one_line(choice):
+    with pytest.raises(BrokerError, match=r"a broker is written mqtt://.*; or auto, embedded or mosquitto"):
+        open_broker(choice)
+
+
+def test_an_external_broker_that_is_not_there_is_one_line():
+    with (
+        pytest.raises(BrokerError, match="Connection refused"),
+        open_broker(f"mqtt://127.0.0.1:{free_port()}"),
+    ):
+        pass
+
+
+def test_without_amqtt_the_extra_that_has_it_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("amqtt"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BrokerError, match=r"pip install 'hushmote\[demo\]'"), EmbeddedBroker():
+        pass
+
+
+def test_an_embedded_broker_on_a_taken_port_says_so():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        with pytest.raises(BrokerError, match="did not start") as caught:
+            EmbeddedBroker(port=s.getsockname()[1]).start()
+        assert "\n" not in str(caught.value)
+
+
+@needs_mosquitto
+def test_mosquitto_is_found_outside_of_path(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert shutil.which("mosquitto") is None
+    assert find_mosquitto() is not None

@@ -1,0 +1,67 @@
+"""Real boards for the tests of the server: the shipped client on a ledger in memory."""
+
+import json
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import Client, Experiment
+
+KEY = bytes(range(32))
+MASTER = bytes(range(100, 132))
+
+_payloads = {}
+
+
+def experiment_payload(**changes):
+    """An experiment's JSON: temp, 64 bins, epsilon 1, a budget of 4 reports; changes replace fields."""
+    fields = {"v": 1, "name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64}
+    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 4_000_000}}
+    fields |= {"window": "day"} | changes
+    return json.dumps(fields).encode()
+
+
+def experiment(**changes):
+    payload = experiment_payload(**changes)
+    exp = Experiment.parse(payload)
+    _payloads[exp.sha256] = payload
+    return exp
+
+
+def payload_of(exp):
+    return _payloads[exp.sha256]
+
+
+class MemoryStorage(dict):
+    def read(self, slot):
+        return self.get(slot)
+
+    def write(self, slot, data):
+        self[slot] = data
+
+
+def client(device, exp, *, key=None, storage=None):
+    """A provisioned board that takes part in the experiment, whatever its rule."""
+    storage = MemoryStorage() if storage is None else storage
+    policy = {
+        "sum": 1 << 40,
+        "squares": 0,
+        "epsilon": 16_000_000,
+        "rules": ("sum", "squares", "count", "unlimited"),
+        "experiments": (exp.name,),
+    }
+    if not storage:
+        ldp_client.provision(storage)
+    board = Client(policy, storage, device_id=device, key=key)
+    board.enroll(payload_of(exp))
+    return board
+
+
+def reports(device, exp, count, *, key=None, value=20.0):
+    """The first count reports of a new board, each sent at once."""
+    board = client(device, exp, key=key)
+    made = []
+    for _ in range(count):
+        payload = board.report(exp.name, value)
+        assert payload is not None
+        board.sent(payload)
+        made.append(payload)
+    return made

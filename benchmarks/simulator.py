@@ -20,13 +20,14 @@ from collections.abc import Callable
 
 import numpy as np
 from accuracy import RESULTS, experiment, machine
+from rich.console import Console
+from rich.table import Table
+
 from hushmote.server import keys
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import open_broker
 from hushmote.simulator.faithful import Fleet
 from hushmote.simulator.gateway import Gateways
-from rich.console import Console
-from rich.table import Table
 
 MASTER = bytes(range(32))
 REPEATS = 5

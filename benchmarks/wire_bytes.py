@@ -15,11 +15,12 @@ import sys
 
 import numpy as np
 from accuracy import RESULTS, machine
+from rich.console import Console
+from rich.table import Table
+
 from hushmote.device.ldp_client import Experiment
 from hushmote.server import oracle, report
 from hushmote.simulator.faithful import Fleet
-from rich.console import Console
-from rich.table import Table
 
 EXPERIMENTS: dict[str, tuple[str, int, int]] = {
     "rr, 2 values, ε = 1": ("rr", 2, 1_000_000),

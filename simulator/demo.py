@@ -152,7 +152,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
     with open_broker(broker_choice) as broker, Store(f"sqlite:///{path}") as store:
         say("broker", broker.description)
         store.add_fleet(FLEET, keyed=True)
-        store.add_experiment(FLEET, payload)
+        store.add_experiment(FLEET, payload, definition.expires)
         with _aggregator(broker, path, key_file, folder / "aggregator.log") as process:
             say(
                 "server",
@@ -188,6 +188,7 @@ def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Itera
     login = "" if broker.username is None else f"{broker.username}:{broker.password}@"
     command = [sys.executable, "-m", "hushmote.server", "serve", "--store", f"sqlite:///{store}"]
     command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
+    command += ["--protocol", broker.protocol]
     # The URL can hold a password: not where everybody on the machine can read it.
     environment = os.environ | {"HUSHMOTE_BROKER": f"mqtt://{login}{broker.host}:{broker.port}"}
     with open(log, "w", encoding="utf-8") as output:

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from enumeration import POLICY, BranchingRng, distribution, experiment_json, memory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hushmote.device.ldp_client import (
     Client,
     Experiment,
@@ -17,8 +20,6 @@ from hushmote.device.ldp_client import (
     SettingsError,
     provision,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 EPSILON = 1_000_000
 KEY = bytes(range(100, 132))

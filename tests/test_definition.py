@@ -40,12 +40,16 @@ def test_mechanism_is_hashing_for_large_domains_and_direct_for_small_ones():
 
 
 def test_what_the_analyst_chose_is_kept():
-    chosen = changed("bins = 256", 'bins = 256\nmechanism = "hh"\nfanout = 16\ncells = [16, 5]\nweights = [1, 3]')
+    chosen = changed(
+        "bins = 256", 'bins = 256\nmechanism = "hh"\nfanout = 16\ncells = [16, 5]\nweights = [1, 3]'
+    )
     fields = json.loads(parse(chosen).payload())
     assert fields["fanout"] == 16
     assert fields["cells"] == [16, 5]
     assert fields["weights"] == [1, 3]
-    assert json.loads(parse(changed("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 7')).payload())["g"] == 7
+    assert (
+        json.loads(parse(changed("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 7')).payload())["g"] == 7
+    )
 
 
 def test_choice_and_bool_have_their_own_domains():
@@ -104,7 +108,7 @@ def test_label_other_is_refused_because_it_is_always_there():
 
 
 def test_missing_file_is_one_line(tmp_path: Path):
-    with pytest.raises(DefinitionError, match="cannot read .*No such file"):
+    with pytest.raises(DefinitionError, match=r"cannot read .*No such file"):
         load(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DefinitionError, match="not UTF-8 text"):

@@ -6,12 +6,13 @@ import os
 
 import pytest
 from enumeration import POLICY, experiment_json, memory
-from hushmote.device import ldp_client
-from hushmote.device.ldp_client import DRBG, ONE, Client, EntropyError, provision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import ReferenceDRBG
 from scipy import stats
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import DRBG, ONE, Client, EntropyError, provision
 
 # NIST CAVP, HMAC_DRBG, SHA-256, no prediction resistance, no reseed, no additional input, first count.
 NIST_ENTROPY = bytes.fromhex("ca851911349384bffe89de1cbdc46e6831e44d34a4fb935ee285dd14b71a7488")

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import pytest
 from enumeration import experiment_json
-from hushmote.device import ldp_client
-from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
 
 # The example of DESIGN.md section 4, byte for byte.
 ROOM_TEMP = (

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from enumeration import experiment_json
+from scipy.stats import chi2
+
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server import keys, report
 from hushmote.server.aggregator import Aggregator
@@ -23,7 +25,6 @@ from hushmote.simulator.faithful import Fleet, NumpyRng
 from hushmote.simulator.faults import Faults
 from hushmote.simulator.gateway import GatewayError, Gateways
 from hushmote.simulator.memory_storage import MemoryStorage
-from scipy.stats import chi2
 
 MASTER = bytes(range(32))
 needs_mosquitto = pytest.mark.skipif(

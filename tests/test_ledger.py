@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from enumeration import POLICY, MemoryStorage, experiment_json
 from flash import FailingStorage, PowerCut, Witness, newest_record, parse_record
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from hushmote.device.ldp_client import (
     Client,
     FileStorage,
@@ -15,9 +19,6 @@ from hushmote.device.ldp_client import (
     LedgerExists,
     provision,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 EPSILON = 1_000_000
 KEY = bytes(range(32))

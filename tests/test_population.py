@@ -6,12 +6,13 @@ Chi-square tests compare with the quantile of 1e-12 over cells that expect over 
 import numpy as np
 import pytest
 from enumeration import experiment_json
-from hushmote.device.ldp_client import Experiment
-from hushmote.simulator import population
-from hushmote.simulator.population import PopulationError
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.simulator import population
+from hushmote.simulator.population import PopulationError
 
 NUMBER = Experiment.parse(
     experiment_json(type="number", low=-20_000, high=50_000, bins=48, mechanism="olh", g=3)

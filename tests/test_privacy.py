@@ -22,6 +22,7 @@ from enumeration import (
     memory,
     worst_ratio,
 )
+
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused
 

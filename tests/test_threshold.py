@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import pytest
 from enumeration import exp_below
-from hushmote.device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, ExperimentRefused, truth_threshold
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import threshold as decimal_threshold
+
+from hushmote.device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, ExperimentRefused, truth_threshold
 
 EPSILONS = st.integers(1_000, 16_000_000)
 CELLS = st.one_of(st.integers(2, 2**16), st.integers(2, 64), st.integers(2, 2**24))

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from enumeration import distribution, experiment_json
+from scipy.stats import chi2
+
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.simulator import vectorised
-from scipy.stats import chi2
 
 N = 1_000_000
 FALSE_ALARM = 1e-12

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import make_vectors
 import pytest
+
 from hushmote.device import ldp_client
 
 TEXT = make_vectors.PATH.read_text(encoding="ascii")

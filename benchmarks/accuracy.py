@@ -1,0 +1,323 @@
+"""How far estimates are off, and whether their error bars say so: Monte Carlo over fleets drawn anew.
+
+    python benchmarks/accuracy.py [--quick]
+
+1. OLH: mean squared error against the sample's own frequencies, over the formula.
+2. Hierarchies: mean squared error over all ranges, over published figures.
+3. Coverage of 95 % intervals for the population's frequencies, ranges and quantiles.
+4. How often two weeks with the same population are called different at the 5 % level.
+
+Prints tables and writes benchmarks/results/accuracy.json.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.device.ldp_client import ONE, Experiment
+from hushmote.server import estimate as estimation
+from hushmote.server import oracle
+from hushmote.server.estimate import difference, estimate
+
+RESULTS = Path(__file__).parent / "results"
+LN_3 = 1_098_612  # micro-nats
+Z = 1.959964
+
+
+def machine() -> dict:
+    """When and on what this ran."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    cpu = next((line for line in lines if line.startswith("model name")), ": unknown")
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpu": cpu.partition(":")[2].strip(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],  # well above 1: others were using the machine, times are too long
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experiment:
+    """An experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
+    base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
+    base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
+    if mechanism == "olh" and not fields:
+        channel = oracle.best_hash(domain, epsilon)
+        assert channel is not None
+        fields = {"g": channel.g}
+    if mechanism == "hh" and not fields:
+        choice = oracle.choose(domain, epsilon, ranges=True)
+        fields = {"fanout": choice.fanout, "cells": list(choice.cells)}
+    return Experiment.parse(json.dumps(base | fields).encode())
+
+
+def codes(exp: Experiment, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Codes of sizes[v] boards with the value v, one by one as the board draws them."""
+    values = np.repeat(np.arange(exp.domain, dtype=np.int32), sizes)
+    weights = np.array([level.weight for level in exp.levels]) / exp.weight_sum
+    if len(weights) == 1:
+        drawn = np.zeros(len(values), dtype=np.int8)
+    else:
+        drawn = np.searchsorted(np.cumsum(weights)[:-1], rng.random(len(values)), side="right")
+    out = np.empty(len(values), dtype=np.int64)
+    for number, level in enumerate(exp.levels):
+        here = drawn == number
+        nodes = values[here] // np.int32(level.width)
+        cells, start = nodes, np.full(len(nodes), level.offset, dtype=np.int64)
+        if level.t:
+            seeds = rng.integers(1, level.seeds + 1, len(nodes), dtype=np.int32)
+            start += (seeds - 1).astype(np.int64) * level.g
+            cells = np.zeros(len(nodes), dtype=np.int32)
+            for _ in range(level.t):
+                cells += nodes % level.g * (seeds % level.g)
+                nodes, seeds = nodes // level.g, seeds // level.g
+        lies = rng.random(len(cells)) >= level.threshold / ONE
+        others = rng.integers(1, level.g, len(cells), dtype=np.int32)
+        out[here] = start + (cells + lies * others) % level.g
+    return out
+
+
+def histogram(exp: Experiment, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Counts of the codes of sizes[v] boards with the value v."""
+    return np.bincount(codes(exp, sizes, rng), minlength=exp.code_count)
+
+
+def skewed(domain: int) -> np.ndarray:
+    shares = 1 / (1 + np.arange(domain)) ** 1.3
+    return shares / shares.sum()
+
+
+def concentrated(domain: int) -> np.ndarray:
+    """Three quarters on one value, a fifth on one beside it, the rest anywhere."""
+    shares = np.full(domain, 0.05 / domain)
+    shares[domain // 3] += 0.75
+    shares[domain // 3 + 2] += 0.2
+    return shares
+
+
+POPULATIONS = {"skewed": skewed, "concentrated": concentrated}
+
+
+def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
+    """Mean squared error of OLH against the sample, over its formula."""
+    rows = []
+    reports = 20_000
+    for epsilon, domain in (
+        (500_000, 128),
+        (1_000_000, 128),
+        (1_000_000, 1024),
+        (2_000_000, 1024),
+        (4_000_000, 1024),
+    ):
+        exp = experiment("olh", domain, epsilon)
+        formula = oracle.level_channel(exp.levels[0]).mse / reports
+        errors = np.empty(runs)
+        for run in range(runs):
+            sizes = rng.multinomial(reports, skewed(domain))
+            found = estimate(exp, histogram(exp, sizes, rng)).frequencies
+            errors[run] = np.mean((found - sizes / reports) ** 2)
+        rows.append(
+            {
+                "epsilon": epsilon / 1e6,
+                "domain": domain,
+                "g": exp.levels[0].g,
+                "reports": reports,
+                "runs": runs,
+                "mse_over_formula": errors.mean() / formula,
+                "monte_carlo_error": errors.std(ddof=1) / np.sqrt(runs) / formula,
+            }
+        )
+    return rows
+
+
+def mean_over_ranges(error: np.ndarray) -> float:
+    """Mean square over all ranges [i, j], i < j, of the errors of single values."""
+    prefix = np.concatenate([[0], np.cumsum(error)])
+    points = len(prefix)
+    pairs = points * (prefix**2).sum() - prefix.sum() ** 2
+    singles = (error**2).sum()
+    return float((pairs - singles) / (points * (points - 1) / 2 - len(error)))
+
+
+def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
+    """Mean squared error of hierarchies over all ranges at D = 256, e^epsilon = 3, scaled to 2^26 reports."""
+    published = {2: 0.556, 4: 0.529, 16: 0.691}
+    cells = {2: [2, 4, 5, 5, 5, 5, 5, 5], 4: [4, 5, 5, 5], 16: [5, 5]}
+    rows = []
+    reports = 50_000
+    for fanout in (2, 4, 16):
+        exp = experiment("hh", 256, LN_3, fanout=fanout, cells=cells[fanout])
+        channels = tuple(oracle.level_channel(level) for level in exp.levels)
+        errors = np.empty((runs, 2))
+        shares = np.full(256, 1 / 256)
+        for run in range(runs):
+            sizes = rng.multinomial(reports, shares)
+            found = estimate(exp, histogram(exp, sizes, rng)).frequencies
+            errors[run] = mean_over_ranges(found - sizes / reports), mean_over_ranges(found - shares)
+        scale = reports / 2**26 * 1e6
+        rows.append(
+            {
+                "fanout": fanout,
+                "cells": cells[fanout],
+                "reports": reports,
+                "runs": runs,
+                "against_sample_1e-6": errors[:, 0].mean() * scale,
+                "against_population_1e-6": errors[:, 1].mean() * scale,
+                "monte_carlo_error_1e-6": errors[:, 0].std(ddof=1) / np.sqrt(runs) * scale,
+                "formula_rare_values_1e-6": oracle.range_variance(256, fanout, channels) / 2**26 * 1e6,
+                "published_1e-6": published[fanout],
+            }
+        )
+    return rows
+
+
+def designs() -> Iterator[tuple[Experiment, int]]:
+    """Experiments and numbers of reports to check the coverage with."""
+    for epsilon in (500_000, 1_000_000, 2_000_000, 4_000_000):
+        for reports in (1_000, 10_000):
+            yield experiment("grr", 16, epsilon), reports
+            yield experiment("olh", 128, epsilon), reports
+            yield experiment("hh", 128, epsilon), reports
+
+
+def coverage(runs: int, rng: np.random.Generator) -> tuple[list[dict], list[dict]]:
+    """Hits of 95 % intervals and of the test for change, per design, population and implied share."""
+    rows, weeks = [], []
+    shares = (estimation.IMPLIED_SHARE, 0.0, 1.0)
+    for exp, reports in designs():
+        domain = exp.domain
+        ranges = [(0, domain // 2), (domain // 4, domain // 3 + 1), (domain // 3 - 1, domain // 3 + 2)]
+        ranges += [(1, domain - 1), (domain // 8, domain // 8 * 3), (2, 9)]
+        for name, make in POPULATIONS.items():
+            f = make(domain)
+            cdf = np.cumsum(f)
+            quantiles = {q: int(np.argmax(cdf >= q - 1e-12)) for q in (0.1, 0.25, 0.5, 0.75, 0.9)}
+            hits = {share: np.zeros(3) for share in shares}
+            called = np.zeros(2)
+            last = None
+            for run in range(runs):
+                counts = histogram(exp, rng.multinomial(reports, f), rng)
+                for share in shares:
+                    estimation.IMPLIED_SHARE = share
+                    e = estimate(exp, counts)
+                    found = [e.range(lo, hi) for lo, hi in ranges]
+                    truth = [f[lo:hi].sum() for lo, hi in ranges]
+                    hit = hits[share]
+                    hit[0] += np.sum(np.abs(e.frequencies - f) <= Z * e.stderr)
+                    hit[1] += sum(abs(s.value - t) <= Z * s.stderr for s, t in zip(found, truth, strict=True))
+                    for q, index in quantiles.items():
+                        interval = e.quantile(q)
+                        hit[2] += interval.low <= index <= interval.high
+                    if share == shares[0]:
+                        if run % 2:
+                            assert last is not None
+                            off = np.abs(e.frequencies - last[0].frequencies)
+                            called[0] += np.sum(off > Z * np.hypot(e.stderr, last[0].stderr))
+                            called[1] += sum(
+                                difference(a, b).p < 0.05 for a, b in zip(found, last[1], strict=True)
+                            )
+                        last = e, found
+            estimation.IMPLIED_SHARE = shares[0]
+            common = {"mechanism": exp.mechanism, "epsilon": exp.epsilon / 1e6, "reports": reports}
+            common |= {"population": name, "fleets": runs}
+            rows += [
+                common
+                | {"implied_share": share}
+                | {"frequencies": hit[0], "frequency_pairs": runs * domain}
+                | {"ranges": hit[1], "range_pairs": runs * len(ranges)}
+                | {"quantiles": hit[2], "quantile_pairs": runs * len(quantiles)}
+                for share, hit in hits.items()
+            ]
+            weeks.append(
+                common
+                | {"frequencies": called[0], "frequency_pairs": runs // 2 * domain}
+                | {"ranges": called[1], "range_pairs": runs // 2 * len(ranges)}
+            )
+    return rows, weeks
+
+
+def pooled(rows: list[dict], kinds: tuple[str, ...], **only) -> dict[str, float]:
+    """Share of hits over all rows that match."""
+    chosen = [row for row in rows if all(row[key] == value for key, value in only.items())]
+    pairs = {"frequencies": "frequency_pairs", "ranges": "range_pairs", "quantiles": "quantile_pairs"}
+    return {kind: sum(r[kind] for r in chosen) / sum(r[pairs[kind]] for r in chosen) for kind in kinds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Errors and coverage of estimates.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the runs; writes no file")
+    quick = parser.parse_args().quick
+    rng = np.random.default_rng(20_240)
+    console = Console(width=120)
+    start = time.perf_counter()
+
+    olh = olh_error(20 if quick else 200, rng)
+    table = Table(
+        "ε", "D", "g", "runs", "MSE / formula", "± Monte Carlo", title="OLH against its sample, N = 20,000"
+    )
+    for row in olh:
+        numbers = f"{row['mse_over_formula']:.4f}", f"{row['monte_carlo_error']:.4f}"
+        table.add_row(f"{row['epsilon']:g}", str(row["domain"]), str(row["g"]), str(row["runs"]), *numbers)
+    console.print(table)
+
+    hierarchies = range_error(60 if quick else 1000, rng)
+    title = "Mean squared error over all ranges, D = 256, e^ε = 3, scaled to N = 2^26, units of 1e-6"
+    table = Table(
+        "fanout", "against the sample", "± Monte Carlo", "against the population", "published", title=title
+    )
+    for row in hierarchies:
+        keys = ("against_sample_1e-6", "monte_carlo_error_1e-6", "against_population_1e-6", "published_1e-6")
+        table.add_row(str(row["fanout"]), *(f"{row[key]:.4f}" for key in keys))
+    console.print(table)
+
+    rows, weeks = coverage(10 if quick else 200, rng)
+    kinds = ("frequencies", "ranges", "quantiles")
+    main_share = estimation.IMPLIED_SHARE
+    table = Table("intervals of 95 %", *kinds, title="Coverage of the population's values, pooled")
+    cases: list[tuple[str, dict]] = [(m, {"mechanism": m}) for m in ("grr", "olh", "hh")]
+    cases += [(f"ε = {e:g}", {"epsilon": e}) for e in (0.5, 1.0, 2.0, 4.0)]
+    cases += [(f"N = {n:,}", {"reports": n}) for n in (1_000, 10_000)]
+    cases += [(name, {"population": name}) for name in POPULATIONS]
+    cases += [("all", {})]
+    summary = {}
+    for name, only in cases:
+        share = pooled(rows, kinds, implied_share=main_share, **only)
+        summary[name] = share
+        table.add_row(name, *(f"{share[kind]:.4f}" for kind in kinds))
+    for name, implied in (("all, histogram alone", 0.0), ("all, implied distribution alone", 1.0)):
+        share = pooled(rows, kinds, implied_share=implied)
+        summary[name] = share
+        table.add_row(name, *(f"{share[kind]:.4f}" for kind in kinds))
+    pairs = sum(r["frequency_pairs"] + r["range_pairs"] for r in rows if r["implied_share"] == main_share)
+    table.caption = f"{pairs:,} (fleet, frequency or range) pairs"
+    console.print(table)
+
+    change = {name: pooled(weeks, kinds[:2], **only) for name, only in cases}
+    table = Table("two equal weeks", "frequencies", "ranges", title="Called different at the 5 % level")
+    for name, share in change.items():
+        table.add_row(name, f"{share['frequencies']:.4f}", f"{share['ranges']:.4f}")
+    console.print(table)
+    console.print(f"{time.perf_counter() - start:.0f} s")
+
+    if not quick:
+        result = {"machine": machine(), "olh_error": olh, "range_error": hierarchies}
+        result |= {"coverage": summary, "coverage_pairs": pairs, "false_changes": change}
+        result |= {"coverage_rows": rows, "false_change_rows": weeks}
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "accuracy.json").write_text(json.dumps(result, indent=1, default=float) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -44,7 +44,7 @@ _MAX_JSON_BYTES = const(1024)
 _MAX_MILLI = 1 << 40
 _MAX_CAP = 1 << 54  # what a ledger entry can hold
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789_-"
-_DEVICE_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-"
+_DEVICE_CHARS = _NAME_CHARS.replace("_", "")
 _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's encoding
 
 
@@ -281,7 +281,6 @@ class Level:
 
 # The board and the server must read the same bytes alike, and json.loads does not: MicroPython's takes
 # text without commas, cut off, or with keys that are numbers. So an experiment's JSON is read here.
-_TOKEN_CHARS = "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NOT_JSON = "not a JSON object"
 
 
@@ -306,11 +305,11 @@ def _parse_value(text, at, depth):
     if (c == "{" or c == "[") and depth < 3:
         return _parse_items(text, at + 1, depth, c == "{")
     start = at
-    while at < len(text) and text[at] in _TOKEN_CHARS:
+    while at < len(text) and text[at] not in ' ,:"[]{}':
         at += 1
     token = text[start:at]
     digits = token[1:] if c == "-" else token
-    if not digits:
+    if not (digits and (c in "+-." or c.isalpha() or c.isdigit())):
         raise ExperimentRefused(_NOT_JSON)
     for d in digits:
         if not "0" <= d <= "9":
@@ -379,6 +378,18 @@ def _take_choice(fields, name, choices):
     return value
 
 
+def _take_name(fields, name):
+    value = _take(fields, name)
+    if not _valid_name(value, _NAME_CHARS):
+        raise ExperimentRefused(name + " must be 1 to 32 of a-z, 0-9, _ and -")
+    return value
+
+
+def _take_no_more(fields, where=""):
+    for name in fields:
+        raise ExperimentRefused("unknown field " + name + where)
+
+
 class Experiment:
     """What is asked, how it is randomized, and what it may cost; made by Experiment.parse().
 
@@ -408,17 +419,14 @@ class Experiment:
         self.sha256 = hashlib.sha256(payload).digest()
         self.digest = self.sha256[:4]
         _take_int(fields, "v", 1, 1)
-        self.name = _take(fields, "name")
-        if not _valid_name(self.name, _NAME_CHARS):
-            raise ExperimentRefused("name must be 1 to 32 of a-z, 0-9, _ and -")
+        self.name = _take_name(fields, "name")
         self._take_type(fields)
         self.epsilon = _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)
         self._take_mechanism(fields)
         self.every = _take_int(fields, "every", 1, _MAX_CODES, 1)
         self._take_budget(fields)
         self.window = _take_choice(fields, "window", ("hour", "day", "all"))
-        for name in fields:
-            raise ExperimentRefused("unknown field " + name)
+        _take_no_more(fields)
 
     def _take_type(self, fields):
         self.type = _take_choice(fields, "type", ("bool", "choice", "number"))
@@ -487,8 +495,7 @@ class Experiment:
             raise ExperimentRefused("budget must be an object with rule and cap")
         self.rule = _take_choice(budget, "rule", _RULES)
         self.cap = 0 if self.rule == "unlimited" else _take_int(budget, "cap", 1, _MAX_CAP - 1)
-        for name in budget:
-            raise ExperimentRefused("unknown field " + name + " in budget")
+        _take_no_more(budget, " in budget")
 
     def cost(self):
         """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
@@ -628,7 +635,7 @@ class FileStorage:
             with open(self._folder + self._FILES[slot], "rb") as f:
                 return f.read(4096)
         except OSError as e:
-            if e.args and e.args[0] == 2:  # ENOENT. Any other error is not an empty slot
+            if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's. No other is an empty slot
                 return None
             raise
 
@@ -644,9 +651,8 @@ class FileStorage:
         """Make the folder where it is missing."""
         try:
             os.mkdir(self._folder)
-        except OSError as e:
-            if not e.args or e.args[0] != 17:  # EEXIST
-                raise
+        except OSError:
+            pass  # it is there; or it cannot be made, and the first write says why
 
 
 def _storage_failed(e):
@@ -814,34 +820,34 @@ def _unique_id():
 # --- The client -----------------------------------------------------------------------------------
 
 
-def _check_policy(policy):
-    part = "it must have exactly sum, squares, epsilon, rules, experiments"
-    try:
-        good = len(policy) == 5
-        numbers = ("sum", 0, _MAX_SUM - 1), ("squares", 0, _MAX_SQUARES - 1)
-        for name, low, high in numbers + (("epsilon", EPSILON_MIN, EPSILON_MAX),):
-            value = policy[name]
-            if good and not (type(value) is int and low <= value <= high):
-                good = False
-                part = "%s must be an integer from %d to %d" % (name, low, high)
-        names = policy["experiments"]
-        if good and not (type(names) in (tuple, list) and type(policy["rules"]) in (tuple, list)):
-            good = False  # ("bath") is a str, in which "at" would be found
-            part = "rules and experiments must be tuples or lists of str"
-        for rule in policy["rules"]:
-            if good and rule not in _RULES:
-                good = False
-                part = "rules must be among sum, squares, count, unlimited"
-        keys = set()
-        for name in names:
-            keys.add(_key(name) if _valid_name(name, _NAME_CHARS) else None)
-        if good and (None in keys or not len(keys) == len(names) <= _MAX_ENTRIES):
-            good = False
-            part = "experiments must be up to 64 different names of 1 to 32 of a-z, 0-9, _ and -"
-    except (KeyError, TypeError):
-        good = False
+def _need(good, text):
     if not good:
-        raise SettingsError("policy: " + part)
+        raise SettingsError(text)
+
+
+def _check_policy(policy):
+    try:
+        fields = dict(policy)
+        _take_int(fields, "sum", 0, _MAX_SUM - 1)
+        _take_int(fields, "squares", 0, _MAX_SQUARES - 1)
+        _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)
+        for rule in _take_tuple(fields, "rules"):
+            _take_choice({"rules": rule}, "rules", _RULES)
+        names = _take_tuple(fields, "experiments")
+        for name in names:
+            _take_name({"experiments": name}, "experiments")
+        if not len(set([_key(name) for name in names])) == len(names) <= _MAX_ENTRIES:
+            raise ExperimentRefused("experiments must be at most 64, each once")
+        _take_no_more(fields)
+    except (ExperimentRefused, TypeError, ValueError) as e:
+        raise SettingsError("policy: %s" % e)
+
+
+def _take_tuple(fields, name):
+    value = _take(fields, name)
+    if type(value) not in (tuple, list):  # in the str ("bath"), a forgotten comma, "at" would be found
+        raise ExperimentRefused(name + " must be a tuple of str")
+    return value
 
 
 def _key(name):
@@ -871,13 +877,12 @@ class Client:
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
         _check_policy(policy)
-        if not _valid_name(device_id, _DEVICE_CHARS):
-            raise SettingsError("device_id must be 1 to 32 of a-z, 0-9 and -")
+        _need(_valid_name(device_id, _DEVICE_CHARS), "device_id must be 1 to 32 of a-z, 0-9 and -")
         for k in (key, announce_key):
-            if k is not None and (type(k) is not bytes or len(k) != 32):
-                raise SettingsError("key and announce_key must be 32 bytes, or None")
-        if (fleet is not None or announce_key is not None) and not _valid_name(fleet, _NAME_CHARS):
-            raise SettingsError("fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it")
+            good = k is None or (type(k) is bytes and len(k) == 32)
+            _need(good, "key and announce_key must be 32 bytes, or None")
+        good = (fleet is None and announce_key is None) or _valid_name(fleet, _NAME_CHARS)
+        _need(good, "fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it")
         self._policy = policy
         self._storage = _storage(storage)
         self.device_id = device_id

@@ -1,6 +1,7 @@
 """The aggregator at real brokers: nothing lost, nothing counted twice, whatever dies or goes away."""
 
 import contextlib
+import datetime
 import itertools
 import logging
 import shutil
@@ -343,6 +344,10 @@ def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_ke
             until(lambda: store.histogram("open", new.digest).sum() == 1, "counted")
             until(lambda: len(retained) == 3, retained)
             until(lambda: retained[topic] == b"", retained)
+            # So is one whose last day is over.
+            door = report.experiment_topic("open", "door")
+            store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
+            until(lambda: retained[door] == b"", retained)
             assert retained[report.experiment_topic("open", "temp")] == payload_of(
                 experiment(epsilon=500_000)
             )

@@ -1,5 +1,6 @@
 """The store: what is committed is there, what contradicts is refused, and a bad file is one line."""
 
+import datetime
 import hashlib
 import shutil
 import sqlite3
@@ -323,3 +324,19 @@ def test_a_number_set_is_a_set_in_any_order_and_survives_its_text(numbers):
 def test_a_text_that_is_no_number_set_is_refused(text):
     with pytest.raises(ValueError, match="set of report numbers"):
         NumberSet.decode(text)
+
+
+def test_an_experiment_is_published_until_its_last_day_and_can_be_prolonged(store):
+    store.add_fleet("home", keyed=False)
+    payload = experiment_payload()
+    last = datetime.date(2027, 12, 31)
+    store.add_experiment("home", payload, last)
+    (version,) = store.experiments("home")
+    assert version.expires == last
+    assert version.published_on(last)
+    assert not version.published_on(last + datetime.timedelta(1))
+    store.add_experiment("home", payload)
+    (version,) = store.experiments("home")
+    assert version.published_on(last + datetime.timedelta(1))
+    store.withdraw_experiment("home", version.experiment.name)
+    assert not store.experiments("home")[0].published_on(last)

@@ -9,6 +9,7 @@ demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
 
 test: check
+	$(BIN)/python firmware_tests/run.py
 	$(BIN)/pytest
 
 check: $(VENV)/.test

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 import numpy as np
 from accuracy import RESULTS, codes, experiment, machine, skewed
-from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client
-from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer
+from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
+from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer  # pyright: ignore[reportMissingImports]
 from rich.console import Console
 from rich.table import Table
 

@@ -354,4 +354,5 @@ def show_outcome(outcome: Outcome, unit: str = "°F") -> None:
     times = f"{outcome.reports:,} reports in {outcome.fleet_s:.1f} s ({rate:,.0f} a second)"
     show.out.print(f"{times}, all counted {outcome.count_s:.1f} s later")
     show.out.print(f"plot      {outcome.plot}", soft_wrap=True)
-    show.out.print(f"store     try: hushmote status --store sqlite:///{outcome.store}", soft_wrap=True)
+    program = sys.argv[0] if sys.argv[0].endswith("hushmote") else "hushmote"
+    show.out.print(f"store     try: {program} status --store sqlite:///{outcome.store}", soft_wrap=True)

@@ -1,0 +1,319 @@
+"""A board's life, cut short anywhere, and what must hold when its power comes back.
+
+life() is the sequence; Witness is whoever sees what leaves the board; check() boots the board again and
+compares. every_cut() does it for every operation of the chip.
+"""
+
+import ldp_client
+from flash_model import PowerCut
+from ldp_client import LedgerError
+from on_device import EPSILON, EXPERIMENTS, KEY, POLICY, READINGS, REPORTS
+
+_thresholds = {}
+
+
+def remember_thresholds():
+    """Compute each truth threshold once: a board that boots a thousand times would spend its life on it."""
+    compute = ldp_client.truth_threshold
+
+    def threshold(epsilon, g):
+        if (epsilon, g) not in _thresholds:
+            _thresholds[epsilon, g] = compute(epsilon, g)
+        return _thresholds[epsilon, g]
+
+    ldp_client.truth_threshold = threshold
+
+
+# A board whose flash has lost its power already, but whose processor runs on, makes so many calls.
+_CALLS_AFTER_THE_CUT = 3
+
+
+class Witness:
+    """What the world knows of a board: every report that it handed out, and what it was told."""
+
+    def __init__(self, chip=None):
+        self.chip = chip
+        self.calls = _CALLS_AFTER_THE_CUT
+        self.provisioned = False
+        self.seen = {}  # name, number -> bytes
+        self.last = dict.fromkeys(EXPERIMENTS, 0)  # name -> highest number seen
+        self.unsent = []  # handed out, and sent() was not even begun
+        self.dropped = []  # whatever was made before an opt-out came into force
+        self.enabled = True  # None: the change was under way
+        self.opted_out = False  # ever begun
+        self.names = {}
+        for name, text in EXPERIMENTS.items():
+            self.names[ldp_client.Experiment.parse(text.encode()).digest] = name
+
+    def after_a_call(self):
+        if self.chip is not None and self.chip.dead:
+            self.calls -= 1
+            if not self.calls:
+                raise PowerCut
+
+    def see(self, report):
+        name = self.names[report[1:5]]
+        number = int.from_bytes(report[5:9], "big")
+        known = self.seen.get((name, number))
+        if known is not None and known != report:
+            raise AssertionError("a report number came with other bytes")
+        self.seen[name, number] = report
+        self.last[name] = max(number, self.last[name])
+        if report in self.dropped:
+            raise AssertionError("a report dropped by opting out came back")
+        return name, number
+
+    def drop(self):
+        """Opting out is in force: nothing that was ever made may be seen again."""
+        self.dropped = list(self.seen.values())
+
+    def handed_out(self, report):
+        _, number = self.see(report)
+        if number > REPORTS:
+            raise AssertionError("more reports than the budget holds")
+        self.unsent.append(report)
+
+
+remember_thresholds()
+
+
+class Board:
+    """One power-up of the board: the client as an application uses it, watched by the witness."""
+
+    def __init__(self, client_class, storage, witness):
+        self.client = client_class(POLICY, storage, "board-1", KEY)
+        self.witness = witness
+        for text in EXPERIMENTS.values():
+            self.client.enroll(text.encode())
+
+    def report(self, *names):
+        for name in names:
+            report = self.client.report(name, READINGS[name])
+            if report is not None:
+                self.witness.handed_out(report)
+            self.witness.after_a_call()
+
+    def send(self, report):
+        if report in self.witness.unsent:
+            self.witness.unsent.remove(report)
+        try:  # noqa: SIM105 (MicroPython has no contextlib)
+            self.client.sent(report)
+        except LedgerError:
+            pass  # the report stays, and is sent again
+        self.witness.after_a_call()
+
+    def see_outbox(self):
+        reports = self.client.outbox()
+        for report in reports:
+            self.witness.see(report)
+        return reports
+
+    def send_all(self):
+        for report in self.see_outbox():
+            self.send(report)
+
+    def enable(self, value):
+        witness = self.witness
+        witness.enabled = None
+        witness.opted_out = True
+        witness.unsent = []
+        try:
+            self.client.enabled = value
+            witness.enabled = value
+            if not value:
+                witness.drop()
+        except LedgerError:
+            pass
+        witness.after_a_call()
+
+
+def life(client_class, storage, witness):
+    """Provision, enroll, report, send, an outage, opting out and in, reboots, more reports."""
+    try:
+        ldp_client.provision(storage)
+    except LedgerError:
+        return  # whoever holds the board sees it
+    witness.provisioned = True
+    board = Board(client_class, storage, witness)
+    board.report("door")
+    board.send_all()
+    board.report("temperature", "mode")
+    board.send_all()
+    board = Board(client_class, storage, witness)
+    board.report("door", "temperature", "door", "mode")  # the broker is away
+    board = Board(client_class, storage, witness)
+    board.report("temperature")
+    reports = board.see_outbox()
+    for report in reports[1:3] + reports[:1] + reports[3:]:
+        board.send(report)
+    board.report("mode", "door")
+    board.enable(False)
+    board.report("door")
+    board = Board(client_class, storage, witness)
+    board.report("temperature")
+    board.enable(True)
+    board.report("mode")
+    board = Board(client_class, storage, witness)
+    board.report("temperature", "door")
+    board.send_all()
+
+
+def check(client_class, storage, witness):
+    """Boot after the power cut, compare with what the witness knows, then use the budget up.
+
+    AssertionError says what broke.
+    """
+    locked = client_class(POLICY, storage, "board-1", KEY).status()["locked"]
+    if locked:
+        if witness.provisioned:
+            raise AssertionError("the board is " + locked)
+        try:
+            ldp_client.provision(storage)
+        except ldp_client.LedgerExists:
+            raise AssertionError("an interrupted first provision cannot be repeated") from None
+    board = Board(client_class, storage, witness)
+    client = board.client
+    outbox = board.see_outbox()
+    _check_budget(client.status(), witness)
+    if witness.enabled is not None and client.enabled != witness.enabled:
+        raise AssertionError("opting out or in was forgotten")
+    if not client.enabled:
+        witness.drop()
+        board.report("door")
+        if board.client.outbox():
+            raise AssertionError("reports in spite of opting out")
+        board.enable(True)
+    elif witness.enabled:
+        for report in witness.unsent:
+            if report not in outbox:
+                raise AssertionError("an unsent report is lost")
+    _use_up(board)
+    for report in Board(client_class, storage, witness).client.outbox():
+        witness.see(report)
+
+
+def _check_budget(status, witness):
+    total = 0
+    for name, last in witness.last.items():
+        total += last
+        made = status["experiments"][name]["reports"]
+        if made < last:
+            raise AssertionError("a report was handed out and not debited")
+        if status["experiments"][name]["left"] > REPORTS - last:
+            raise AssertionError("more budget than before")
+        # Every debit is a report that somebody saw, unless an opt-out may have dropped it unseen.
+        if made > last and not witness.opted_out:
+            raise AssertionError("a debit without a report")
+    if status["sum"] < total * EPSILON or status["squares"] < total * EPSILON * EPSILON:
+        raise AssertionError("the life's total is too small")
+
+
+def _use_up(board):
+    """The board works: it reports exactly as long as its budget lasts."""
+    client = board.client
+    board.send_all()
+    for name in EXPERIMENTS:
+        left = client.status()["experiments"][name]["left"]
+        for _ in range(left):
+            report = client.report(name, READINGS[name])
+            if report is None:
+                raise AssertionError("no report though there is budget: " + str(client.status()["error"]))
+            board.witness.handed_out(report)
+            client.sent(report)
+        if client.report(name, READINGS[name]) is not None:
+            raise AssertionError("a report beyond the budget")
+    if client.outbox():
+        raise AssertionError("a report that was sent is still in the outbox")
+
+
+class Tally:
+    """Cuts that were tried, and what broke: {reason: how often}."""
+
+    def __init__(self):
+        self.cuts = 0
+        self.broken = {}
+
+    def failures(self):
+        return sum(self.broken.values())
+
+
+def _one(medium, client_class, tally, **fault):
+    """One life with one fault, then the check. Returns whether the life came to its end unharmed."""
+    chip = medium.chip(medium.blank_image)
+    witness = Witness(chip)
+    storage = medium.mount(chip)
+    chip.arm(**fault)
+    reason = None
+    try:
+        life(client_class, storage, witness)
+    except PowerCut:
+        pass
+    except AssertionError as e:  # seen already while the board lived on
+        reason = str(e)
+    done = not chip.dead
+    chip.stop()
+    medium.umount()
+    if reason is None:
+        reason = _verdict(medium, client_class, chip, witness)
+    tally.cuts += 1
+    if reason is not None:
+        tally.broken[reason] = tally.broken.get(reason, 0) + 1
+    return done
+
+
+def _verdict(medium, client_class, chip, witness):
+    chip = medium.chip(chip.image())
+    witness.chip = None
+    try:
+        storage = medium.mount(chip)
+    except OSError:
+        return "the file system does not mount"
+    try:
+        check(client_class, storage, witness)
+    except AssertionError as e:
+        return str(e)
+    except (OSError, LedgerError) as e:
+        return "after the power cut: " + str(e)
+    finally:
+        medium.umount()
+    return None
+
+
+def operations(medium, client_class):
+    """How many operations a whole life takes; it must be sound when nothing is cut."""
+    medium.blank_image = medium.chip().image()
+    tally = Tally()
+    chip = medium.chip(medium.blank_image)
+    storage = medium.mount(chip)
+    life(client_class, storage, Witness())
+    medium.umount()
+    count = chip.ops
+    _one(medium, client_class, tally)
+    return count, tally
+
+
+SHARES = ("none", "half", "whole")
+
+
+def every_cut(medium, client_class, mode, shares=SHARES):
+    """Cut the power at every operation, before, in the middle of and after it. Returns a Tally."""
+    medium.blank_image = medium.chip().image()
+    tally = Tally()
+    for share in shares:
+        cut = 0
+        while not _one(medium, client_class, tally, cut=cut, share=share, mode=mode):
+            cut += 1
+    return tally
+
+
+def every_blip(medium, client_class, window, shares=SHARES):
+    """Let every operation fail once, and cut the power at each of the window operations after it."""
+    medium.blank_image = medium.chip().image()
+    tally = Tally()
+    count, _ = operations(medium, client_class)
+    for blip_share in shares:
+        for blip in range(count):
+            for cut in range(blip + 1, blip + 1 + window):
+                share = "half" if cut & 1 else "none"
+                _one(medium, client_class, tally, cut=cut, share=share, blip=blip, blip_share=blip_share)
+    return tally

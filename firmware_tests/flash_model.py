@@ -1,0 +1,291 @@
+"""Flash chips and disks in memory whose power fails at a chosen operation, and the file systems on them.
+
+Runs on MicroPython with littlefs and FAT. An operation is an erase or a program of the chip, or a
+sector write of the disk. What happens at operation `cut` (and `blip`) is set by arm():
+
+    share   of that operation: "none", "half" or "whole" is done
+    mode    afterwards: "raise"   PowerCut stops the code at once
+                        "silent"  the code runs on, nothing more reaches the chip
+                        "eio"     every further operation fails
+    blip    an earlier operation that fails once with an error, after its share; the chip then works again
+"""
+
+import vfs
+
+EIO = 5
+ERASED = b"\xff"
+
+
+class PowerCut(BaseException):
+    """Not an Exception: no handler of the code under test may see it."""
+
+
+class _Faulty:
+    """Counts operations and lets them pass, fail or stop."""
+
+    def __init__(self):
+        self.ops = 0
+        self.arm()
+
+    def arm(self, cut=-1, share="none", mode="raise", blip=-1, blip_share="none"):
+        self.ops = 0
+        self.cut = cut
+        self.share = share
+        self.mode = mode
+        self.blip = blip
+        self.blip_share = blip_share
+        self.dead = False
+
+    def stop(self):
+        """The board is off: what a late close() still wants to write changes nothing."""
+        self.dead = True
+        self.mode = "eio"
+
+    def _begin(self, size):
+        """How many of an operation's size bytes are done. Allocates nothing: the collector closes files
+        that a cut left open, and then there is no heap."""
+        op = self.ops
+        self.ops = op + 1
+        if self.dead:
+            return 0
+        if op == self.cut:
+            self.dead = True
+            return _part(size, self.share)
+        return _part(size, self.blip_share) if op == self.blip else size
+
+    def _end(self):
+        """The answer to an operation that was begun: 0 or an errno."""
+        if self.dead:
+            if self.mode == "raise":
+                raise PowerCut
+            return EIO if self.mode == "eio" else 0
+        return EIO if self.ops - 1 == self.blip else 0
+
+
+def _part(size, share):
+    return 0 if share == "none" else size if share == "whole" else size // 2
+
+
+class Nor(_Faulty):
+    """NOR flash: erasing sets a block to 0xff, programming only clears bits. Blocks are kept sparsely.
+
+    blocks: how many; block_bytes: size of the erase block; image: {number: bytes} of an earlier chip.
+    erases: {block number: how often it was erased}.
+    """
+
+    def __init__(self, blocks, block_bytes=4096, image=None):
+        super().__init__()
+        self.count = blocks
+        self.block_bytes = block_bytes
+        self.blank = ERASED * block_bytes
+        self.blocks = {}
+        self.erases = {}
+        self.programmed_bytes = 0
+        for n, data in (image or {}).items():
+            self.blocks[n] = bytearray(data)
+
+    def image(self):
+        return {n: bytes(data) for n, data in self.blocks.items()}
+
+    def readblocks(self, n, buf, off=0):
+        block = self.blocks.get(n, self.blank)
+        try:
+            buf[:] = memoryview(block)[off : off + len(buf)]
+        except MemoryError:  # the collector finalises a file that a cut left open: no allocation now
+            for i in range(len(buf)):
+                buf[i] = block[off + i]
+
+    def program(self, n, buf, off):
+        done = self._begin(len(buf))
+        if done:
+            if n not in self.blocks:
+                self.blocks[n] = bytearray(self.blank)
+            block = self.blocks[n]
+            self.programmed_bytes += done
+            if block[off : off + done] == self.blank[:done]:
+                block[off : off + done] = buf[:done]
+            else:
+                for i in range(done):
+                    block[off + i] &= buf[i]
+        return -self._end()
+
+    def erase(self, n):
+        done = self._begin(self.block_bytes)
+        if done:
+            self.erases[n] = self.erases.get(n, 0) + 1
+            if n in self.blocks:
+                if done == self.block_bytes:
+                    del self.blocks[n]
+                else:
+                    self.blocks[n][:done] = ERASED * done
+        return -self._end()
+
+    # MicroPython's extended block protocol.
+
+    def writeblocks(self, n, buf, off=0):
+        return self.program(n, buf, off)
+
+    def ioctl(self, op, arg):
+        if op == 4:
+            return self.count
+        if op == 5:
+            return self.block_bytes
+        if op == 6:
+            return self.erase(arg)
+        return 0
+
+
+class Disk(_Faulty):
+    """Sectors for FAT. erase_first: on-chip flash (a sector is erased, then programmed: two operations);
+    otherwise a memory card (a sector is overwritten in one operation)."""
+
+    def __init__(self, sectors, sector_bytes, erase_first, image=None):
+        super().__init__()
+        self.count = sectors
+        self.sector_bytes = sector_bytes
+        self.erase_first = erase_first
+        self.blank = ERASED * sector_bytes
+        self.sectors = {}
+        for n, data in (image or {}).items():
+            self.sectors[n] = bytearray(data)
+
+    def image(self):
+        return {n: bytes(data) for n, data in self.sectors.items()}
+
+    def readblocks(self, n, buf):
+        size = self.sector_bytes
+        for i in range(len(buf) // size):
+            buf[i * size : (i + 1) * size] = self.sectors.get(n + i, self.blank)
+
+    def writeblocks(self, n, buf):
+        size = self.sector_bytes
+        for i in range(len(buf) // size):
+            if self.erase_first:
+                done = self._begin(size)
+                self._put(n + i, ERASED, done)
+                error = self._end()
+                if error:
+                    return error
+            done = self._begin(size)
+            if done:
+                self._put(n + i, memoryview(buf)[i * size : i * size + done], 1)
+            error = self._end()
+            if error:
+                return error
+        return 0
+
+    def _put(self, n, data, times):
+        if times:
+            if n not in self.sectors:
+                self.sectors[n] = bytearray(self.blank)
+            self.sectors[n][: len(data) * times] = data if times == 1 else data * times
+
+    def ioctl(self, op, arg):
+        if op == 4:
+            return self.count
+        if op == 5:
+            return self.sector_bytes
+        return 0
+
+
+MOUNT = "/f"
+
+
+class Littlefs:
+    """littlefs on NOR flash, as a board's firmware mounts it."""
+
+    def __init__(self, name, blocks, **geometry):
+        self.name = name
+        self.blocks = blocks
+        self.geometry = geometry
+
+    def chip(self, image=None):
+        """A chip with that image, or a freshly formatted one."""
+        chip = Nor(self.blocks, image=image)
+        if image is None:
+            vfs.VfsLfs2.mkfs(chip, **self.geometry)
+        return chip
+
+    def mount(self, chip):
+        """Returns the client's storage on it. Raises OSError where it does not mount."""
+        vfs.mount(vfs.VfsLfs2(chip, **self.geometry), MOUNT)
+        return MOUNT + "/ldp"
+
+    def umount(self):
+        vfs.umount(MOUNT)
+
+
+class Fat:
+    """FAT on a memory card or on on-chip flash."""
+
+    def __init__(self, name, sectors, sector_bytes, erase_first):
+        self.name = name
+        self.shape = (sectors, sector_bytes, erase_first)
+
+    def chip(self, image=None):
+        disk = Disk(*self.shape, image=image)
+        if image is None:
+            vfs.VfsFat.mkfs(disk)
+        return disk
+
+    def mount(self, chip):
+        vfs.mount(vfs.VfsFat(chip), MOUNT)
+        return MOUNT + "/ldp"
+
+    def umount(self):
+        vfs.umount(MOUNT)
+
+
+class Slots:
+    """The client's storage straight on NOR flash, a block per slot: erase, length and record, a mark.
+
+    A record without its mark is there, but empty.
+    """
+
+    def __init__(self, chip):
+        self.chip = chip
+
+    def read(self, slot):
+        block = self.chip.blocks.get(slot, self.chip.blank)
+        if block[0]:
+            return None if block == self.chip.blank else b""
+        return bytes(block[3 : 3 + (block[1] << 8 | block[2])])
+
+    def write(self, slot, data):
+        chip = self.chip
+        record = bytes((len(data) >> 8, len(data) & 255)) + data
+        if chip.erase(slot) or chip.program(slot, record, 1) or chip.program(slot, b"\x00", 0):
+            raise OSError(EIO)
+
+
+class RawFlash:
+    """No file system: Slots on a chip of four small blocks."""
+
+    name = "raw NOR flash"
+
+    def chip(self, image=None):
+        return Nor(4, 512, image)
+
+    def mount(self, chip):
+        return Slots(chip)
+
+    def umount(self):
+        pass
+
+
+# The geometries of MicroPython's own mounts: esp32 takes VfsLfs2's defaults, rp2 says progsize=256.
+# The cache is four times the larger of readsize and progsize: 128 bytes, and 1,024.
+def esp32(blocks):
+    return Littlefs("littlefs, ESP32", blocks, readsize=32, progsize=32, lookahead=32)
+
+
+def pico(blocks):
+    return Littlefs("littlefs, Pico", blocks, readsize=32, progsize=256, lookahead=32)
+
+
+def memory_card():
+    return Fat("FAT, memory card", 128, 512, False)
+
+
+def on_chip_fat():
+    return Fat("FAT, on-chip flash", 64, 4096, True)

@@ -1,0 +1,65 @@
+"""What the on-device tests share: running test functions, and the line that the runner reads.
+
+A test file is a plain script of functions called test_*; its last line is on_device.run(globals()).
+MicroPython's unittest exits 0 on failure, and a board's exit status is lost on the way: the verdict
+is therefore a printed line. A file declares what it needs (see run.py):
+
+    NEEDS = ("littlefs", "folder")
+"""
+
+import sys
+
+
+def run(names):
+    """Call every test_* function among names, print a verdict."""
+    passed = failed = 0
+    for name in sorted(names):
+        if not name.startswith("test_"):
+            continue
+        try:
+            names[name]()
+        except Exception as e:
+            failed += 1
+            print("FAILED", name)
+            sys.print_exception(e)
+        else:
+            passed += 1
+    print(f"VERDICT passed={passed} failed={failed}")
+
+
+def raises(error, call, *args):
+    """Call, and return the error's text; AssertionError where another error or none comes."""
+    try:
+        call(*args)
+    except error as e:
+        return str(e)
+    raise AssertionError("no " + error.__name__)
+
+
+def budget(rule, cap):
+    return '"budget":{"rule":"' + rule + f'","cap":{cap}}},"window":"day"}}'
+
+
+EPSILON = 1000000
+REPORTS = 6  # what each experiment's cap holds
+DOOR = '{"v":1,"name":"door","type":"bool","mechanism":"rr","epsilon":1000000,' + budget(
+    "sum", REPORTS * EPSILON
+)
+MODE = (
+    '{"v":1,"name":"mode","type":"choice","labels":["eco","comfort","off"],"mechanism":"grr",'
+    '"epsilon":1000000,' + budget("count", REPORTS)
+)
+TEMPERATURE = (
+    '{"v":1,"name":"temperature","type":"number","low":-20000,"high":50000,"bins":256,"mechanism":"hh",'
+    '"fanout":4,"cells":[4,3,3,3],"epsilon":1000000,' + budget("squares", REPORTS * EPSILON * EPSILON)
+)
+EXPERIMENTS = {"door": DOOR, "mode": MODE, "temperature": TEMPERATURE}
+READINGS = {"door": True, "mode": "eco", "temperature": 21.4}
+POLICY = {
+    "sum": 100 * EPSILON,
+    "squares": 0,
+    "epsilon": 4 * EPSILON,
+    "rules": ("sum", "squares", "count"),
+    "experiments": ("door", "mode", "temperature"),
+}
+KEY = bytes(range(32))

@@ -1,0 +1,157 @@
+"""The REPL of a MicroPython board in front of the unix port, as far as mpremote speaks it.
+
+    micropython rawrepl.py STATUS_FD IMAGE friendly|raw POWER|SLEEP|SOFT ACCESS_POINT VERSION
+
+Raw REPL, raw paste with flow control, ctrl-C, soft reset; boot.py and main.py run as on a board. Started by
+pty_board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
+machine.reset(), 45 deep sleep. On STATUS_FD it says B (busy) and I (idle), so that ctrl-C becomes a
+signal while a program runs, and S<ms> before it sleeps.
+"""
+
+# pyright: reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
+import sys
+
+import board_hardware
+
+_SOFT_EXIT = 42
+_SOFT_RAW_EXIT = 43
+_WINDOW_BYTES = 512
+_BANNER = b"MicroPython on a pty\r\n>>> "
+_RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n>"
+
+_in = sys.stdin.buffer
+_out = sys.stdout.buffer
+_status = open(int(sys.argv[1]), "wb")  # noqa: SIM115 - as long as the board
+
+
+class _Closed(Exception):
+    """The other end of the line is gone."""
+
+
+def _say(state):
+    _status.write(state)
+
+
+def _read(n):
+    data = _in.read(n)
+    if not data:
+        raise _Closed
+    return data
+
+
+def _run(source, name, scope):
+    """Execute source; return the exception that ended it, or None."""
+    _say(b"B")
+    error = None
+    try:
+        exec(compile(source, name, "exec"), scope)
+    except board_hardware.Reset:
+        raise
+    except BaseException as e:
+        error = e
+    _say(b"I")
+    return error
+
+
+def _run_file(name, scope):
+    try:
+        with open(name) as f:
+            source = f.read()
+    except OSError:
+        return
+    error = _run(source, name, scope)
+    if error is not None and not isinstance(error, SystemExit):
+        sys.print_exception(error, sys.stdout)
+
+
+def _raw_paste():
+    """Take a program in windows of bytes, as mpremote prefers; return it."""
+    _out.write(b"R\x01" + _WINDOW_BYTES.to_bytes(2, "little") + b"\x01")
+    source = bytearray()
+    room = _WINDOW_BYTES
+    while True:
+        c = _read(1)
+        if c == b"\x04":
+            _out.write(b"\x04")
+            return bytes(source)
+        if c == b"\x03":
+            _out.write(b"\x04")
+            return None
+        source.extend(c)
+        room -= 1
+        if not room:
+            room = _WINDOW_BYTES
+            _out.write(b"\x01")
+
+
+def _execute(source, scope):
+    error = _run(source, "<stdin>", scope)
+    _out.write(b"\x04")
+    if error is not None and not isinstance(error, SystemExit):
+        sys.print_exception(error, sys.stdout)
+    _out.write(b"\x04")
+    if isinstance(error, SystemExit):
+        sys.exit(_SOFT_RAW_EXIT)
+    _out.write(b">")
+
+
+def _serve(raw, scope):
+    source = bytearray()
+    while True:
+        c = _read(1)
+        if c == b"\x01":
+            raw = True
+            source = bytearray()
+            _out.write(_RAW_BANNER)
+        elif c == b"\x02":
+            raw = False
+            _out.write(b"\r\n" + _BANNER)
+        elif c == b"\x03":
+            source = bytearray()
+            if not raw:
+                _out.write(b"\r\n>>> ")
+        elif c == b"\x05" and raw and not source:
+            _read(2)
+            pasted = _raw_paste()
+            if pasted is not None:
+                _execute(pasted, scope)
+        elif c == b"\x04":
+            if not raw:
+                sys.exit(_SOFT_EXIT)
+            _out.write(b"OK")
+            if not source:
+                _out.write(b"\r\n")
+                sys.exit(_SOFT_RAW_EXIT)
+            _execute(bytes(source), scope)
+            source = bytearray()
+        elif raw:
+            source.extend(c)
+
+
+def main():
+    image, mode, cause, access_point, version = sys.argv[2:7]
+    board_hardware.install(image, cause == "SLEEP", access_point, version)
+    raw = mode == "raw"
+    scope = {"__name__": "__main__"}
+    if cause == "SOFT":
+        _out.write(b"MPY: soft reboot\r\n")
+    _run_file("boot.py", scope)
+    if not raw:
+        _run_file("main.py", scope)
+    _out.write(_RAW_BANNER if raw else _BANNER)
+    while True:
+        try:
+            _serve(raw, scope)
+        except KeyboardInterrupt:  # it came just after a program had ended
+            _say(b"I")
+
+
+try:
+    main()
+except _Closed:
+    sys.exit(0)
+except board_hardware.Reset as e:
+    if e.sleep_ms:
+        _say(b"S%d\n" % e.sleep_ms)
+    sys.exit(e.status)

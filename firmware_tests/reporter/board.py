@@ -1,0 +1,176 @@
+"""A board that obeys: MicroPython, the real umqtt.simple, the files that get flashed.
+
+Reads one JSON object with its settings, then commands, one per line, from standard input, and answers each
+with one line of JSON. Run by tests/test_reporter.py, with the folders of the modules in MICROPYPATH.
+"""
+
+import binascii
+import gc
+import json
+import sys
+import time
+
+import ldp_client
+import mqtt_reporter
+from umqtt.simple import MQTTClient
+
+
+class TimeoutClient(MQTTClient):
+    """connect() with a timeout, as in versions of umqtt.simple that PyPI does not hold."""
+
+    seen = None
+
+    def connect(self, clean_session=True, timeout=None):
+        TimeoutClient.seen = timeout
+        return MQTTClient.connect(self, clean_session)
+
+
+class Ussl:
+    """ussl as umqtt.simple 1.3.4 imports it, which newer firmware calls tls; certificates unchecked."""
+
+    @staticmethod
+    def wrap_socket(sock):
+        import tls
+
+        context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+        context.verify_mode = tls.CERT_NONE
+        return context.wrap_socket(sock)
+
+
+class Slots:
+    """Storage in memory that can be full."""
+
+    def __init__(self):
+        self.slots = {}
+        self.full = False
+
+    def read(self, slot):
+        return self.slots.get(slot)
+
+    def write(self, slot, data):
+        if self.full:
+            raise OSError(28)
+        self.slots[slot] = bytes(data)
+
+
+class Board:
+    def __init__(self, settings):
+        self.settings = settings
+        self.storage = settings.get("folder") or Slots()
+        if not settings.get("again"):
+            ldp_client.provision(self.storage)
+        key = settings.get("key")
+        self.client = ldp_client.Client(
+            settings["policy"],
+            self.storage,
+            settings["device"],
+            key=bytes(key) if key else None,
+            fleet=settings["fleet"],
+        )
+        self.reporter = mqtt_reporter.Reporter(self.client, self.make_mqtt, **settings["reporter"])
+        self.reporter.close()  # the first attempt at once
+
+    def make_mqtt(self):
+        s = self.settings
+        kind = s.get("kind")
+        if kind == "tls":
+            sys.modules["ussl"] = Ussl
+            return MQTTClient(s["device"], s["host"], s["port"], ssl=True)
+        return (TimeoutClient if kind == "timeout" else MQTTClient)(s["device"], s["host"], s["port"])
+
+    def report(self, name, value):
+        made = self.reporter.report(name, value)
+        return made and binascii.hexlify(made).decode()
+
+    def poll(self, ms):
+        """Poll for that long; the longest single poll, in ms."""
+        longest = 0
+        end = time.ticks_add(time.ticks_ms(), ms)
+        while time.ticks_diff(end, time.ticks_ms()) > 0:
+            start = time.ticks_ms()
+            self.reporter.poll()
+            longest = max(longest, time.ticks_diff(time.ticks_ms(), start))
+            time.sleep_ms(2)
+        return longest
+
+    def until(self, what, value, ms):
+        """Poll until self.<what>() is value; whether that came within ms, and the longest poll in ms."""
+        longest = 0
+        end = time.ticks_add(time.ticks_ms(), ms)
+        while getattr(self, what)() != value:
+            if time.ticks_diff(end, time.ticks_ms()) < 0:
+                return [False, longest]
+            start = time.ticks_ms()
+            self.reporter.poll()
+            longest = max(longest, time.ticks_diff(time.ticks_ms(), start))
+            time.sleep_ms(2)
+        return [True, longest]
+
+    def connected(self):
+        return self.reporter.connected
+
+    def error(self):
+        return self.reporter.error
+
+    def failed(self):
+        return self.reporter.error is not None
+
+    def connects(self):
+        return self.reporter.connects
+
+    def pending(self):
+        return len(self.client.outbox())
+
+    def state(self, name="room_temp"):
+        return self.client.status()["experiments"][name]["state"]
+
+    def states(self):
+        return [line["state"] for name, line in sorted(self.client.status()["experiments"].items())]
+
+    def refused(self):
+        return self.reporter.refused
+
+    def outbox(self):
+        return [binascii.hexlify(r).decode() for r in self.client.outbox()]
+
+    def status(self):
+        return self.reporter.status()
+
+    def spent(self):
+        return self.client.status()["sum"]
+
+    def flush(self, ms, readings):
+        start = time.ticks_ms()
+        empty = self.reporter.flush(ms, readings)
+        return [empty, time.ticks_diff(time.ticks_ms(), start)]
+
+    def close(self):
+        self.reporter.close()
+
+    def enable(self, enabled):
+        self.client.enabled = enabled
+
+    def full(self, full):
+        self.storage.full = full
+
+    def seen_timeout(self):
+        return TimeoutClient.seen
+
+    def heap(self):
+        gc.collect()
+        return gc.mem_alloc()
+
+
+board = Board(json.loads(sys.stdin.readline()))
+print(json.dumps("ready"))
+while True:
+    line = sys.stdin.readline()
+    if not line:
+        break
+    command = json.loads(line)
+    try:
+        answer = getattr(board, command[0])(*command[1:])
+    except Exception as e:
+        sys.print_exception(e)
+        answer = {"raised": type(e).__name__, "text": str(e)}
+    print(json.dumps(answer))

@@ -1,0 +1,105 @@
+"""More QoS 1 publications through one umqtt.simple object than packet ids exist.
+
+Arguments: host, port, how many, and "reporter" or, as the control, "bare" (umqtt.simple by itself) or
+"hidden" (a client object whose counter cannot be seen). Prints one line of JSON: publications that were
+acknowledged, connections made, milliseconds, the error (or null), and bytes of heap that stayed.
+With "hidden" a client object is given up after 300 packets instead of 65,000.
+"""
+
+import gc
+import json
+import sys
+import time
+
+import mqtt_reporter
+from umqtt.simple import MQTTClient
+
+host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+
+class Draws:
+    def below(self, n):
+        return 0
+
+
+class Outbox:
+    """What a reporter needs of a client: report number i is i, until all are sent. No flash to wait for."""
+
+    device_id = "many"
+    fleet = "many"
+    rng = Draws()
+    next = 1
+
+    def status(self):
+        return {"experiments": {}, "pending": 0, "locked": None, "error": None}
+
+    def outbox(self):
+        return [self.next.to_bytes(4, "big")] if self.next <= count else []
+
+    def sent(self, report):
+        self.next += 1
+
+
+class Hidden:
+    """umqtt.simple with its counter out of sight."""
+
+    def __init__(self, mqtt):
+        self._mqtt = mqtt
+        self.set_callback = mqtt.set_callback
+        self.set_last_will = mqtt.set_last_will
+        self.connect = mqtt.connect
+        self.publish = mqtt.publish
+        self.subscribe = mqtt.subscribe
+        self.check_msg = mqtt.check_msg
+        self.ping = mqtt.ping
+        self.disconnect = mqtt.disconnect
+
+    @property
+    def sock(self):
+        return self._mqtt.sock
+
+    @sock.setter
+    def sock(self, sock):
+        self._mqtt.sock = sock
+
+
+def make_mqtt():
+    mqtt = MQTTClient("many", host, port)
+    return Hidden(mqtt) if kind == "hidden" else mqtt
+
+
+if kind == "hidden":
+    mqtt_reporter._LAST_PACKET_ID = 300  # or a whole cycle would have to pass first
+start = time.ticks_ms()
+error = None
+kept = 0
+if kind == "bare":
+    done = 0
+    mqtt = make_mqtt()
+    mqtt.connect()
+    mqtt.pid = 65_000  # where the reporter would start again
+    mqtt.sock = mqtt_reporter._Link(mqtt.sock, mqtt.sock, 2)  # or this would never end
+    connects = 1
+    try:
+        while done < count:
+            mqtt.sock.limit(time.ticks_add(time.ticks_ms(), 2000))
+            mqtt.publish(b"hushmote/v1/many/report/many", (done + 1).to_bytes(4, "big"), False, 1)
+            done += 1
+    except OSError as e:
+        error = str(e)
+else:
+    outbox = Outbox()
+    reporter = mqtt_reporter.Reporter(outbox, make_mqtt, delay_s=0, backoff_s=1, backoff_max_s=1)
+    while outbox.next <= count and time.ticks_diff(time.ticks_ms(), start) < 60_000:
+        reporter.poll()
+        if outbox.next == 100:
+            gc.collect()
+            kept = gc.mem_alloc()
+    gc.collect()
+    kept = gc.mem_alloc() - kept
+    done = outbox.next - 1
+    connects = reporter.connects
+    error = reporter.error
+    reporter.close()
+ms = time.ticks_diff(time.ticks_ms(), start)
+print(json.dumps({"done": done, "connects": connects, "ms": ms, "error": error, "kept": kept}))

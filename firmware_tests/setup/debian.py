@@ -1,0 +1,167 @@
+"""MicroPython from Debian's archive: its unix port built as a board is, and its 32-bit binary unpacked.
+
+Both come from Debian 13, through an apt state of their own, so that the machine's apt is left alone. The
+mirror is the one that the machine's apt is configured with.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+SUITE = "trixie"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+COMPILER_PACKAGES = ("gcc", "gcc-multilib", "make", "pkg-config", "dpkg-dev")
+_I386_PACKAGES = (
+    "micropython",
+    "libc6",
+    "libgcc-s1",
+    "libffi8",
+    "libmbedcrypto16",
+    "libmbedtls21",
+    "libmbedx509-7",
+)
+
+
+class CannotInstall(Exception):
+    """Why a runtime cannot be had here; command: what would provide it."""
+
+    def __init__(self, reason: str, command: str) -> None:
+        super().__init__(reason)
+        self.command = command
+
+
+def _run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
+    result = subprocess.run(
+        arguments,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
+        raise CannotInstall(f"{arguments[0]} failed: {lines[-1]}", " ".join(arguments))
+    return result.stdout
+
+
+def mirror() -> str:
+    """The Debian mirror of the machine's apt configuration; CannotInstall where there is none."""
+    if not shutil.which("apt-get"):
+        raise CannotInstall("there is no apt-get: this is not a Debian machine", "use Debian 12 or newer")
+    listing = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
+    lines = _run(listing, Path.cwd()).splitlines()
+    for line in lines:
+        if line.startswith("Debian "):
+            return line.split()[1]
+    for line in lines:  # never updated: apt does not know the labels yet
+        if line.rstrip("/").endswith("/debian"):
+            return line.split()[-1]
+    raise CannotInstall("apt is configured with no Debian mirror", "add one to /etc/apt/sources.list.d")
+
+
+def _check_machine() -> None:
+    if platform.machine() != "x86_64":
+        raise CannotInstall("32-bit x86 runs on x86-64 only", "use an x86-64 machine, or --port")
+    if not KEYRING.exists():
+        raise CannotInstall("Debian's archive keys are missing", "apt-get install debian-archive-keyring")
+
+
+def _private_apt(folder: Path) -> dict[str, str]:
+    """An apt state in a folder, updated; returns the environment that selects it."""
+    _check_machine()
+    for part in ("lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    uri = mirror()
+    (folder / "sources.list").write_text(
+        f"deb [signed-by={KEYRING} arch=i386] {uri} {SUITE} main\n"
+        f"deb-src [signed-by={KEYRING}] {uri} {SUITE} main\n"
+    )
+    (folder / "status").write_text("")
+    (folder / "apt.conf").write_text(
+        f'Dir::Etc::sourcelist "{folder}/sources.list";\n'
+        'Dir::Etc::sourceparts "-";\n'
+        f'Dir::State::lists "{folder}/lists";\n'
+        f'Dir::State::status "{folder}/status";\n'
+        f'Dir::Cache "{folder}/cache";\n'
+        'APT::Architecture "amd64";\nAPT::Architectures { "amd64"; "i386"; };\n'
+        + ('APT::Sandbox::User "root";\n' if os.geteuid() == 0 else "")
+        + 'Acquire::Languages "none";\nAPT::Update::Post-Invoke "";\n'
+    )
+    environment = {"APT_CONFIG": str(folder / "apt.conf")}
+    if not (folder / "updated").exists():
+        _run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"], folder, environment)
+        (folder / "updated").touch()
+    return environment
+
+
+def _missing_compiler() -> bool:
+    if any(shutil.which(tool) is None for tool in ("gcc", "make", "pkg-config", "dpkg-source")):
+        return True
+    probe = ["gcc", "-m32", "-xc", "-", "-o", os.devnull]
+    program = "#include <stdio.h>\nint main(void) { return 0; }\n"
+    return subprocess.run(probe, input=program, capture_output=True, text=True, check=False).returncode != 0
+
+
+def _get_compiler() -> None:
+    if not _missing_compiler():
+        return
+    install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "install", *COMPILER_PACKAGES]
+    if os.geteuid() != 0:
+        command = "sudo apt-get install " + " ".join(COMPILER_PACKAGES)
+        raise CannotInstall("no 32-bit C compiler, and no root to install one", command)
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        _run(install, Path.cwd(), quiet)
+    except CannotInstall:
+        _run(["apt-get", "-qq", "update"], Path.cwd(), quiet)
+        _run(install, Path.cwd(), quiet)
+
+
+def install_unix32f(rig: Path) -> None:
+    """Build the unix port with 31-bit small integers and single floats into rig/unix32f."""
+    _check_machine()
+    _get_compiler()
+    environment = _private_apt(rig / "apt")
+    source = rig / "src"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    _run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
+    description = next(source.glob("micropython_*.dsc"))
+    _run(["dpkg-source", "--no-check", "-x", description.name, "micropython"], source)
+    port = source / "micropython" / "ports" / "unix"
+    options = [f"-j{os.cpu_count()}", "MICROPY_FORCE_32BIT=1", "BUILD=build-32f", "FROZEN_MANIFEST="]
+    options += [f"MICROPY_PY_{name}=0" for name in ("BTREE", "SSL", "FFI")]
+    floats = "-DMICROPY_FLOAT_IMPL=MICROPY_FLOAT_IMPL_FLOAT -DMICROPY_FLOAT_USE_NATIVE_FLT16=0"
+    _run(["make", "-s", "-C", str(port), *options, f"CFLAGS_EXTRA={floats}"], source)
+    target = rig / "unix32f"
+    target.mkdir(exist_ok=True)
+    shutil.copy(port / "build-32f" / "micropython", target / "new")
+    (target / "new").replace(target / "micropython")
+    shutil.rmtree(source)
+
+
+_LAUNCHER = """#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+lib=$here/usr/lib/i386-linux-gnu
+exec "$lib/ld-linux.so.2" --library-path "$lib" "$here/usr/bin/micropython" "$@"
+"""
+
+
+def install_mp32(rig: Path) -> None:
+    """Unpack Debian's i386 build, with the libraries it needs, into rig/mp32; no compiler, no root."""
+    environment = _private_apt(rig / "apt")
+    target = rig / "mp32"
+    packages = target / "packages"
+    shutil.rmtree(target, ignore_errors=True)
+    packages.mkdir(parents=True)
+    _run(["apt-get", "-qq", "download", *(f"{name}:i386" for name in _I386_PACKAGES)], packages, environment)
+    for package in sorted(packages.glob("*.deb")):
+        _run(["dpkg", "-x", str(package), str(target)], target)
+    shutil.rmtree(packages)
+    launcher = target / "new"
+    launcher.write_text(_LAUNCHER)
+    launcher.chmod(0o755)
+    launcher.replace(target / "micropython")

@@ -1,0 +1,50 @@
+"""Put umqtt.simple 1.3.4, as published, into a folder: python get_umqtt.py [FOLDER], default .rig/lib.
+
+The package is meant for MicroPython's own installer and has no setup.py, so pip refuses to install it. It
+does unpack it, and --no-clean leaves what it unpacked behind.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PACKAGE = "micropython-umqtt.simple==1.3.4"
+SHA256 = "8555d2f654deb8eb0d724f79b0811a78cc94029d070f3d96bbd74288653d63a5"
+
+
+def fetch(folder: Path) -> Path:
+    """Return folder, with umqtt/simple.py in it; downloads only where it is missing.
+
+    Raises RuntimeError where pip brings nothing, or something else than version 1.3.4.
+    """
+    target = folder / "umqtt" / "simple.py"
+    if target.exists() and _sha256(target) == SHA256:
+        return folder
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-clean", "--no-deps"]
+        command += ["--no-build-isolation", "--no-binary", ":all:", "--dest", scratch, PACKAGE]
+        # It fails, for want of a setup.py, after it has unpacked what we came for.
+        done = subprocess.run(
+            command, env={**os.environ, "TMPDIR": scratch}, capture_output=True, text=True, check=False
+        )
+        found = [p for p in Path(scratch).glob("pip-*/*/umqtt/simple.py") if _sha256(p) == SHA256]
+        if not found:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise RuntimeError(f"pip did not bring {PACKAGE}: {last}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_suffix(f".{os.getpid()}")
+        part.write_bytes(found[0].read_bytes())
+        part.replace(target)
+    return folder
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    default = Path(__file__).resolve().parents[2] / ".rig" / "lib"
+    print(fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else default) / "umqtt" / "simple.py")

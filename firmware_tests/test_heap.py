@@ -1,0 +1,74 @@
+"""The compiled client with three experiments in 64 KiB, and what a report leaves in memory: nothing."""
+
+import gc
+
+import ldp_client
+import on_device
+from on_device import EXPERIMENTS, KEY, POLICY, READINGS
+
+NEEDS = ("urandom", "heap", "compiled")
+HEAP = "64k"
+
+
+class Memory:
+    def __init__(self):
+        self.slots = [None] * 4
+
+    def read(self, slot):
+        return self.slots[slot]
+
+    def write(self, slot, data):
+        self.slots[slot] = bytes(data)
+
+
+def board():
+    """A client with three experiments whose budget does not end, an old report of each in the ledger."""
+    storage = Memory()
+    ldp_client.provision(storage)
+    client = ldp_client.Client(POLICY_WITHOUT_END, storage, "board-1", KEY)
+    for text in EXPERIMENTS.values():
+        start = text.index('"cap":')
+        text = text[:start] + '"cap":10000000000000000' + text[text.index("}", start) :]
+        client.enroll(text.encode())
+    for name, reading in READINGS.items():
+        client.sent(client.report(name, reading))
+    return client
+
+
+POLICY_WITHOUT_END = dict(POLICY)
+POLICY_WITHOUT_END["sum"] = 1 << 40
+
+
+def allocated():
+    gc.collect()
+    return gc.mem_alloc()
+
+
+def test_three_experiments_report_and_survive_an_outage():
+    assert gc.mem_free() + gc.mem_alloc() < 66000
+    client = board()
+    for _ in range(5):
+        for name, reading in READINGS.items():
+            assert client.report(name, reading) is not None, client.status()
+    assert len(client.outbox()) == 15
+    for report in client.outbox():
+        client.sent(report)
+    assert client.outbox() == []
+
+
+def test_a_report_leaves_no_memory_behind():
+    client = board()
+    before = after = 0
+    for turn in range(2):
+        for _ in range(5 if turn == 0 else 200):
+            for name, reading in READINGS.items():
+                client.sent(client.report(name, reading))
+        if turn == 0:
+            before = allocated()
+        else:
+            after = allocated()
+    # 600 reports; a single word kept by each would be 9,600 bytes (a heap block has 16).
+    assert after - before <= 64, after - before
+
+
+on_device.run(globals())

@@ -1,4 +1,5 @@
-"""The command line: `hushmote experiment | serve | status | estimate | simulate | demo`.
+"""The command line: `hushmote experiment | serve | status | estimate | simulate | demo | provision |
+flash`.
 
 Every command that prints a result takes --json. A user's mistake is one line on standard error and exit
 status 1.
@@ -20,11 +21,13 @@ from ..simulator.broker import BrokerError
 from ..simulator.demo import DemoError
 from ..simulator.gateway import GatewayError
 from ..simulator.population import PopulationError
-from . import answer, serving, show
+from . import answer, board_cli, serving, show
 from .aggregator import CLIENT_ID, BrokerRefused
+from .board import FlashError
 from .estimate import EstimateError, estimate, pool
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
+from .provision import ProvisionError
 from .report import NameRefused
 from .store import Store, StoreError, Version
 from .units import UnitsError, parse_range
@@ -333,6 +336,8 @@ def estimate_command(
 
 app.command("simulate")(simulator.simulate)
 app.command("demo")(simulator.demo)
+app.command("provision")(board_cli.provision_command)
+app.command("flash")(board_cli.flash_command)
 
 USER_ERRORS = (
     UsageError,
@@ -341,11 +346,13 @@ USER_ERRORS = (
     DefinitionError,
     DemoError,
     EstimateError,
+    FlashError,
     GatewayError,
     LDPError,
     MasterKeyError,
     NameRefused,
     PopulationError,
+    ProvisionError,
     StoreError,
     UnitsError,
     serving.BrokerUrlError,

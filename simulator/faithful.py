@@ -93,7 +93,7 @@ class _Board(ldp_client.Client):
         """Do what enroll(payload) does, and return whether it was taken; experiment: its JSON, parsed."""
         body, _, tag = payload.partition(b"\x00")
         if experiment.name not in self._policy["experiments"]:
-            self._refusals[""] = experiment.name + " is not among the policy's experiments"
+            self._refusals[""] = experiment.name + " is not in the policy"
             return False
         try:
             self._check(experiment, body, tag)

@@ -96,7 +96,7 @@ def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
     client.enroll(budget("count", 2))
     made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
     assert [report is None for report in made] == [False, False, True, True, True]
-    with pytest.raises(TypeError, match="e takes a bool or an int or None"):
+    with pytest.raises(TypeError, match="e takes a bool or None"):
         client.report("e", "a programming error is no silence")
     assert client.status()["sum"] == 2 * EPSILON
 
@@ -255,12 +255,12 @@ def test_withdrawal_keeps_what_is_spent_the_numbers_and_unsent_reports():
     ("policy", "payload", "reason"),
     [
         ({"epsilon": 999_999}, budget("sum", EPSILON), "epsilon is above the policy's 999999"),
-        ({"rules": ("sum",)}, budget("count", 5), "the policy does not allow the budget rule count"),
-        ({"rules": ()}, budget("sum", 5), "the policy does not allow the budget rule sum"),
+        ({"rules": ("sum",)}, budget("count", 5), "the policy has no budget rule count"),
+        ({"rules": ()}, budget("sum", 5), "the policy has no budget rule sum"),
         (
             {"rules": ("sum", "squares", "count")},
             budget("unlimited"),
-            "the policy does not allow the budget rule unlimited",
+            "the policy has no budget rule unlimited",
         ),
     ],
 )
@@ -284,11 +284,11 @@ def test_the_largest_epsilon_of_the_policy_is_allowed():
 def test_names_outside_the_policy_are_ignored():
     client = board()
     for name in ("other", "ee", "e-"):
-        with pytest.raises(ExperimentRefused, match=name + " is not among the policy's experiments"):
+        with pytest.raises(ExperimentRefused, match=name + " is not in the policy"):
             client.enroll(budget("sum", EPSILON, name=name))
         assert client.report(name, True) is None
     assert set(client.status()["experiments"]) == {"e", "f", "g"}
-    assert client.status()["refused"] == "e- is not among the policy's experiments"
+    assert client.status()["refused"] == "e- is not in the policy"
     assert client.status()["sum"] == 0
 
 
@@ -353,9 +353,7 @@ def test_keys_that_are_not_32_bytes_are_refused(name, key):
 
 @pytest.mark.parametrize("fleet", [None, "", "A", "a/b", "+", "a" * 33])
 def test_an_announce_key_needs_its_fleets_name(fleet):
-    with pytest.raises(
-        SettingsError, match="fleet must be 1 to 32 of a-z, 0-9, _ and -; announce_key needs it"
-    ):
+    with pytest.raises(SettingsError, match="fleet must be 1 to 32 of a-z, 0-9, _ and -"):
         board(announce_key=ANNOUNCE_KEY, fleet=fleet)
 
 

@@ -200,7 +200,7 @@ def test_a_stuck_source_is_an_error_and_not_a_report_and_nothing_is_spent(name, 
 
 def test_a_port_without_urandom_gets_one_clear_line(monkeypatch):
     monkeypatch.delattr(ldp_client.os, "urandom")
-    with pytest.raises(EntropyError, match=r"^no os\.urandom here: build the firmware with a random source$"):
+    with pytest.raises(EntropyError, match=r"^no os\.urandom: build the firmware with one$"):
         provision(memory())
 
 

@@ -224,7 +224,7 @@ def test_a_choice_lists_what_would_be_right(field, choices, value):
 )
 def test_labels_that_are_not_different_strings_are_refused(labels):
     text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
-    assert text == "labels must be different strings of 1 to 64 characters"
+    assert text == "labels must be different, of 1 to 64 characters"
 
 
 @pytest.mark.parametrize(("low", "high"), [(5, 5), (6, 5), (2**40, -(2**40))])
@@ -264,7 +264,7 @@ def test_every_prime_up_to_256_and_no_other_number_is_taken_as_g():
 )
 def test_more_than_2_to_the_24_codes_are_refused(changes):
     text = refusal(experiment_json(**changes))
-    assert text == "more than 16777216 codes: take a smaller domain or another g"
+    assert text == "more than 16777216 codes: take a smaller domain"
 
 
 def test_exactly_2_to_the_24_codes_are_taken():
@@ -297,10 +297,10 @@ def test_rr_is_for_two_values():
         ([4, 3, True, 3], "cells must be a list of 4 integers from 2 to 16777216"),
         ([4, 3, 1, 3], "cells must be a list of 4 integers from 2 to 16777216"),
         ([4, 3, -3, 3], "cells must be a list of 4 integers from 2 to 16777216"),
-        ([5, 3, 3, 3], "cells: 5 must be 4 or a prime below it, at most 65536"),
-        ([4, 4, 3, 3], "cells: 4 must be 16 or a prime below it, at most 65536"),
-        ([4, 3, 67, 3], "cells: 67 must be 64 or a prime below it, at most 65536"),
-        ([4, 3, 3, 257], "cells: 257 must be 256 or a prime below it, at most 65536"),
+        ([5, 3, 3, 3], "cells: 5 must be 4 or a prime below it"),
+        ([4, 4, 3, 3], "cells: 4 must be 16 or a prime below it"),
+        ([4, 3, 67, 3], "cells: 67 must be 64 or a prime below it"),
+        ([4, 3, 3, 257], "cells: 257 must be 256 or a prime below it"),
     ],
 )
 def test_cells_of_the_wrong_number_or_size_are_refused(cells, text):
@@ -334,9 +334,9 @@ def test_weights_of_the_wrong_number_or_size_are_refused(weights, text):
         ({"rule": ["sum"], "cap": 5}, "rule must be one of unlimited, sum, squares, count"),
         ({"rule": "unlimited", "cap": 5}, "unknown field cap in budget"),
         ({"rule": "sum", "cap": 5, "delta": 1}, "unknown field delta in budget"),
-        ([], "budget must be an object with rule and cap"),
-        ("sum", "budget must be an object with rule and cap"),
-        (4_000_000, "budget must be an object with rule and cap"),
+        ([], "budget must be an object"),
+        ("sum", "budget must be an object"),
+        (4_000_000, "budget must be an object"),
     ]
     + [
         ({"rule": rule, "cap": cap}, "cap must be an integer from 1 to 18014398509481983")
@@ -602,9 +602,9 @@ def test_a_label_that_is_not_listed_is_the_last_index():
 @pytest.mark.parametrize(
     ("around", "values", "want"),
     [
-        ({}, ["True", b"1", 1.0, 0.0, math.inf, [1], (), {}, object()], "e takes a bool or an int or None"),
+        ({}, ["True", b"1", 1.0, 0.0, math.inf, [1], (), {}, object()], "e takes a bool or None"),
         (CHOICE, [b"a", 0, True, 1.5, math.inf, ["a"], object()], "e takes a str or None"),
-        (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e takes an int or a float or None"),
+        (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e takes a number or None"),
     ],
 )
 def test_a_reading_of_the_wrong_type_is_a_programming_error(around, values, want):

@@ -128,7 +128,7 @@ def test_signatures_are_checked_on_every_device():
 def test_an_experiment_beyond_the_policy_is_refused_before_the_run():
     with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
         fleet_of(5, payload(epsilon=5_000_000))
-    with pytest.raises(ExperimentRefused, match="does not allow the budget rule unlimited"):
+    with pytest.raises(ExperimentRefused, match="has no budget rule unlimited"):
         fleet_of(5, payload(budget={"rule": "unlimited"}))
 
 

@@ -635,7 +635,7 @@ class FileStorage:
         """The slot's bytes, None where it was never written; OSError where it cannot be read."""
         try:
             with open(self._folder + self._FILES[slot], "rb") as f:
-                return f.read(4096)
+                return f.read()
         except OSError as e:
             if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's. No other is an empty slot
                 return None

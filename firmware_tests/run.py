@@ -33,7 +33,14 @@ from runtimes import ROOT, Runtime
 HERE = Path(__file__).resolve().parent
 DEVICE = ROOT / "device"
 VECTORS = ROOT / "tests" / "vectors.json"
-SUPPORT = ("on_device.py", "board_life.py", "broken_clients.py", "flash_model.py", "check_vectors.py")
+SUPPORT = (
+    "on_device.py",
+    "board_life.py",
+    "broken_clients.py",
+    "check_vectors.py",
+    "flash_model.py",
+    "littlefs_cuts.py",
+)
 ARCHITECTURES = ("armv6m", "xtensawin")
 CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))
 TIMEOUT_S = 600

@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from . import private_file
 from .report import check_device, check_fleet
 
 KEY_BYTES = 32
@@ -58,17 +59,13 @@ def create_master_key(path: Path) -> bytes:
     """
     master = os.urandom(KEY_BYTES)
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        private_file.create(path, master.hex().encode() + b"\n")
     except FileExistsError:
         raise MasterKeyError(
             f"{path} exists: a new key would lock out every board; take another path"
         ) from None
     except OSError as e:
         raise MasterKeyError(f"cannot write {path}: {e.strerror}") from None
-    with os.fdopen(fd, "w", encoding="ascii") as f:
-        f.write(master.hex() + "\n")
-        f.flush()
-        os.fsync(f.fileno())
     return master
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import keys
+from . import keys, private_file
 from .report import NameRefused, check_device, check_fleet
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -234,14 +234,10 @@ def _certificate(path: Path) -> str:
 
 def _write_new(path: Path, content: bytes) -> None:
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        private_file.create(path, content)
     except FileExistsError:
         raise ProvisionError(
             f"{path} exists: it may be all that knows a board's keys; take another path"
         ) from None
     except OSError as e:
         raise ProvisionError(f"cannot write {path}: {e.strerror}") from None
-    with os.fdopen(fd, "wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())

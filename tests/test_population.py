@@ -174,7 +174,7 @@ def test_a_population_that_does_not_fit_the_experiment_is_refused():
         population.parse("weights:1:2:3").probabilities(CHOICE)
     with pytest.raises(PopulationError, match=r"index 9 must be in range\(4\)"):
         population.parse("concentrated:0.5:9").probabilities(CHOICE)
-    with pytest.raises(PopulationError, match="e takes an int or a float"):
+    with pytest.raises(PopulationError, match="e takes a number or None"):
         population.Recorded(("warm",)).sample(NUMBER, 1, rng)
     with pytest.raises(PopulationError, match="narrower than a thousandth"):
         population.parse("uniform").sample(NARROW, 1, rng)

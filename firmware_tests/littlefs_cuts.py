@@ -1,0 +1,29 @@
+"""The power-cut tests of one littlefs geometry: at every operation of the flash, in every way it can end."""
+
+import board_life
+
+
+def cut_tests(medium, client_class, least_operations):
+    """Tests by name, for on_device.run(); least_operations: fewer would mean that the life was not lived."""
+
+    def survives(mode):
+        operations, uncut = board_life.operations(medium, client_class)
+        assert operations >= least_operations, operations
+        assert uncut.broken == {}, uncut.broken
+        tally = board_life.every_cut(medium, client_class, mode)
+        print("CUTS", medium.name, mode, operations, tally.cuts, tally.failures(), sep="|")
+        assert tally.cuts >= 3 * operations, tally.cuts
+        assert tally.broken == {}, tally.broken
+
+    def fails_once():
+        tally = board_life.every_blip(medium, client_class, 2)
+        print("BLIPS", medium.name, tally.cuts, tally.failures(), sep="|")
+        assert tally.cuts > 6 * least_operations, tally.cuts
+        assert tally.broken == {}, tally.broken
+
+    return {
+        "test_a_cut_that_stops_the_board_at_once": lambda: survives("raise"),
+        "test_a_cut_after_which_the_code_runs_on_unaware": lambda: survives("silent"),
+        "test_a_cut_after_which_every_write_fails": lambda: survives("eio"),
+        "test_a_write_that_fails_once_and_then_a_cut": fails_once,
+    }

@@ -1,0 +1,350 @@
+# ruff: noqa: E501 (lines of prose)
+"""Measure what the client costs a board, on the runtime that is most like one, and write docs/cost.md.
+
+python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import on_device
+import run
+import runtimes
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server import board, oracle
+
+TARGET = runtimes.ROOT / "docs" / "cost.md"
+MODULES = ("ldp_client.py", "mqtt_reporter.py", "main.py")
+DOMAIN = 1024
+EPSILON = 1_000_000  # micro-nats
+CAP = 10**16  # no budget ends while this measures
+HEAPS_KIB = range(24, 129)
+LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
+ROOMY = "256k"  # heap for whatever is not about the smallest one
+_KIB = 1024
+_MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
+_NATIVE = {name: _MPY_6 | number << 10 for number, name in ((4, "armv6m"), (10, "xtensawin"))}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What report() costs with one mechanism; sizes in bytes, time as a multiple of SHA-256 of 64 bytes."""
+
+    mechanism: str
+    kept: int
+    room: int
+    garbage: int
+    ratio: float
+    length: int
+    record: int
+
+
+@dataclass(frozen=True)
+class Wear:
+    """Erases on a littlefs geometry; record: the ledger's bytes, three experiments and a report in it."""
+
+    name: str
+    reports: int
+    erases: int
+    programmed_bytes: int
+    record: int
+
+    @property
+    def each(self) -> float:
+        return self.erases / self.reports
+
+
+@dataclass(frozen=True)
+class Life:
+    """own: the measuring code's heap; heaps_kib: every heap size in which a whole life passed."""
+
+    own: int
+    heaps_kib: frozenset[int]
+
+    @property
+    def smallest_kib(self) -> int | None:
+        """Smallest heap from which on all larger ones that were tried pass; None where the largest fails."""
+        found = None
+        for heap in reversed(HEAPS_KIB):
+            if heap not in self.heaps_kib:
+                break
+            found = heap
+        return found
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Everything the page shows."""
+
+    version: str
+    sizes: dict[str, tuple[int, dict[str, int]]]  # module -> bytes of source, {architecture: of .mpy}
+    kept: dict[str, int]  # module -> heap bytes
+    reports: tuple[Report, ...]
+    lives: dict[bool, Life]  # with the reporter loaded?
+    wear: tuple[Wear, ...]
+
+
+def experiments() -> dict[str, bytes]:
+    """The four experiments that reports are measured with, by mechanism: the parameters the server chooses."""
+    number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
+    hashed = oracle.best_hash(DOMAIN, EPSILON)
+    tree = oracle.choose(DOMAIN, EPSILON, ranges=True)
+    if hashed is None or tree.mechanism != "hh":
+        sys.exit(f"no olh or hh over {DOMAIN} values at epsilon {EPSILON}")
+    kinds = {
+        "rr": {"type": "bool"},
+        "grr": number,
+        "olh": {**number, "g": hashed.g},
+        "hh": {**number, "fanout": tree.fanout, "cells": tree.cells},
+    }
+    ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
+    made = {}
+    for mechanism, fields in kinds.items():
+        text = json.dumps({"v": 1, "name": mechanism, "mechanism": mechanism, **fields, **ends}).encode()
+        Experiment.parse(text)  # raises where it is not one
+        made[mechanism] = text
+    return made
+
+
+def stage(folder: Path) -> None:
+    """The modules as `hushmote flash` compiles them, the measuring code, the experiments' files."""
+    folder.mkdir()
+    for path in (*(run.DEVICE / name for name in MODULES[:2]), run.HERE / "measure_cost.py"):
+        (folder / f"{path.stem}.mpy").write_bytes(board.compile_mpy(path, _MPY_6, path.name))
+    texts = experiments()
+    for name, text in on_device.EXPERIMENTS.items():
+        fields = json.loads(text)
+        fields["budget"]["cap"] = CAP
+        texts[name] = json.dumps(fields).encode()
+    for name, payload in texts.items():
+        (folder / f"{name}.json").write_bytes(payload)
+
+
+def ask(runtime: runtimes.Runtime, staged: Path, heap: str, *arguments: str) -> list[str] | str:
+    """Fields of the line that measure_cost prints, or the last line of its error."""
+    with tempfile.TemporaryDirectory() as parent:
+        own = Path(parent) / "board"
+        shutil.copytree(staged, own)
+        command = [*runtime.argv, "-X", f"heapsize={heap}", "-m", "measure_cost", *arguments]
+        done = subprocess.run(command, cwd=own, capture_output=True, text=True, timeout=60, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    if done.returncode == 0 and lines and "|" in lines[-1]:
+        return lines[-1].split("|")[1:]
+    return lines[-1] if lines else f"no output, exit status {done.returncode}"
+
+
+def must_ask(runtime: runtimes.Runtime, staged: Path, *arguments: str) -> list[str]:
+    """ask() with room for everything; ends the program where there is no answer."""
+    answer = ask(runtime, staged, ROOMY, *arguments)
+    if isinstance(answer, str):
+        sys.exit(f"measure_cost {' '.join(arguments)}: {answer}; nothing is written")
+    return answer
+
+
+def live(runtime: runtimes.Runtime, staged: Path, with_reporter: bool) -> Life:
+    """Try a whole life in every heap of the grid."""
+    arguments = ("life", "reporter") if with_reporter else ("life",)
+
+    def attempt(heap: int) -> list[str] | str:
+        for _ in range(LIVES):
+            answer = ask(runtime, staged, f"{heap}k", *arguments)
+            if isinstance(answer, str):
+                break
+        return answer
+
+    with ThreadPoolExecutor() as pool:
+        answers = dict(zip(HEAPS_KIB, pool.map(attempt, HEAPS_KIB), strict=True))
+    passed = {heap: answer for heap, answer in answers.items() if not isinstance(answer, str)}
+    broken = {a for a in answers.values() if isinstance(a, str) and "MemoryError" not in a}
+    if not passed or broken:
+        sys.exit(f"a whole life ends with {broken or set(answers.values())}; nothing is written")
+    return Life(int(next(iter(passed.values()))[0]), frozenset(passed))
+
+
+def wear(runtime: runtimes.Runtime) -> tuple[Wear, ...]:
+    """Erases per report, as test_wear.py counts them."""
+    with tempfile.TemporaryDirectory() as folder:
+        staged = Path(folder) / "staged"
+        run.stage(staged, run.ARCHITECTURES[0])
+        test = run.TestFile.read(run.HERE / "test_wear.py")
+        outcome = run.run_file(runtime, test, run.ARCHITECTURES[0], staged)
+    # A limit that it misses is a line of our own table: what it printed is as good then.
+    lines = [line.split("|")[1:] for line in outcome.output.splitlines() if line.startswith("WEAR|")]
+    if len(lines) != 2:
+        sys.exit(f"test_wear.py {outcome.word} ({outcome.note}); nothing is written\n{outcome.output}")
+    found = [Wear(f[0], int(f[1]), int(f[2]), int(f[4]), int(f[5])) for f in lines]
+    return tuple(sorted(found, key=lambda w: w.name))
+
+
+def measure() -> Costs:
+    runtime = next((r for r in runtimes.find(install=True)[0] if r.name == "unix32f"), None)
+    if runtime is None:
+        sys.exit("unix32f is needed: python firmware_tests/runtimes.py --install says why it is missing")
+    sizes = {}
+    for name in MODULES:
+        path = run.DEVICE / name
+        compiled = {arch: len(board.compile_mpy(path, mpy, name)) for arch, mpy in _NATIVE.items()}
+        sizes[name] = (path.stat().st_size, compiled)
+    with tempfile.TemporaryDirectory() as folder:
+        staged = Path(folder) / "staged"
+        stage(staged)
+        reports = []
+        for mechanism in experiments():  # one at a time: they measure time
+            value = "True" if mechanism == "rr" else "21.4"
+            fields = must_ask(runtime, staged, "report", mechanism, value)[1:]
+            kept, room, garbage, ratio, length, record = fields
+            reports.append(
+                Report(mechanism, int(kept), int(room), int(garbage), float(ratio), int(length), int(record))
+            )
+        client, reporter, *_ = must_ask(runtime, staged, "import")
+        lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
+    kept_by = {"ldp_client.py": int(client), "mqtt_reporter.py": int(reporter)}
+    return Costs(runtime.version, sizes, kept_by, tuple(reports), lives, wear(runtime))
+
+
+def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
+    """Rows of what, target, measured, reached."""
+    rows = []
+    size = max(costs.sizes["ldp_client.py"][1].values())
+    rows.append(("`ldp_client.mpy`", "at most 12,288 bytes", f"{size:,} bytes", size <= 12 * _KIB))
+    kept = costs.kept["ldp_client.py"]
+    rows.append(
+        ("heap kept after `import ldp_client`", "at most 20,480 bytes", f"{kept:,} bytes", kept <= 20 * _KIB)
+    )
+    for with_reporter, life in costs.lives.items():
+        what = "a whole life" + (", reporter loaded" if with_reporter else "")
+        smallest = life.smallest_kib
+        good = smallest is not None and smallest <= 64
+        rows.append((what, "works in 64 KiB", _from(smallest), good))
+    limits = {"littlefs, ESP32": 0.1, "littlefs, Pico": 0.2}
+    for w in costs.wear:
+        limit = limits[w.name]
+        rows.append(
+            (f"erases per report, {w.name}", f"at most {limit}", f"{w.each:.3f}", 0 < w.each <= limit)
+        )
+    longest = max(w.record for w in costs.wear)
+    rows.append(
+        ("ledger record, three experiments", "at most 128 bytes", f"{longest} bytes", 0 < longest <= 128)
+    )
+    return rows
+
+
+def _from(smallest_kib: int | None) -> str:
+    return f"no heap up to {HEAPS_KIB[-1]} KiB" if smallest_kib is None else f"{smallest_kib} KiB"
+
+
+def page(costs: Costs) -> str:
+    """The document."""
+    text = [
+        "# What it costs a board",
+        "",
+        "Written by `firmware_tests/write_cost.py`; every number is measured, on MicroPython"
+        f" {costs.version} built as a board's is (32 bits, 31-bit small integers, single floats, heap blocks of 16"
+        " bytes), with the modules compiled as `hushmote flash` does it (`mpy-cross -O3`). What runs on a board"
+        " beside them (Wi-Fi, TLS, the application) is not in these numbers.",
+        "",
+        "## Targets",
+        "",
+        "| | target | measured | |",
+        "|---|---|---|---|",
+    ]
+    text += [
+        f"| {a} | {b} | {c} | {'reached' if good else '**missed**'} |" for a, b, c, good in targets(costs)
+    ]
+    text += [
+        "",
+        "## Files",
+        "",
+        "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
+        "|---|---|---|---|---|",
+    ]
+    for name, (source, compiled) in costs.sizes.items():
+        kept = f"{costs.kept[name]:,}" if name in costs.kept else ""
+        mpy = " | ".join(f"{compiled[arch]:,}" for arch in _NATIVE)
+        text.append(f"| `{name}` | {source:,} | {mpy} | {kept} |")
+    text += [
+        "",
+        "In bytes. The heap is the difference of `gc.mem_alloc()` after `gc.collect()`, code included, `mqtt_reporter`"
+        " after `ldp_client`. `main.py` is copied as source.",
+        "",
+        "## One report",
+        "",
+        f"{DOMAIN:,} values (`rr`: 2), epsilon {EPSILON / 1e6:g}, with the parameters that the server chooses; signed, one"
+        " experiment enrolled.",
+        "",
+        "| mechanism | heap kept | room needed | peak | garbage per report | time, in SHA-256 | report | ledger record |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    base = costs.kept["ldp_client.py"]
+    for r in costs.reports:
+        text.append(
+            f"| {r.mechanism} | {r.kept:,} | {r.room:,} | {base + r.kept + r.room:,} | {r.garbage:,} | {round(r.ratio, -1):.0f}"
+            f" | {r.length} | {r.record} |"
+        )
+    text += [
+        "",
+        "In bytes, but the time.",
+        "",
+        "* heap kept: by client and experiment between two reports, beyond the import.",
+        "* room needed: the smallest hole in an otherwise full heap in which 40 times `report()` and `sent()` pass,"
+        " ledger in a folder; by bisection, to a heap block. The host's file system takes none of this heap; littlefs"
+        " on a board takes the cache of the open file more, four times its program size.",
+        "* peak: import, heap kept and room needed together.",
+        "* garbage per report: what `report()` and `sent()` allocate with the collector off and the ledger in memory,"
+        " the most of 40. None of it lives on (`test_heap.py`).",
+        "* time: of `report()` and `sent()` with the ledger in memory, so without flash, as a multiple of one"
+        " `hashlib.sha256` of 64 bytes with its `digest()` on the same runtime; the fastest of 15 rounds of each,"
+        " to the nearest ten: it varies by a tenth or two from run to run. A"
+        " board where SHA-256 is done in hardware, or whose interpreter is slower beside it, has another ratio.",
+        "",
+        "## A whole life in a small heap",
+        "",
+        "Import, provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a"
+        " restart, 60 more reports, each sent. Every heap from"
+        f" {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB in steps of 1 KiB is tried {LIVES} times; smallest is the one from which on all pass.",
+        "",
+        "| | smallest heap | of it the measuring code |",
+        "|---|---|---|",
+    ]
+    for with_reporter, life in costs.lives.items():
+        what = "client, `mqtt_reporter` and a `Reporter`" if with_reporter else "client"
+        text.append(f"| {what} | {_from(life.smallest_kib)} | {life.own:,} bytes |")
+    text += [
+        "",
+        "No connection is open in this life; the reporter at work with a real broker in 64 KiB is a test of"
+        " `tests/test_reporter.py`.",
+        "",
+        "## Flash",
+        "",
+        "Three experiments in turn; a report is `report()` and `sent()`, two commits of the ledger.",
+        "",
+        "| storage | ledger record | bytes programmed per report | erases per report | reports |",
+        "|---|---|---|---|---|",
+    ]
+    text += [
+        f"| {w.name} | {w.record} bytes | {w.programmed_bytes} | {w.each:.3f} | {w.reports:,} |"
+        for w in costs.wear
+    ]
+    text += ["", "The ledger is two records in turn. More on wear is in [power-cuts.md](power-cuts.md).", ""]
+    return "\n".join(text)
+
+
+def main() -> int:
+    costs = measure()
+    TARGET.write_text(page(costs))
+    print(f"wrote {TARGET.relative_to(runtimes.ROOT)}")
+    rows = targets(costs)
+    for what, target, measured, good in rows:
+        print(f"{'reached' if good else 'MISSED':8} {what}: {measured} ({target})")
+    return 0 if all(row[3] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""Files with secrets: made new, for their owner's eyes alone, and on disk when the call returns."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def create(path: Path, content: bytes) -> None:
+    """Write a new file of mode 0600; raises FileExistsError where there is one, OSError where it fails."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as f:
+        f.write(content)
+        f.flush()
+        os.fsync(f.fileno())

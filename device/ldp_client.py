@@ -554,7 +554,7 @@ class Experiment:
         rng: an object with bernoulli(threshold) and below(n).
 
         Privacy: for every code and every two indices (None included) the probabilities' ratio is at
-        most e^epsilon. Utility: MATH in docs/; the best variance of local hashing for g near
+        most e^epsilon. Utility: docs/mathematics.md; the best variance of local hashing for g near
         e^epsilon + 1. Cost: at most 5 draws and t multiplications of numbers below g, whatever the
         index. Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for
         Frequency Estimation", USENIX Security 2017, sections 4.1 and 4.4; for hh Cormode, Kulkarni,

@@ -26,7 +26,8 @@ from rich.table import Table
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server import estimate as estimation
 from hushmote.server import oracle
-from hushmote.server.estimate import difference, estimate
+from hushmote.server.estimate import estimate
+from hushmote.server.statistic import difference
 
 RESULTS = Path(__file__).parent / "results"
 LN_3 = 1_098_612  # micro-nats

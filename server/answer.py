@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from .estimate import Estimates, Statistic
+from .estimate import Estimates
+from .statistic import Statistic
 from .units import IndexRange, bin_edges, range_name
 
 CONFIDENCE = 0.95

@@ -24,11 +24,13 @@ from ..simulator.population import PopulationError
 from . import answer, board_cli, serving, show
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
-from .estimate import EstimateError, estimate, pool
+from .estimate import estimate
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
+from .pooling import pool
 from .provision import ProvisionError
 from .report import NameRefused
+from .statistic import EstimateError
 from .store import Store, StoreError, Version
 from .units import UnitsError, parse_range
 

@@ -7,10 +7,9 @@ intervals are for the population that the reports were drawn from. Nothing here 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from ..device.ldp_client import Experiment, Level
 from . import decode, hierarchy, oracle
+from .statistic import EstimateError, Quantile, Statistic, normal_quantile
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,55 +32,6 @@ IMPLIED_SHARE = 0.5
 _MAX_EXACT_PAIRS = 100_000_000
 _GRID, _COMMON = 33, 8  # of _gridded_cdf_variances
 _CHUNK = 1 << 20  # floats held at once while going through the pairs
-
-
-class EstimateError(ValueError):
-    """Counts that nothing can be estimated from, or estimates that do not go together."""
-
-
-def _normal_quantile(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise EstimateError(f"confidence must be between 0 and 1, not {confidence}")
-    return NormalDist().inv_cdf((1 + confidence) / 2)
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """An unbiased estimate and its standard error."""
-
-    value: float
-    stderr: float
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's value with probability confidence."""
-        half = _normal_quantile(confidence) * self.stderr
-        return self.value - half, self.value + half
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The smallest index with at least the share q at or below it, and the interval low..high, inclusive."""
-
-    q: float
-    index: int
-    low: int
-    high: int
-
-
-@dataclass(frozen=True)
-class Difference(Statistic):
-    """A statistic's change between two estimates; p is the two-sided p value of no change."""
-
-    p: float
-
-
-def difference(a: Statistic, b: Statistic) -> Difference:
-    """Compare the same statistic of two estimates that share no reports: a - b."""
-    value = a.value - b.value
-    stderr = math.hypot(a.stderr, b.stderr)
-    if stderr:
-        return Difference(value, stderr, math.erfc(abs(value) / stderr / math.sqrt(2)))
-    return Difference(value, stderr, 0.0 if value else 1.0)
 
 
 class Estimates:
@@ -152,7 +103,7 @@ class Estimates:
         """
         if not 0 < q < 1:
             raise EstimateError(f"q must be between 0 and 1, not {q}")
-        z = _normal_quantile(confidence)
+        z = normal_quantile(confidence)
         cdf = self.cdf()
         cdf[-1] = max(cdf[-1], q)  # the whole domain holds everything, whatever its estimate
         error = z * self.cdf_stderr
@@ -451,67 +402,3 @@ def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
     if not histogram[leaf.offset :].any():
         raise EstimateError("no report is about single values yet: wait for reports of the last level")
     return Estimate(experiment, histogram.astype(np.int64))
-
-
-class Pool(Estimates):
-    """Estimates pooled with fixed weights, which sum to 1; made by pool()."""
-
-    def __init__(self, estimates: Sequence[Estimates], weights: Floats):
-        self.estimates = tuple(estimates)
-        self.weights = weights
-        self.experiment = estimates[-1].experiment
-        self.reports = sum(e.reports for e in estimates)
-        exact = all(e.stderr_method == "exact" for e in estimates)
-        self.stderr_method = "exact" if exact else "approximate"
-
-    def _root_sum(self, errors: Sequence[Floats]) -> Floats:
-        return np.sqrt(sum((w * s) ** 2 for w, s in zip(self.weights, errors, strict=True)))
-
-    @cached_property
-    def frequencies(self) -> Floats:
-        parts = (w * e.frequencies for w, e in zip(self.weights, self.estimates, strict=True))
-        return np.sum(list(parts), axis=0)
-
-    @cached_property
-    def stderr(self) -> Floats:
-        return self._root_sum([e.stderr for e in self.estimates])
-
-    @cached_property
-    def cdf_stderr(self) -> Floats:
-        return self._root_sum([e.cdf_stderr for e in self.estimates])
-
-    def linear(self, weights: npt.ArrayLike) -> Statistic:
-        parts = [e.linear(weights) for e in self.estimates]
-        value = sum(w * part.value for w, part in zip(self.weights, parts, strict=True))
-        variance = sum((w * part.stderr) ** 2 for w, part in zip(self.weights, parts, strict=True))
-        return Statistic(float(value), math.sqrt(variance))
-
-    def rare_variance(self) -> float:
-        return float(sum(w**2 * e.rare_variance() for w, e in zip(self.weights, self.estimates, strict=True)))
-
-
-_SAME = ("type", "domain", "low", "high", "labels")
-
-
-def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
-    """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
-
-    by: "reports" weighs each by its number of reports: the population is all that was reported on.
-    "variance" weighs by the inverse variance of a rare value, which the design fixes: less error, where the
-    populations are the same. Raises EstimateError where type, range, bins or labels differ.
-    """
-    if not estimates:
-        raise EstimateError("at least one estimate is needed to pool")
-    if by not in ("reports", "variance"):
-        raise EstimateError(f'by must be "reports" or "variance", not {by!r}')
-    first = estimates[0].experiment
-    for other in estimates[1:]:
-        for name in _SAME:
-            a, b = getattr(first, name), getattr(other.experiment, name)
-            if a != b:
-                raise EstimateError(f"estimates pool only where {name} is the same, not {a} and {b}")
-    if by == "reports":
-        weights = np.array([e.reports for e in estimates], dtype=np.float64)
-    else:
-        weights = np.array([1 / e.rare_variance() for e in estimates])
-    return Pool(estimates, weights / weights.sum())

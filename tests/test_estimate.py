@@ -14,7 +14,9 @@ from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server import estimate as module
-from hushmote.server.estimate import EstimateError, Statistic, difference, estimate, pool
+from hushmote.server.estimate import estimate
+from hushmote.server.pooling import pool
+from hushmote.server.statistic import EstimateError, Statistic, difference
 
 
 def number(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:

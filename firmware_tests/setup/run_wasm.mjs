@@ -10,10 +10,10 @@ const write = (descriptor) => (bytes) => fs.writeSync(descriptor, bytes);
 const python = await loadMicroPython({
   heapsize: 4 << 20, linebuffer: false, stdout: write(1), stderr: write(2),
 });
-python.FS.mkdir('/work');
+python.FS.mkdir('/test');
 for (const entry of fs.readdirSync(path.dirname(script), { withFileTypes: true })) {
   if (entry.isFile()) {
-    python.FS.writeFile('/work/' + entry.name, fs.readFileSync(path.join(path.dirname(script), entry.name)));
+    python.FS.writeFile('/test/' + entry.name, fs.readFileSync(path.join(path.dirname(script), entry.name)));
   }
 }
 let status = 0;
@@ -27,8 +27,8 @@ import binascii, os, sys, _node
 def _urandom(n, _random=_node.random, _unhexlify=binascii.unhexlify):
     return _unhexlify(_random(n))
 os.urandom = _urandom
-sys.path[0] = "/work"
-os.chdir("/work")
+sys.path[0] = "/test"
+os.chdir("/test")
 try:
     with open(${JSON.stringify(path.basename(script))}) as _f:
         _text = _f.read()

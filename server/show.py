@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,48 +38,48 @@ def table(title: str | None = None, header: bool = True) -> Table:
 
 def shares(title: str, heading: str, rows: Sequence[Row]) -> Table:
     """A histogram or a list of ranges: shares in percent with 95 % intervals, and the truth where known."""
-    known = any(row.truth is not None for row in rows)
     most = max([row.value for row in rows] + [0.0])
-    result = table(title)
-    result.add_column(heading, justify="right", no_wrap=True)
-    if known:
-        result.add_column("true %", justify="right", no_wrap=True)
-    result.add_column("est. %", justify="right", no_wrap=True)
-    result.add_column("95 % interval", justify="right", no_wrap=True)
-    if known:
-        result.add_column("truth in it", justify="right", no_wrap=True)
-    result.add_column("", no_wrap=True, style="blue")
+    result = _answer_table(title, (heading, "true %", "est. %"), rows)
+    result.add_column("", no_wrap=True, overflow="crop", style="blue")
     for row in rows:
-        cells: list[str | Text] = [row.name]
-        if known:
-            cells.append("" if row.truth is None else f"{row.truth * 100:.2f}")
-        cells += [f"{row.value * 100:.2f}", f"{row.low * 100:6.2f} to {row.high * 100:6.2f}"]
-        if known:
-            cells.append("" if row.covered is None else _mark(row))
+        interval = f"{row.low * 100:6.2f} to {row.high * 100:6.2f}"
+        cells = _answer_cells(row, rows, f"{row.value * 100:.2f}", interval, lambda x: f"{x * 100:.2f}")
         result.add_row(*cells, _bar(row.value, most))
     return result
 
 
 def quantiles(title: str, unit: str, rows: Sequence[Row]) -> Table:
     """Quantiles in the reading's own unit with 95 % intervals, and the truth where known."""
-    known = any(row.truth is not None for row in rows)
-    result = table(title)
-    result.add_column("quantile", justify="right", no_wrap=True)
-    if known:
-        result.add_column(f"true {unit}".strip(), justify="right")
-    result.add_column(f"estimate {unit}".strip(), justify="right")
-    result.add_column("95 % interval", justify="right", no_wrap=True)
-    if known:
-        result.add_column("truth in it", justify="right")
+    headings = ("quantile", f"true {unit}".strip(), f"estimate {unit}".strip())
+    result = _answer_table(title, headings, rows)
     for row in rows:
-        cells: list[str | Text] = [row.name]
-        if known:
-            cells.append("" if row.truth is None else f"{row.truth:g}")
-        cells += [f"{row.value:g}", f"{row.low:g} to {row.high:g}"]
-        if known:
-            cells.append("" if row.covered is None else _mark(row))
-        result.add_row(*cells)
+        interval = f"{row.low:g} to {row.high:g}"
+        result.add_row(*_answer_cells(row, rows, f"{row.value:g}", interval, lambda x: f"{x:g}"))
     return result
+
+
+def _truth_known(rows: Sequence[Row]) -> bool:
+    return any(row.truth is not None for row in rows)
+
+
+def _answer_table(title: str, headings: tuple[str, str, str], rows: Sequence[Row]) -> Table:
+    """Columns for name, truth where known, value, interval, and whether it holds the truth."""
+    name, truth, value = headings
+    known = _truth_known(rows)
+    columns = [name, *([truth] if known else []), value, "95 % interval", *(["truth in it"] if known else [])]
+    result = table(title)
+    for column in columns:
+        result.add_column(column, justify="right", no_wrap=True)
+    return result
+
+
+def _answer_cells(
+    row: Row, rows: Sequence[Row], value: str, interval: str, write: Callable[[float], str]
+) -> list[str | Text]:
+    if not _truth_known(rows):
+        return [row.name, value, interval]
+    truth = "" if row.truth is None else write(row.truth)
+    return [row.name, truth, value, interval, "" if row.covered is None else _mark(row)]
 
 
 def answers(

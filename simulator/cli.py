@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from ..device.ldp_client import Experiment
 from ..server import answer, show
 from ..server.estimate import estimate
 from ..server.experiment import Definition, load
@@ -71,7 +72,8 @@ def simulate(
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth."""
     definition = load(file)
-    experiment = definition.experiment()
+    payload = definition.payload()
+    experiment = Experiment.parse(payload)
     people = _population(definition, spec, csv)
     rng = np.random.default_rng(seed)
     if faithful:
@@ -79,13 +81,13 @@ def simulate(
             faults = Faults(offline=offline, duplicate=duplicate, late=late, reboot=reboot)
         except ValueError as e:
             raise PopulationError(str(e)) from None
-        truth, counts = _faithful(definition, people, devices, calls, faults, rng, seed is not None)
+        truth, counts = _faithful(experiment, payload, people, devices, calls, faults, rng, seed is not None)
     else:
         if offline or duplicate or late or reboot:
             raise PopulationError(
                 "offline, duplicate, late and reboot need --faithful: only real clients have faults"
             )
-        truth, counts = _vectorised(definition, people, devices, calls, rng)
+        truth, counts = _vectorised(experiment, people, devices, calls, rng)
     found = estimate(experiment, counts)
     histogram = answer.histogram_rows(experiment, found, rows, truth)
     wanted = [answer.range_row(found, parse_range(experiment, text), truth) for text in ranges or []]
@@ -122,17 +124,17 @@ def _population(definition: Definition, spec: str | None, csv: str | None) -> Po
 
 
 def _vectorised(
-    definition: Definition, people: Population, devices: int, calls: int, rng: np.random.Generator
+    experiment: Experiment, people: Population, devices: int, calls: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """The truth among all calls to report(), and the histogram; budgets are not looked at."""
-    experiment = definition.experiment()
     index_counts, missing = people.index_counts(experiment, devices * calls, rng)
     counts = vectorised.histogram(experiment, index_counts, rng, no_reading=missing, thin=True)
-    return _shares(index_counts, missing), counts
+    return population.reported_shares(index_counts, missing), counts
 
 
 def _faithful(
-    definition: Definition,
+    experiment: Experiment,
+    payload: bytes,
     people: Population,
     devices: int,
     calls: int,
@@ -141,10 +143,7 @@ def _faithful(
     repeatable: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The truth among the reports that were made, and their histogram, in process."""
-    experiment = definition.experiment()
-    fleet = Fleet(
-        "simulated", [definition.payload()], size=devices, rng=rng, faults=faults, repeatable=repeatable
-    )
+    fleet = Fleet("simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable)
     for _ in range(calls):
         readings = people.sample(experiment, devices, rng)
         for delivery in fleet.round({experiment.name: readings}):
@@ -152,9 +151,4 @@ def _faithful(
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
     index_counts, missing = fleet.index_counts(experiment.name)
-    return _shares(index_counts, missing), fleet.histogram(experiment)
-
-
-def _shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
-    """Shares of the indices, with the readings that were none spread evenly, as they are reported."""
-    return (index_counts + missing / len(index_counts)) / max(1, index_counts.sum() + missing)
+    return population.reported_shares(index_counts, missing), fleet.histogram(experiment)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import json
 import math
 import os
 import subprocess
@@ -37,11 +36,12 @@ from ..server.units import parse_range
 from .broker import Broker, open_broker
 from .faithful import Fleet
 from .gateway import Gateways
-from .population import Reading
+from .population import Reading, reported_shares
 
 FLEET = "airports"
-DEFINITION = """
-name = "air_temp"
+NAME = "air_temp"
+DEFINITION = f"""
+name = "{NAME}"
 purpose = "How warm is it where the devices are?"
 owner = "demo@example.org"
 expires = 9999-12-31
@@ -134,6 +134,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
         readings = [readings[i] for i in np.linspace(0, len(readings) - 1, devices).astype(int)]
     definition = experiment.parse(DEFINITION)
     payload = definition.payload()
+    asked = Experiment.parse(payload)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.sqlite"
     for old in folder.glob("demo.sqlite*"):
@@ -159,11 +160,11 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
                 f"aggregator, process {process.pid}; it published the experiment, signed and retained",
             )
             announced = _retained(broker, report.experiment_topic(FLEET, definition.name))
-            say("devices", f"take the experiment from the broker. {_privacy(definition.experiment())}")
+            say("devices", f"take the experiment from the broker. {_privacy(asked)}")
             fleet, fleet_s = _report(broker, announced, master, readings, quiet)
-            count_s = _wait_until_counted(store, payload, len(fleet.acknowledged), process, quiet)
-        counts = store.histogram(FLEET, definition.experiment().digest)
-    return _judge(definition, fleet, estimate(definition.experiment(), counts), fleet_s, count_s, folder)
+            count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, quiet)
+        counts = store.histogram(FLEET, asked.digest)
+    return _judge(definition, fleet, estimate(asked, counts), fleet_s, count_s, folder)
 
 
 def _say(label: str, text: str) -> None:
@@ -271,7 +272,6 @@ def _report(
         device_key=lambda device: keys.device_key(master, FLEET, device),
         announce_key=keys.announce_key(master, FLEET),
     )
-    name = report_name(announced)
     with (
         Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,
         _progress(quiet) as progress,
@@ -279,25 +279,19 @@ def _report(
         progress.console.print()
         task = progress.add_task("reporting", total=len(readings))
         gateways.deliver(
-            fleet, fleet.round({name: readings}), lambda done: progress.update(task, completed=done)
+            fleet, fleet.round({NAME: readings}), lambda done: progress.update(task, completed=done)
         )
     return fleet, time.monotonic() - start
 
 
-def report_name(announced: bytes) -> str:
-    """The name of the experiment in a retained payload, signed or not."""
-    return json.loads(announced.partition(b"\0")[0])["name"]
-
-
 def _wait_until_counted(
-    store: Store, payload: bytes, wanted: int, process: subprocess.Popen[str], quiet: bool
+    store: Store, asked: Experiment, wanted: int, process: subprocess.Popen[str], quiet: bool
 ) -> float:
     start = time.monotonic()
-    digest = Experiment.parse(payload).digest
     with _progress(quiet) as progress:
         task = progress.add_task("counted", total=wanted)
         while True:
-            counted = int(store.histogram(FLEET, digest).sum())
+            counted = int(store.histogram(FLEET, asked.digest).sum())
             progress.update(task, completed=counted)
             if counted >= wanted:
                 return time.monotonic() - start
@@ -314,10 +308,9 @@ def _judge(
     count_s: float,
     folder: Path,
 ) -> Outcome:
-    e = definition.experiment()
+    e = found.experiment
     indices, missing = fleet.index_counts(e.name)
-    # No reading is reported as a uniformly drawn index: that share is spread evenly.
-    truth = (indices + missing / e.domain) / (indices.sum() + missing)
+    truth = reported_shares(indices, missing)
     histogram = answer.histogram_rows(e, found, truth=truth)
     outcome = Outcome(
         experiment=e,

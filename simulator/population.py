@@ -117,6 +117,14 @@ class Recorded(Population):
         return self.counts(experiment) / len(self.readings)
 
 
+def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
+    """Shares of the indices among reports, shape (domain,); missing: how many had no reading.
+
+    Those are reported as a uniformly drawn index, so that their share is spread evenly.
+    """
+    return (index_counts + missing / len(index_counts)) / max(1, index_counts.sum() + missing)
+
+
 def reading_in(experiment: Experiment, index: int) -> Reading:
     """Return a reading that falls into an index: a bin's middle, a label, a bool.
 

@@ -21,6 +21,7 @@ from ..simulator.broker import BrokerError
 from ..simulator.demo import DemoError
 from ..simulator.gateway import GatewayError
 from ..simulator.population import PopulationError
+from ..simulator.study_cli import study_app
 from . import answer, board_cli, serving, show
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
@@ -44,6 +45,7 @@ experiment_app = typer.Typer(
     help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
 )
 app.add_typer(experiment_app, name="experiment")
+app.add_typer(study_app, name="study")
 
 StoreUrl = Annotated[
     str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")

@@ -1,0 +1,188 @@
+"""Optimal composition of equal reports, in nats: the smallest δ, the largest ε, the most reports.
+
+k reports that are each ε-LDP are never easier to tell apart than k answers of binary randomized response, and
+that is an ε-LDP mechanism itself: what holds for it is the exact answer. An observer sees i lies among k
+answers; under one value i is Binomial(k, q), under the other Binomial(k, 1 - q), with q = 1/(1 + e^ε). The
+two have density ratio e^{(k - 2i)ε} at i, so
+
+    δ(E) = Σ_i P_i max(0, 1 - e^{E - (k - 2i) ε}),  P = Binomial(k, q).
+
+The sum has no negative term, so nothing cancels; it is done relative to its largest P_i, so nothing
+overflows. It also holds when each report's mechanism is chosen in view of the earlier reports, as long as every one
+is ε-LDP with this same ε and the number of reports is at most k.
+
+Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from .errors import AccountingError, positive, probability, whole
+
+MOST_REPORTS = 1 << 27
+"""Up to here the exponents of the sum are exact, and the sum has at most some hundred thousand terms."""
+
+MICRO = 1_000_000
+_NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
+_HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
+
+
+def optimal_delta(epsilon: float, reports: int, total: float) -> float:
+    """Return the smallest δ for which `reports` reports of ε each are (total, δ)-LDP, rounded up.
+
+    epsilon: of one report, nats, > 0. reports: 1 to MOST_REPORTS. total: nats, > 0. The answer is 0 where
+    total >= reports * epsilon and a number in (0, 1] elsewhere, above the exact one by less than
+    1e-11 + 2e-15 * reports * (1 + epsilon), relatively. AccountingError on anything else.
+    """
+    k = whole("the number of reports", reports, high=MOST_REPORTS)
+    return _delta(k, *_units(positive("epsilon", epsilon), positive("the total", total)))
+
+
+def _units(epsilon: float, total: float) -> tuple[float, float, float]:
+    """Return (epsilon, total, unit) in 1 / unit nats: micro-nats where both are a whole number of them.
+
+    The double 0.1 is a little more than a tenth, and ten of them more than 1. 100,000 micro-nats are exact.
+    """
+    whole_micro = [round(x * MICRO) for x in (epsilon, total)]
+    if all(m / MICRO == x and 0 < m < 1 << 53 for m, x in zip(whole_micro, (epsilon, total), strict=True)):
+        return float(whole_micro[0]), float(whole_micro[1]), float(MICRO)
+    return epsilon, total, 1.0
+
+
+def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
+    """`optimal_delta` without its checks, with epsilon and total in 1 / unit nats."""
+    last = _last_positive(epsilon, reports, total)
+    if last < 0:
+        return 0.0
+    nats = epsilon / unit
+    lie = float(special.expit(-nats))
+    # The most P_i in [0, last] is at the mode or, if that is not in reach, at the end.
+    peak = min(last, math.floor((reports + 1) * lie))
+    top = _log_binomial(np.array([float(peak)]), reports, nats)[0]
+    low = _falls_below(top - _NEGLIGIBLE, peak, 0, reports, nats)
+    high = _falls_below(top - _NEGLIGIBLE, peak, last, reports, nats)
+    lies = np.arange(low, high + 1, dtype=float)
+    gap = _minus_product(total, reports - 2 * lies, epsilon) / unit
+    inside = math.fsum(np.exp(_log_binomial(lies, reports, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
+    # Outside, each of at most `reports` terms is below e^-60 of the largest P.
+    outside = (last + 1 - len(lies)) * math.exp(-_NEGLIGIBLE)
+    margin = 1 + 5e-12 + 1e-15 * reports * (1 + nats)
+    delta = math.exp(top) * (inside + outside) * margin
+    return min(1.0, math.nextafter(delta, 1.0))
+
+
+def optimal_epsilon(reports: int, total: float, delta: float) -> float:
+    """Return the largest ε per report for which `reports` reports are (total, delta)-LDP, rounded down.
+
+    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the answer is total / reports.
+    `optimal_delta(answer, reports, total) <= delta` always. AccountingError on anything else.
+    """
+    k = whole("the number of reports", reports, high=MOST_REPORTS)
+    total, delta = positive("the total", total), probability("delta", delta)
+
+    def fits(epsilon: float) -> bool:
+        return _delta(k, *_units(epsilon, total)) <= delta
+
+    low = total / k
+    while not fits(low):
+        low = math.nextafter(low, 0.0)
+    if delta == 0:
+        return low
+    high = 2 * low
+    while fits(high):
+        low, high = high, 2 * high
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def optimal_reports(epsilon: float, total: float, delta: float) -> int:
+    """Return the largest number of reports of ε each that are (total, delta)-LDP together; 0 if not even one.
+
+    epsilon, total: nats, > 0. delta: in [0, 1). AccountingError where the answer is above MOST_REPORTS.
+    """
+    units = _units(positive("epsilon", epsilon), positive("the total", total))
+    delta = probability("delta", delta)
+    low = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # as many fit by basic composition
+    high = low + 1
+    while high <= MOST_REPORTS and _delta(high, *units) <= delta:
+        low, high = high, 2 * high
+    if low == MOST_REPORTS or (high > MOST_REPORTS and _delta(MOST_REPORTS, *units) <= delta):
+        raise AccountingError(f"more than {MOST_REPORTS:,} reports: take a larger epsilon or a smaller total")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _delta(middle, *units) <= delta else (low, middle)
+    return low
+
+
+def _last_positive(epsilon: float, reports: int, total: float) -> int:
+    """The most lies i for which (reports - 2i) epsilon > total, exactly; -1 where there is none."""
+    guess = math.floor((reports - min(total / epsilon, 2.0 * reports)) / 2)
+    near = np.arange(max(0, guess - 2), max(0, guess + 3), dtype=float)
+    fits = near[_minus_product(total, reports - 2 * near, epsilon) < 0]
+    return int(fits[-1]) if fits.size else -1
+
+
+def _minus_product(total: float, factor: np.ndarray, epsilon: float) -> np.ndarray:
+    """total - factor * epsilon with one rounding where the two are close; factor whole and below 2**27."""
+    carry = _HALVES * epsilon
+    high = carry - (carry - epsilon)
+    return (total - factor * high) - factor * (epsilon - high)
+
+
+def _falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
+    """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
+    if _log_binomial(np.array([float(limit)]), trials, nats)[0] >= bound:
+        return limit
+    above, below = inside, limit
+    while abs(below - above) > 1:
+        middle = (above + below) // 2
+        if _log_binomial(np.array([float(middle)]), trials, nats)[0] < bound:
+            below = middle
+        else:
+            above = middle
+    return below
+
+
+def _log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray:
+    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities, shape of `successes`.
+
+    Loader's saddle-point form: the large parts of the factorials and powers, which would cancel, are taken
+    away on paper. Loader 2000, Fast and accurate computation of binomial probabilities.
+    """
+    x = successes
+    y = trials - x
+    inner = (x > 0) & (y > 0)
+    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
+    n = float(trials)
+    result = _stirling_error(np.array([n])) - _stirling_error(safe_x) - _stirling_error(safe_y)
+    result -= _deviance(safe_x, n * special.expit(-nats)) + _deviance(safe_y, n * special.expit(nats))
+    result += 0.5 * (math.log(n / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
+    result = np.where(x == 0, n * special.log_expit(nats), result)
+    return np.where(y == 0, n * special.log_expit(-nats), result)
+
+
+def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
+    """x ln(x / mean) + mean - x, without cancellation near the mean."""
+    return mean * _entropy_gap((x - mean) / mean)
+
+
+def _entropy_gap(u: np.ndarray) -> np.ndarray:
+    """(1 + u) ln(1 + u) - u for u > -1."""
+    return (1 + u) * np.log1p(u) - u
+
+
+def _stirling_error(n: np.ndarray) -> np.ndarray:
+    """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
+    inverse = 1 / n
+    square = inverse * inverse
+    series = inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    )
+    few = np.minimum(n, 16.0)
+    exact = special.gammaln(few + 1) - (few + 0.5) * np.log(few) + few - 0.5 * math.log(2 * math.pi)
+    return np.where(n < 16, exact, series)

@@ -28,6 +28,7 @@ from hushmote.server import estimate as estimation
 from hushmote.server import oracle
 from hushmote.server.estimate import estimate
 from hushmote.server.statistic import difference
+from hushmote.server.workload import ALL_RANGES
 
 RESULTS = Path(__file__).parent / "results"
 LN_3 = 1_098_612  # micro-nats
@@ -59,7 +60,7 @@ def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experimen
         assert channel is not None
         fields = {"g": channel.g}
     if mechanism == "hh" and not fields:
-        choice = oracle.choose(domain, epsilon, ranges=True)
+        choice = oracle.choose(domain, epsilon, ALL_RANGES)
         fields = {"fanout": choice.fanout, "cells": list(choice.cells)}
     return Experiment.parse(json.dumps(base | fields).encode())
 

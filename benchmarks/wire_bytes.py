@@ -20,6 +20,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server import oracle, report
+from hushmote.server.workload import ALL_RANGES
 from hushmote.simulator.faithful import Fleet
 
 EXPERIMENTS: dict[str, tuple[str, int, int]] = {
@@ -47,7 +48,7 @@ def payload(mechanism: str, domain: int, epsilon: int) -> bytes:
         assert channel is not None
         fields["g"] = channel.g
     elif mechanism == "hh":
-        choice = oracle.choose(domain, epsilon, ranges=True)
+        choice = oracle.choose(domain, epsilon, ALL_RANGES)
         fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
     return json.dumps(fields).encode()
 

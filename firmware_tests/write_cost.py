@@ -19,6 +19,7 @@ import runtimes
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server import board, oracle
+from hushmote.server.workload import ALL_RANGES
 
 TARGET = runtimes.ROOT / "docs" / "cost.md"
 MODULES = ("ldp_client.py", "mqtt_reporter.py", "main.py")
@@ -95,7 +96,7 @@ def experiments() -> dict[str, bytes]:
     """The four experiments that reports are measured with, by mechanism: the parameters the server chooses."""
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
     hashed = oracle.best_hash(DOMAIN, EPSILON)
-    tree = oracle.choose(DOMAIN, EPSILON, ranges=True)
+    tree = oracle.choose(DOMAIN, EPSILON, ALL_RANGES)
     if hashed is None or tree.mechanism != "hh":
         sys.exit(f"no olh or hh over {DOMAIN} values at epsilon {EPSILON}")
     kinds = {

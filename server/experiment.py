@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..device import ldp_client
 from . import oracle
+from .workload import ALL_RANGES, FREQUENCIES
 
 MICRO = 1_000_000
 MILLI = 1_000
@@ -163,7 +164,8 @@ class Definition(BaseModel):
                 raise DefinitionError('no g fits mechanism = "olh" here: leave the mechanism out')
             return {"mechanism": "olh", "g": channel.g}
         ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
-        choice = oracle.choose(self.domain, epsilon, ranges=ranges or self.mechanism == "hh")
+        asked = ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
+        choice = oracle.choose(self.domain, epsilon, asked)
         fields: dict[str, Any] = {"mechanism": choice.mechanism}
         if choice.mechanism == "olh":
             fields["g"] = choice.g

@@ -9,6 +9,7 @@ from functools import cache
 
 from ..device.ldp_client import ONE, ExperimentRefused, Level, truth_threshold
 from . import hierarchy
+from .workload import Workload
 
 _MAX_CODES = 1 << 24
 _FANOUTS = range(2, 33)
@@ -67,7 +68,7 @@ class Choice:
     fanout     of hh; 0 for the others
     cells      of hh, one for each level, top first; empty for the others
     weights    of hh; None for equal ones
-    variance   times reports: of a rare value's frequency; for hh the mean over all ranges
+    variance   times reports: mean variance over the workload, of a population without common values
     """
 
     mechanism: str
@@ -158,11 +159,11 @@ def range_variance(domain: int, fanout: int, channels: tuple[Channel, ...]) -> f
     return hierarchy.mean_range_variance(hierarchy.tree(domain, fanout, variances), variances)
 
 
-def choose(domain: int, epsilon: int, ranges: bool) -> Choice:
-    """Mechanism of least variance for range(domain) at epsilon micro-nats.
+def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
+    """Mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
 
-    ranges: whether ranges and quantiles are asked for, and not single values only. Raises ValueError for
-    a domain below 2, an epsilon outside what an Experiment allows, or where no mechanism fits.
+    Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or where no mechanism
+    fits, and WorkloadError for a workload outside the domain.
     """
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")
@@ -171,7 +172,8 @@ def choose(domain: int, epsilon: int, ranges: bool) -> Choice:
     if domain == 2:
         channel = Channel(2, 2, truth_threshold(epsilon, 2) / ONE, 0.0)
         return Choice("rr", 0, 0, (), None, channel.variance)
-    if not ranges:
+    workload.check(domain)
+    if workload.kind == "frequencies":
         channel = best_channel(domain, epsilon)
         if channel.g == domain:
             return Choice("grr", 0, 0, (), None, channel.variance)

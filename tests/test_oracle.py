@@ -7,6 +7,7 @@ import pytest
 
 from hushmote.device.ldp_client import ONE, ExperimentRefused, Level
 from hushmote.server import hierarchy, oracle
+from hushmote.server.workload import ALL_RANGES, FREQUENCIES
 
 LN_3 = 1_098_612  # micro-nats
 
@@ -137,13 +138,13 @@ def test_published_hierarchies_are_as_accurate_as_published_or_better(
 
 
 def test_choice_takes_the_cheapest_mechanism() -> None:
-    assert oracle.choose(2, 1_000_000, ranges=True).mechanism == "rr"
-    assert oracle.choose(2, 1_000_000, ranges=False).mechanism == "rr"
-    assert oracle.choose(5, 1_000_000, ranges=False).mechanism == "grr"
-    assert oracle.choose(100, 4_000_000, ranges=False).mechanism == "grr"
-    large = oracle.choose(1024, 1_000_000, ranges=False)
+    assert oracle.choose(2, 1_000_000, ALL_RANGES).mechanism == "rr"
+    assert oracle.choose(2, 1_000_000, FREQUENCIES).mechanism == "rr"
+    assert oracle.choose(5, 1_000_000, FREQUENCIES).mechanism == "grr"
+    assert oracle.choose(100, 4_000_000, FREQUENCIES).mechanism == "grr"
+    large = oracle.choose(1024, 1_000_000, FREQUENCIES)
     assert (large.mechanism, large.g) == ("olh", 3)
-    ranges = oracle.choose(256, LN_3, ranges=True)
+    ranges = oracle.choose(256, LN_3, ALL_RANGES)
     assert (ranges.mechanism, ranges.fanout, ranges.weights) == ("hh", 4, None)
     assert ranges.cells == (4, 5, 5, 5)
 
@@ -151,9 +152,9 @@ def test_choice_takes_the_cheapest_mechanism() -> None:
 @pytest.mark.parametrize("epsilon", [1_000, 500_000, 2_000_000, 16_000_000])
 @pytest.mark.parametrize("domain", [3, 4, 5, 17, 100, 4097])
 def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: int) -> None:
-    flat = oracle.choose(domain, epsilon, ranges=False)
+    flat = oracle.choose(domain, epsilon, FREQUENCIES)
     Level(epsilon, domain, flat.g or domain, 1, 0, 1)
-    tree = oracle.choose(domain, epsilon, ranges=True)
+    tree = oracle.choose(domain, epsilon, ALL_RANGES)
     offset = 0
     for nodes, g in zip(hierarchy.heights(domain, tree.fanout), tree.cells, strict=True):
         offset += Level(epsilon, nodes, g, 1, offset, 1).code_count
@@ -161,8 +162,8 @@ def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: in
 
 def test_a_choice_that_cannot_be_made_says_why() -> None:
     with pytest.raises(ValueError, match="at least 2"):
-        oracle.choose(1, 1_000_000, ranges=False)
+        oracle.choose(1, 1_000_000, FREQUENCIES)
     with pytest.raises(ValueError, match="micro-nats"):
-        oracle.choose(10, 1, ranges=False)
+        oracle.choose(10, 1, FREQUENCIES)
     with pytest.raises(ValueError, match="fits"):
-        oracle.choose((1 << 24) + 1, 1_000_000, ranges=False)
+        oracle.choose((1 << 24) + 1, 1_000_000, FREQUENCIES)

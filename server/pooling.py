@@ -1,15 +1,14 @@
 """One estimate from several: versions of an experiment, put together by reports or by variance."""
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from .estimate import Estimates, Floats
-from .statistic import EstimateError, Statistic
+from .estimate import Estimates
+from .statistic import EstimateError, Floats, Statistics
+from .variance import Spread
 
 
 class Pool(Estimates):
@@ -23,8 +22,10 @@ class Pool(Estimates):
         exact = all(e.stderr_method == "exact" for e in estimates)
         self.stderr_method = "exact" if exact else "approximate"
 
-    def _root_sum(self, errors: Sequence[Floats]) -> Floats:
-        return np.sqrt(sum((w * s) ** 2 for w, s in zip(self.weights, errors, strict=True)))
+    def _mixed(self, spreads: Sequence[Spread]) -> Spread:
+        pairs = list(zip(self.weights, spreads, strict=True))
+        variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
+        return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
 
     @cached_property
     def frequencies(self) -> Floats:
@@ -32,18 +33,18 @@ class Pool(Estimates):
         return np.sum(list(parts), axis=0)
 
     @cached_property
-    def stderr(self) -> Floats:
-        return self._root_sum([e.stderr for e in self.estimates])
+    def spread(self) -> Spread:
+        return self._mixed([e.spread for e in self.estimates])
 
     @cached_property
-    def cdf_stderr(self) -> Floats:
-        return self._root_sum([e.cdf_stderr for e in self.estimates])
+    def cdf_spread(self) -> Spread:
+        return self._mixed([e.cdf_spread for e in self.estimates])
 
-    def linear(self, weights: npt.ArrayLike) -> Statistic:
-        parts = [e.linear(weights) for e in self.estimates]
-        value = sum(w * part.value for w, part in zip(self.weights, parts, strict=True))
-        variance = sum((w * part.stderr) ** 2 for w, part in zip(self.weights, parts, strict=True))
-        return Statistic(float(value), math.sqrt(variance))
+    def _linear(self, weights: Floats, at_once: int) -> Statistics:
+        parts = [e._linear(weights, at_once) for e in self.estimates]
+        spread = self._mixed([Spread(part.stderr**2, part.skew) for part in parts])
+        value = self.weights @ np.array([part.value for part in parts])
+        return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
     def rare_variance(self) -> float:
         return float(sum(w**2 * e.rare_variance() for w, e in zip(self.weights, self.estimates, strict=True)))

@@ -32,9 +32,9 @@ class Estimates:
 
     experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
     stderr_method: "exact", or "approximate" where there are too many values for that: then cdf_stderr, and
-    with it quantiles, and stderr of a hierarchy come from a model of the covariances (mostly within 2 % of the
-    exact ones, at worst some 10 %; flat mechanisms are exact all the same, but for the skew). Ranges, single values and linear()
-    are exact but where thousands of a large hierarchy are asked for at once.
+    with it quantiles, and stderr of a hierarchy come from a model of the covariances (mostly within 2 % of
+    the exact ones, at worst some 10 %); flat mechanisms lack only the skew. Ranges, single values and
+    linear() are exact but where hundreds of a large hierarchy are asked for at once.
     """
 
     experiment: Experiment

@@ -1,9 +1,9 @@
 """What an estimate gives: a value with its standard error, a quantile with its interval, a difference.
 
-Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of so
-many standard errors around the estimate misses too often on one side. A score interval holds the values that lie
-within z standard errors of the estimate, the standard error being the one that the value would have. Intervals
-here are the union of both, on the safe side; where reports are many the two are the same.
+Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of
+so many standard errors around the estimate misses too often on one side. A score interval holds the values
+that lie within z standard errors of the estimate, the standard error being the one that the value would have.
+Intervals here are the union of both, on the safe side; where reports are many the two are the same.
 Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by transformation", JRSS B 1992.
 """
 

@@ -180,9 +180,9 @@ def _hashed_prefixes(smoothed: Smoothed, values: Floats) -> Floats:
     """Variances of a flat hashed mechanism's distribution function, O(domain).
 
     Exact for the code distribution that the estimates imply. Three values share a cell more often where they
-    are on a line of the space of digits, so lines through points of a prefix are counted, digit by digit from
-    the top: a prefix is `full` whole blocks of b = g**j values and r of the next one. A line meets each of the
-    g blocks around it once, unless it stays in one, and what stays in the last one is counted a digit lower.
+    are on a line of the space of digits, so lines through points of a prefix are counted, digit by digit
+    from the top: a prefix is `full` whole blocks of b = g**j values and r of the next one. A line meets each
+    of the g blocks around it once, unless it stays in one; what stays in the last is counted a digit lower.
     """
     channel, g = smoothed.data.channel, smoothed.data.channel.g
     x = (1 - IMPLIED_SHARE) * values + IMPLIED_SHARE * smoothed.implied

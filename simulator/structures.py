@@ -1,0 +1,129 @@
+"""What the four structures have in common: fit(counts, epsilon, source) -> Fitted, Fitted.answer(lo, hi).
+
+`central.CentralFlat` and `central.CentralHierarchy` trust a curator who adds noise to counts;
+`local.LocalFlat` and `local.LocalHierarchy` are what boards do. Whose presence or value is protected
+differs by nature: see `Neighbours`, and docs/study-ranges.md for which to compare.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Protocol, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .laplace import Noise, SafeNoise, SeededNoise
+
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class StructureError(ValueError):
+    """Counts, an ε or a range that do not fit; the text says what would."""
+
+
+class Neighbours(enum.StrEnum):
+    """Which two data sets must be hard to tell apart.
+
+    added     one record is added or removed; how many there are is protected too. The classic one.
+    replaced  one record has another value; their number is public. What local privacy protects: a central
+              structure is comparable with a local one only under this relation.
+    """
+
+    added = "added"
+    replaced = "replaced"
+
+    @property
+    def sensitivity(self) -> int:
+        """How much the counts of one partition of the domain change at most, in the L1 norm."""
+        return 1 if self is Neighbours.added else 2
+
+
+@dataclass(frozen=True)
+class Source:
+    """Randomness: noise for a curator, a generator for simulated devices."""
+
+    noise: Noise
+    rng: np.random.Generator
+
+
+def safe_source() -> Source:
+    """OpenDP's noise and an unpredictable generator. Raises NoiseError where OpenDP is not installed."""
+    return Source(SafeNoise(), np.random.default_rng())
+
+
+def seeded_source(seed: int | np.random.SeedSequence) -> Source:
+    """A source that repeats itself: for simulations only."""
+    noise, rng = np.random.default_rng(seed).spawn(2)
+    return Source(SeededNoise(noise), rng)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Private estimates of all ranges; drawn once, so that asking again tells nothing new.
+
+    prefix: estimated counts of the indices below 0, 1, ..., domain; shape (domain + 1,).
+    """
+
+    prefix: Floats
+
+    @property
+    def domain(self) -> int:
+        """Number of indices."""
+        return len(self.prefix) - 1
+
+    @overload
+    def answer(self, lo: int, hi: int) -> float: ...
+    @overload
+    def answer(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Floats: ...
+    def answer(self, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> float | Floats:
+        """Estimated counts of the indices lo..hi-1: one number, or arrays of them.
+
+        Raises StructureError unless 0 <= lo <= hi <= domain.
+        """
+        check_ranges(self.domain, lo, hi)
+        result = self.prefix[hi] - self.prefix[lo]
+        return float(result) if np.ndim(result) == 0 else result
+
+
+class Structure(Protocol):
+    """One way to answer ranges privately."""
+
+    @property
+    def name(self) -> str:
+        """A few words for tables."""
+        ...
+
+    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+        """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
+        ...
+
+
+def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> None:
+    """Raise StructureError unless 0 <= lo <= hi <= domain for all."""
+    low, high = np.broadcast_arrays(lo, hi)
+    bad = np.flatnonzero((low < 0) | (low > high) | (high > domain))
+    if len(bad):
+        given = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
+        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {given}")
+
+
+def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
+    """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
+    found = np.asarray(counts)
+    if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu":
+        raise StructureError("counts must be a row of at least 2 integers, one for each index")
+    if found.min() < 0:
+        i = int(np.argmax(found < 0))
+        raise StructureError(f"counts must not be negative: that of index {i} is {found[i]}")
+    if not (math.isfinite(epsilon) and 0.001 <= epsilon <= 16):
+        raise StructureError(f"epsilon must be from 0.001 to 16, not {epsilon}")
+    return found.astype(np.int64)
+
+
+def fitted(leaves: Floats | Counts) -> Fitted:
+    """Answers that are sums of the indices' estimates, shape (domain,)."""
+    return Fitted(np.concatenate(([0.0], np.cumsum(leaves, dtype=np.float64))))

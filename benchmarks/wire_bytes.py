@@ -50,6 +50,7 @@ def payload(mechanism: str, domain: int, epsilon: int) -> bytes:
     elif mechanism == "hh":
         choice = oracle.choose(domain, epsilon, ALL_RANGES)
         fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
+        fields |= {"weights": list(choice.weights)} if choice.weights else {}
     return json.dumps(fields).encode()
 
 

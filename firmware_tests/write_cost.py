@@ -99,11 +99,12 @@ def experiments() -> dict[str, bytes]:
     tree = oracle.choose(DOMAIN, EPSILON, ALL_RANGES)
     if hashed is None or tree.mechanism != "hh":
         sys.exit(f"no olh or hh over {DOMAIN} values at epsilon {EPSILON}")
+    weights = {"weights": tree.weights} if tree.weights else {}
     kinds = {
         "rr": {"type": "bool"},
         "grr": number,
         "olh": {**number, "g": hashed.g},
-        "hh": {**number, "fanout": tree.fanout, "cells": tree.cells},
+        "hh": {**number, "fanout": tree.fanout, "cells": tree.cells, **weights},
     }
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
     made = {}

@@ -1,7 +1,8 @@
 """The analyst's side of an experiment: a TOML file that says what is asked, why, by whom, until when.
 
 `load(path)` gives a frozen `Definition`; `Definition.payload()` the bytes that go out to boards. What the
-analyst leaves out (mechanism, g, fanout, cells) is chosen by the variance formulas of `oracle`.
+analyst leaves out (mechanism, g, fanout, cells, weights) is chosen by the variance formulas of `oracle`, for
+what is to be answered: `statistics`, or a list of `ranges` in the reading's unit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..device import ldp_client
 from . import oracle
-from .workload import ALL_RANGES, FREQUENCIES
+from .units import UnitsError, parse_range
+from .workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
 
 MICRO = 1_000_000
 MILLI = 1_000
@@ -60,7 +62,8 @@ class Definition(BaseModel):
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
-    statistics: Literal["ranges", "frequencies"] | None = None
+    statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
+    ranges: tuple[str, ...] | None = None
     mechanism: Literal["auto", "rr", "grr", "olh", "hh"] = "auto"
     g: int | None = None
     fanout: int | None = None
@@ -88,6 +91,13 @@ class Definition(BaseModel):
             raise ValueError('fanout, cells and weights are only for mechanism = "hh"')
         if (self.fanout is None) != (self.cells is None) or (self.weights and not self.cells):
             raise ValueError("fanout and cells go together, and weights with them")
+        if self.ranges is not None:
+            if self.type != "number":
+                raise ValueError("ranges are only for a number")
+            if self.statistics is not None:
+                raise ValueError("ranges or statistics say what is to be answered, not both")
+            if self.mechanism not in ("auto", "hh") or self.cells:
+                raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
 
     @property
@@ -109,13 +119,7 @@ class Definition(BaseModel):
 
         Raises DefinitionError where a board would refuse it.
         """
-        fields: dict[str, Any] = {"v": 1, "name": self.name, "type": self.type}
-        if self.type == "choice":
-            fields["labels"] = list(self.labels or ())
-        if self.type == "number":
-            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
-            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
-            fields["bins"] = self.bins
+        fields: dict[str, Any] = {"v": 1, "name": self.name} | self._type_fields()
         epsilon = _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
         if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
             raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
@@ -141,6 +145,16 @@ class Definition(BaseModel):
         """What boards will read from payload()."""
         return ldp_client.Experiment.parse(self.payload())
 
+    def _type_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"type": self.type}
+        if self.type == "choice":
+            fields["labels"] = list(self.labels or ())
+        if self.type == "number":
+            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
+            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
+            fields["bins"] = self.bins
+        return fields
+
     def _mechanism_fields(self, epsilon: int) -> dict[str, Any]:
         if self.mechanism in ("rr", "grr"):
             return {"mechanism": self.mechanism}
@@ -163,9 +177,7 @@ class Definition(BaseModel):
             if channel is None:
                 raise DefinitionError('no g fits mechanism = "olh" here: leave the mechanism out')
             return {"mechanism": "olh", "g": channel.g}
-        ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
-        asked = ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
-        choice = oracle.choose(self.domain, epsilon, asked)
+        choice = oracle.choose(self.domain, epsilon, self._workload())
         fields: dict[str, Any] = {"mechanism": choice.mechanism}
         if choice.mechanism == "olh":
             fields["g"] = choice.g
@@ -173,6 +185,25 @@ class Definition(BaseModel):
             fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
             fields |= {"weights": list(choice.weights)} if choice.weights else {}
         return fields
+
+    def _workload(self) -> Workload:
+        if self.ranges is not None:
+            return Workload.of(self._bins_of(text) for text in self.ranges)
+        if self.statistics == "quantiles":
+            return PREFIXES
+        ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
+        return ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
+
+    def _bins_of(self, text: str) -> tuple[int, int]:
+        """The half-open indices of a range in the reading's unit."""
+        # Bins do not depend on the mechanism, which is not known yet: any that fits all domains will do.
+        any_fields = {"mechanism": "grr", "epsilon": ldp_client.EPSILON_MAX, "budget": {"rule": "unlimited"}}
+        fields = {"v": 1, "name": self.name, "window": self.window, **self._type_fields(), **any_fields}
+        try:
+            found = parse_range(ldp_client.Experiment.parse(json.dumps(fields).encode()), text)
+        except UnitsError as e:
+            raise DefinitionError(f"ranges: {e}") from None
+        return found.low, found.high
 
     def _budget_fields(self) -> dict[str, Any]:
         rule, cap = self.budget.rule, self.budget.cap

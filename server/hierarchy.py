@@ -230,12 +230,19 @@ def influences(
     return leaf, prefix
 
 
-def mean_range_variance(tree: Tree, variances: Sequence[float]) -> float:
+def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floats]:
+    """Variances of all nodes, by level, shape (nodes,), 0 for infinity, from one for each level or node."""
+    full = (np.broadcast_to(np.float64(v), n) for n, v in zip(tree.nodes, variances, strict=True))
+    return [np.where(np.isfinite(v), v, 0.0) for v in full]
+
+
+def mean_range_variance(tree: Tree, variances: Sequence[float | Floats]) -> float:
     """Mean variance over all ranges lo < hi, one-value ranges and the whole domain included.
 
-    variances: of one node's estimate on each level, taken as independent; infinity where there is none.
+    variances: of a node's estimate, for each level or, shape (nodes,), each of its nodes; taken as
+    independent; infinity where there is none.
     """
-    d = [np.full(n, v if np.isfinite(v) else 0.0) for n, v in zip(tree.nodes, variances, strict=True)]
+    d = node_variances(tree, variances)
     _, prefix = influences(tree, d)
     # A range is a difference of two of the domain + 1 prefixes, the empty one first.
     weights, _ = transpose(tree, np.arange(tree.domain, 0, -1, dtype=np.float64))

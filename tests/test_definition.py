@@ -39,6 +39,24 @@ def test_mechanism_is_hashing_for_large_domains_and_direct_for_small_ones():
     assert parse(few.replace("bins = 6", "bins = 2")).experiment().mechanism == "rr"
 
 
+def levels_drawn(text: str) -> dict[int, float]:
+    """Width of each level that is drawn, in bins, and its share of the reports."""
+    experiment = parse(text).experiment()
+    return {level.width: level.weight / experiment.weight_sum for level in experiment.levels if level.weight}
+
+
+def test_levels_are_drawn_to_suit_what_is_to_be_answered():
+    by_default = levels_drawn(ROOM)
+    assert levels_drawn(changed('unit = "°C"', 'statistics = "ranges"')) == by_default
+    quantiles = levels_drawn(changed('unit = "°C"', 'statistics = "quantiles"'))
+    assert quantiles[1] < by_default[1]
+    blocks = levels_drawn(changed('unit = "°C"', 'ranges = [":-2.5", "-2.5:15", "15:"]'))  # 64 bins each
+    assert blocks.keys() == {128, 64, 1}
+    assert blocks[1] < 0.05
+    # A bound between two edges stands for the nearest, here 15 and -2.5.
+    assert levels_drawn(changed('unit = "°C"', 'ranges = [":-2.51", "-2.49:15.1", "14.9:"]')) == blocks
+
+
 def test_what_the_analyst_chose_is_kept():
     chosen = changed(
         "bins = 256", 'bins = 256\nmechanism = "hh"\nfanout = 16\ncells = [16, 5]\nweights = [1, 3]'
@@ -84,6 +102,13 @@ def test_caps_are_rounded_down():
         ("low = -20", "low = 60", "low must be less than high"),
         ("low = -20", "low = -20.0001", "low must be a whole number of thousandths of its unit"),
         ('owner = "heating@example.org"', "", "owner is missing"),
+        ("bins = 256", "bins = 256\nranges = []", "at least one range is needed"),
+        ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range reads low:high"),
+        ("bins = 256", 'bins = 256\nranges = ["22:18"]', "ranges: a range goes from low to high"),
+        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: 60:70 lies within half a bin or outside"),
+        ("bins = 256", 'bins = 256\nranges = ["0:5"]\nstatistics = "ranges"', "ranges or statistics"),
+        ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
+        ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires: Input should be a valid date"),
         ('name = "room_temp"', 'name = "Room Temp"', "name: String should match pattern"),
         ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),

@@ -1,6 +1,43 @@
 """What a board's reports give away together: composition theorems, their caps, and what they guarantee."""
 
+from .adaptive import BudgetExceeded, Filter, Odometer, RogersOdometer
+from .advanced import Advanced
+from .basic import Basic, Unlimited
+from .catalogue import THEOREMS, choose
 from .errors import AccountingError
-from .optimal import optimal_delta, optimal_epsilon, optimal_reports
+from .filters import RogersFilter, ZcdpFilter
+from .majority import Majority, majority_envelope, majority_epsilon, majority_total
+from .optimal import Optimal, optimal_delta, optimal_epsilon, optimal_reports, optimal_total
+from .theorem import MOST_REPORTS, Guarantee, History, Kind, Report, Spent, Theorem, exact_arithmetic
 
-__all__ = ["AccountingError", "optimal_delta", "optimal_epsilon", "optimal_reports"]
+__all__ = [
+    "MOST_REPORTS",
+    "THEOREMS",
+    "AccountingError",
+    "Advanced",
+    "Basic",
+    "BudgetExceeded",
+    "Filter",
+    "Guarantee",
+    "History",
+    "Kind",
+    "Majority",
+    "Odometer",
+    "Optimal",
+    "Report",
+    "RogersFilter",
+    "RogersOdometer",
+    "Spent",
+    "Theorem",
+    "Unlimited",
+    "ZcdpFilter",
+    "choose",
+    "exact_arithmetic",
+    "majority_envelope",
+    "majority_epsilon",
+    "majority_total",
+    "optimal_delta",
+    "optimal_epsilon",
+    "optimal_reports",
+    "optimal_total",
+]

@@ -8,8 +8,8 @@ two have density ratio e^{(k - 2i)ε} at i, so
     δ(E) = Σ_i P_i max(0, 1 - e^{E - (k - 2i) ε}),  P = Binomial(k, q).
 
 The sum has no negative term, so nothing cancels; it is done relative to its largest P_i, so nothing
-overflows. It also holds when each report's mechanism is chosen in view of the earlier reports, as long as every one
-is ε-LDP with this same ε and the number of reports is at most k.
+overflows. It also holds when each report's mechanism is chosen in view of the earlier reports, as long as
+every one is ε-LDP with this same ε and there are at most k.
 
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
 """
@@ -17,16 +17,14 @@ Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, I
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 from scipy import special
 
-from .errors import AccountingError, positive, probability, whole
+from .errors import positive, probability, whole
+from .theorem import MICRO, MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
 
-MOST_REPORTS = 1 << 27
-"""Up to here the exponents of the sum are exact, and the sum has at most some hundred thousand terms."""
-
-MICRO = 1_000_000
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
 
@@ -40,6 +38,109 @@ def optimal_delta(epsilon: float, reports: int, total: float) -> float:
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     return _delta(k, *_units(positive("epsilon", epsilon), positive("the total", total)))
+
+
+def optimal_epsilon(reports: int, total: float, delta: float) -> float:
+    """Return the largest ε per report for which `reports` reports are (total, delta)-LDP, rounded down.
+
+    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the answer is total / reports.
+    `optimal_delta(answer, reports, total) <= delta` always. AccountingError on anything else.
+    """
+    k = whole("the number of reports", reports, high=MOST_REPORTS)
+    total, delta = positive("the total", total), probability("delta", delta)
+
+    def fits(epsilon: float) -> bool:
+        return _delta(k, *_units(epsilon, total)) <= delta
+
+    low = total / k
+    while not fits(low):
+        low = math.nextafter(low, 0.0)
+    if delta == 0:
+        return low
+    high = 2 * low
+    while fits(high):
+        low, high = high, 2 * high
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def optimal_total(epsilon: float, reports: int, delta: float) -> float:
+    """Return the smallest total for which `reports` reports of ε each are (total, delta)-LDP, rounded up.
+
+    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. delta: in [0, 1); at 0 the answer is reports * epsilon, at
+    a large delta it may be 0. AccountingError on anything else.
+    """
+    k = whole("the number of reports", reports, high=MOST_REPORTS)
+    epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+    low, high = 0.0, k * epsilon
+    while _delta(k, *_units(epsilon, high)) > delta:  # the product may have been rounded down
+        high = math.nextafter(high, math.inf)
+    if _delta(k, epsilon, 0.0, 1.0) <= delta:
+        return 0.0
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (low, middle) if _delta(k, *_units(epsilon, middle)) <= delta else (middle, high)
+    return high
+
+
+def optimal_reports(epsilon: float, total: float, delta: float) -> int:
+    """Return the largest number of reports of ε each that are (total, delta)-LDP together; 0 if not even one.
+
+    epsilon, total: nats, > 0. delta: in [0, 1). MOST_REPORTS where more would do. AccountingError on anything
+    else.
+    """
+    units = _units(positive("epsilon", epsilon), positive("the total", total))
+    return _reports(*units, probability("delta", delta))
+
+
+class Optimal(Theorem):
+    """The smallest δ of k reports of one ε, `optimal_delta`, is at most delta. No theorem allows more.
+
+    Reports with a δ_i of their own are (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. Source and proof: this module.
+    """
+
+    name = "optimal"
+    rule = "count"
+    kind = Kind.APPROXIMATE
+    deltas = "optional"
+    words = (
+        "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
+        "{delta}. Every report has the same ε, fixed beforehand; no rule can allow more of them."
+    )
+
+    def loss(self, history: History) -> Decimal:
+        """`optimal_total`; infinite where the reports' own δ leave nothing of delta."""
+        kept = Decimal(1)
+        for report, n in history.runs:
+            kept *= (1 - exact(report.delta)) ** n
+        slack = 1 - (1 - exact(self.delta)) / kept
+        if slack < 0:
+            return Decimal("Infinity")
+        room = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
+        return exact(optimal_total(history.one_epsilon(self.name) / MICRO, history.count, room))
+
+    def allowed(self, reports: Reports) -> bool:
+        """Whether these reports of one ε stay within the total."""
+        history = History.of(reports)
+        if history.delta or not history.runs:
+            return super().allowed(history)
+        return self._fits(history.one_epsilon(self.name), history.count)
+
+    def cap(self, epsilon: int) -> int:
+        """The number of reports of epsilon micro-nats."""
+        return (
+            _reports(Report(epsilon).epsilon, self.micro_total, MICRO, self.delta) if self.micro_total else 0
+        )
+
+    def most_epsilon(self, reports: int) -> int:
+        """The largest epsilon in micro-nats for so many reports, rounded down."""
+        epsilon = math.floor(optimal_epsilon(reports, self.micro_total / MICRO, self.delta) * MICRO) + 1
+        while epsilon and not self._fits(epsilon, reports):
+            epsilon -= 1
+        return epsilon
+
+    def _fits(self, epsilon: int, reports: int) -> bool:
+        return _delta(reports, epsilon, self.micro_total, MICRO) <= self.delta
 
 
 def _units(epsilon: float, total: float) -> tuple[float, float, float]:
@@ -75,48 +176,12 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
     return min(1.0, math.nextafter(delta, 1.0))
 
 
-def optimal_epsilon(reports: int, total: float, delta: float) -> float:
-    """Return the largest ε per report for which `reports` reports are (total, delta)-LDP, rounded down.
-
-    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the answer is total / reports.
-    `optimal_delta(answer, reports, total) <= delta` always. AccountingError on anything else.
-    """
-    k = whole("the number of reports", reports, high=MOST_REPORTS)
-    total, delta = positive("the total", total), probability("delta", delta)
-
-    def fits(epsilon: float) -> bool:
-        return _delta(k, *_units(epsilon, total)) <= delta
-
-    low = total / k
-    while not fits(low):
-        low = math.nextafter(low, 0.0)
-    if delta == 0:
-        return low
-    high = 2 * low
-    while fits(high):
-        low, high = high, 2 * high
-    while low < (middle := low + (high - low) / 2) < high:
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def optimal_reports(epsilon: float, total: float, delta: float) -> int:
-    """Return the largest number of reports of ε each that are (total, delta)-LDP together; 0 if not even one.
-
-    epsilon, total: nats, > 0. delta: in [0, 1). AccountingError where the answer is above MOST_REPORTS.
-    """
-    units = _units(positive("epsilon", epsilon), positive("the total", total))
-    delta = probability("delta", delta)
-    low = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # as many fit by basic composition
-    high = low + 1
-    while high <= MOST_REPORTS and _delta(high, *units) <= delta:
-        low, high = high, 2 * high
-    if low == MOST_REPORTS or (high > MOST_REPORTS and _delta(MOST_REPORTS, *units) <= delta):
-        raise AccountingError(f"more than {MOST_REPORTS:,} reports: take a larger epsilon or a smaller total")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _delta(middle, *units) <= delta else (low, middle)
-    return low
+def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
+    """`optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
+    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # so many fit by basic composition
+    return fewest + largest(
+        lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
+    )
 
 
 def _last_positive(epsilon: float, reports: int, total: float) -> int:

@@ -1,0 +1,205 @@
+"""Accounting on the way: what may still be reported (`Filter`), what has been given away so far (`Odometer`).
+
+Both hold for ε that are chosen in view of everything before. Neither looks at readings or outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+from .basic import Basic
+from .errors import AccountingError, positive, probability, whole
+from .filters import ZcdpFilter, mean_loss
+from .theorem import (
+    MICRO,
+    Guarantee,
+    History,
+    Kind,
+    Report,
+    Spent,
+    above,
+    exact,
+    exact_arithmetic,
+    float_above,
+)
+
+
+class BudgetExceeded(AccountingError):
+    """A report would overrun its filter; the text says by how much."""
+
+
+class Filter:
+    """All reports that it lets through are (total, delta)-LDP together; the kinder of two theorems counts.
+
+    A report is let through while Σε <= total, or while Σε² is within the zCDP filter's cap, the new report
+    included; and while Σδ <= own, the part of delta that is set aside for the reports' own. This is what a
+    board's policy does with its `sum` and `squares`. With delta = own only the sum counts, and where both are
+    0 all is total-LDP.
+
+    Privacy: the kinder of the two may count although every report's ε and the moment to stop may depend on
+    all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0. Where
+    they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens only
+    where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least
+    e^{λ total - λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative
+    supermartingale that starts at 1 is stopped, since each ε and the decision to go on are made before the
+    report that they govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's
+    inequality. The reports' own failures add at most own. The argument needs one of the two to be infallible:
+    of two theorems that both fail now and then the kinder one has the sum of their deltas.
+
+    A report that is refused changes nothing, and a smaller one may still be let through.
+
+    Source: `ZcdpFilter`, `Basic`; the argument above.
+    """
+
+    def __init__(self, total: float, delta: float = 0.0, own: float = 0.0) -> None:
+        """total: nats, > 0. delta, own: in [0, 1), own <= delta. AccountingError otherwise."""
+        if probability("own", own) > probability("delta", delta):
+            raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
+        self.total = positive("the total", total)
+        self.delta = float(delta)
+        self.own = float(own)
+        self.history = History()
+        self.sum_cap = Basic(total).cap(1)
+        self.squares_cap = ZcdpFilter(total, delta, own).cap(1) if delta > own else 0
+
+    def allows(self, report: Report | int) -> bool:
+        """Whether the report may still be made; an integer is its epsilon in micro-nats."""
+        new = self.history.then(_report(report))
+        by_sum, by_squares = new.sum <= self.sum_cap, new.squares <= self.squares_cap
+        return new.delta <= exact(self.own) and (by_sum or by_squares)
+
+    def spend(self, report: Report | int) -> None:
+        """Count a report that is about to be made, or raise BudgetExceeded and count nothing."""
+        report = _report(report)
+        if not self.allows(report):
+            raise BudgetExceeded(self._refusal(report))
+        self.history = self.history.then(report)
+
+    def left(self, epsilon: int) -> int:
+        """How many more reports of epsilon micro-nats, without a δ of their own, would be let through."""
+        epsilon = Report(epsilon).epsilon
+        by_sum = (self.sum_cap - self.history.sum) // epsilon
+        by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
+        return max(0, by_sum, by_squares)
+
+    def guarantee(self) -> Guarantee:
+        """What holds for all reports that are let through."""
+        if self.squares_cap == 0:
+            return Basic(self.total, self.delta).guarantee()
+        return ZcdpFilter(self.total, self.delta, self.own).guarantee()
+
+    def _refusal(self, report: Report) -> str:
+        new = self.history.then(report)
+        if new.delta > exact(self.own):
+            return f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}"
+        text = f"ε = {report.epsilon / MICRO:g} more would take Σε to {new.sum / MICRO:g} of {self.total:g}"
+        if self.squares_cap == 0:
+            return text
+        return f"{text} and Σε² to {new.squares / MICRO**2:g} of {self.squares_cap / MICRO**2:g}"
+
+
+class Odometer:
+    """What has been given away so far, valid whenever it is looked at and whatever made one look.
+
+    spent() holds for all times at once: with probability 1 - delta no loss ever exceeds what was shown.
+    Stopping because of what it shows, or of what the reports were, is safe, unlike with a theorem for a
+    number of reports that was fixed beforehand. The price against a filter is least at `sharpest`.
+
+    It shows the less of Σε, which cannot fail, and of
+
+        ½S + sqrt((S + ρ)(2 ln(1/δ') + ln(1 + S/ρ))),  S = Σε_i², δ' = delta - own,
+
+    a normal mixture with ρ chosen to make it tightest where a zCDP filter of total `sharpest` would stop.
+
+    Source: Whitehouse, Ramdas, Rogers, Wu 2023, Fully-adaptive composition in differential privacy, ICML
+    (mixture odometer).
+    """
+
+    def __init__(self, delta: float = 0.0, own: float = 0.0, sharpest: float = 1.0) -> None:
+        """delta, own: in [0, 1), own <= delta; at delta = own it shows Σε. sharpest: nats, > 0."""
+        if probability("own", own) > probability("delta", delta):
+            raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
+        self.delta = float(delta)
+        self.own = float(own)
+        self.history = History()
+        self._slack = exact(delta) - exact(own)
+        positive("sharpest", sharpest)
+        self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
+
+    def add(self, report: Report | int) -> None:
+        """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
+        new = self.history.then(_report(report))
+        if new.delta > exact(self.own):
+            raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}")
+        self.history = new
+
+    def spent(self) -> Spent:
+        """What all reports so far are together; epsilon in nats, rounded up."""
+        kind = Kind.APPROXIMATE if self.delta else Kind.PURE
+        with exact_arithmetic():
+            loss = Decimal(self.history.sum) / MICRO
+            if self._slack and self.history.runs:
+                loss = min(loss, self._mixture())
+        return Spent(float_above(loss), self.delta, kind)
+
+    def _mixture(self) -> Decimal:
+        squares = Decimal(self.history.squares) / MICRO**2
+        boundary = (squares + self._offset) * ((1 + squares / self._offset).ln() - 2 * self._slack.ln())
+        return above(squares / 2 + boundary.sqrt())
+
+
+class RogersOdometer:
+    """The first odometer, kept for comparison: it asks for no `sharpest`, and is weaker near one.
+
+    With S = Σε_i² in [1/n², 1] it shows ½Σε_i(e^{ε_i} - 1) + 2 sqrt(S (1 + ln √3) ln(4 log2(n)/δ)), elsewhere
+    ½Σε_i(e^{ε_i} - 1) + sqrt(2 (1/n² + S)(1 + ½ln(1 + n²S)) ln(4 log2(n)/δ)). It needs Σδ_i <= δ/2.
+
+    Source: Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters, NIPS, Theorem 6.2.
+    """
+
+    def __init__(self, delta: float, n: int = 1000) -> None:
+        """delta: in (0, 1). n: whole, >= 2, fixed beforehand; 1/n is the least sqrt(S) of interest."""
+        self.delta = probability("delta", delta, zero=False)
+        self.n = whole("n", n, low=2)
+        self.history = History()
+
+    def add(self, report: Report | int) -> None:
+        """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass δ/2."""
+        new = self.history.then(_report(report))
+        if 2 * new.delta > exact(self.delta):
+            raise BudgetExceeded(
+                f"the reports' own δ would come to {float(new.delta):g}, above {self.delta / 2:g}"
+            )
+        self.history = new
+
+    def spent(self) -> Spent:
+        """What all reports so far are together; epsilon in nats, rounded up."""
+        with exact_arithmetic():
+            loss = self._loss() if self.history.runs else Decimal(0)
+        return Spent(float_above(loss), self.delta, Kind.APPROXIMATE)
+
+    def _loss(self) -> Decimal:
+        squares, n = Decimal(self.history.squares) / MICRO**2, Decimal(self.n)
+        guesses = 4 * n.ln() / Decimal(2).ln()
+        log = (guesses / exact(self.delta)).ln()
+        if 1 / n**2 <= squares <= 1:
+            return above(mean_loss(self.history) + 2 * (squares * (1 + Decimal(3).ln() / 2) * log).sqrt())
+        spread = 2 * (1 / n**2 + squares) * (1 + (1 + n**2 * squares).ln() / 2) * log
+        return above(mean_loss(self.history) + spread.sqrt())
+
+
+def _report(report: Report | int) -> Report:
+    return report if isinstance(report, Report) else Report(report)
+
+
+def _sharpest_offset(total: float, delta: float, own: float) -> Decimal:
+    """The ρ that makes (S + ρ)(2 ln(1/δ') + ln(1 + S/ρ)) least at the S where a filter of `total` stops.
+
+    Any ρ > 0 that is fixed beforehand is valid. With x = S/ρ the least is where x = 2 ln(1/δ') + ln(1 + x).
+    """
+    twice = -2 * math.log(delta - own)
+    x = twice + 1
+    for _ in range(50):
+        x = twice + math.log1p(x)
+    return Decimal(max(1, ZcdpFilter(total, delta, own).cap(1))) / MICRO**2 / exact(x)

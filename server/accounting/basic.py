@@ -1,0 +1,81 @@
+"""Basic composition, and no composition theorem at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from .errors import AccountingError
+from .theorem import MICRO, Guarantee, History, Kind, Reports, Spent, Theorem, exact, float_above
+
+
+class Basic(Theorem):
+    """The ε of reports add up, and so do their δ: Σε_i <= total and Σδ_i <= delta.
+
+    Holds whatever is chosen in view of what. delta is only for reports that have a δ of their own.
+
+    Dwork, McSherry, Nissim, Smith 2006, Calibrating noise to sensitivity in private data analysis, TCC;
+    with δ: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Our data, ourselves, EUROCRYPT.
+    """
+
+    name = "basic"
+    rule = "sum"
+    kind = Kind.PURE
+    deltas = "optional"
+    words = (
+        "All reports of a board together are {total}-LDP: whatever an observer sees, the odds between any "
+        "two courses of readings move by at most a factor e^{total}. "
+        "Each report's ε may be chosen on the way."
+    )
+
+    def loss(self, history: History) -> Decimal:
+        """Σε_i; infinite where Σδ_i > delta."""
+        return Decimal(history.sum) / MICRO if history.delta <= exact(self.delta) else Decimal("Infinity")
+
+    def cap(self, epsilon: int) -> int:
+        """The total in micro-nats, rounded down."""
+        return self.micro_total
+
+    def spent(self, reports: Reports) -> Spent:
+        """Σε_i and Σδ_i."""
+        history = History.of(reports)
+        spent = super().spent(history)
+        own = float_above(history.delta)
+        return replace(spent, delta=own, kind=Kind.APPROXIMATE) if own else spent
+
+    def guarantee(self) -> Guarantee:
+        """(total, delta)-LDP, which is total-LDP where delta is 0."""
+        pure = super().guarantee()
+        if self.delta == 0:
+            return pure
+        words = f"{pure.words} That may fail with probability {self.delta:g}, which is the reports' own."
+        return replace(pure, kind=Kind.APPROXIMATE, words=words)
+
+
+@dataclass(frozen=True)
+class Unlimited(Theorem):
+    """No theorem and no cap: every report keeps its own ε, all together keep nothing that is known before."""
+
+    total: float = math.inf
+
+    name = "none"
+    rule = "unlimited"
+    kind = Kind.NOTHING
+    deltas = "none"
+    words = (
+        "Nothing bounds what all reports of a board give away together: each is ε-LDP by itself, and over a "
+        "long life an observer learns the readings."
+    )
+
+    def __post_init__(self) -> None:
+        if self.total != math.inf or self.delta != 0:
+            raise AccountingError("none keeps no total and no delta: leave them out, or choose a theorem")
+
+    def loss(self, history: History) -> Decimal:
+        """Σε_i, which is all that can be said."""
+        return Decimal(history.sum) / MICRO
+
+    def cap(self, epsilon: int) -> int:
+        """0, and the board compares nothing with it."""
+        return 0

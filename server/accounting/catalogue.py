@@ -1,0 +1,42 @@
+"""The theorems by name."""
+
+from __future__ import annotations
+
+import pkgutil
+
+from .advanced import Advanced
+from .basic import Basic, Unlimited
+from .errors import AccountingError
+from .filters import RogersFilter, ZcdpFilter
+from .majority import Majority
+from .optimal import Optimal
+from .theorem import Theorem
+
+THEOREMS: dict[str, type[Theorem]] = {
+    x.name: x for x in (Basic, ZcdpFilter, Optimal, Advanced, RogersFilter, Majority, Unlimited)
+}
+
+
+def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem:
+    """Return the theorem of that name with a total (nats; None only for "none") and a delta to keep.
+
+    name: one of THEOREMS, or "package.module:Class" for one of your own. AccountingError where there is none,
+    or where total and delta do not fit it.
+    """
+    cls = THEOREMS.get(name) or _imported(name)
+    if total is None:
+        if cls is not Unlimited:
+            raise AccountingError(f"{name} composition needs a total in nats")
+        return Unlimited(delta=delta)
+    return cls(total, delta)
+
+
+def _imported(name: str) -> type[Theorem]:
+    try:
+        found = pkgutil.resolve_name(name) if ":" in name else None
+    except (ImportError, AttributeError, ValueError) as error:
+        raise AccountingError(f"no theorem {name}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Theorem)):
+        known = ", ".join(THEOREMS)
+        raise AccountingError(f"no theorem {name}: there are {known}, or package.module:Class for your own")
+    return found

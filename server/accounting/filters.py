@@ -1,0 +1,110 @@
+"""Privacy filters: totals that hold although each report's ε is chosen in view of the earlier reports.
+
+Both bound the privacy loss L = Σ L_i, the logarithm of how much more probable the reports are under one
+course of readings than under another. An ε-LDP report loses at most ε(e^ε - 1)/2 and at most ε²/2 on average,
+and is sub-Gaussian about its mean with variance ε²: E[e^{λ L_i}] <= e^{λ(1+λ) ε_i²/2} for λ > 0,
+whatever came before.
+Pr[L > E] <= δ makes a course (E, δ)-LDP.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from .errors import AccountingError, probability
+from .theorem import MICRO, History, Kind, Theorem, above, below, exact, exact_arithmetic
+
+ADAPTIVE = (
+    "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
+    "{delta}. Each report's ε may be chosen on the way."
+)
+
+
+@dataclass(frozen=True)
+class ZcdpFilter(Theorem):
+    """½S + sqrt(2 S ln(1/δ')) <= total with S = Σε_i², δ' = delta - own, and Σδ_i <= own.
+
+    Solved for S this is the cap S_max = (sqrt(2 ln(1/δ') + 2 total) - sqrt(2 ln(1/δ')))². own is the part of
+    delta, fixed beforehand, that is set aside for the reports' own δ_i; boards need none.
+
+    Proof: e^{λL - λ(1+λ)S/2} is a supermartingale of mean at most 1, so where S never exceeds S_max,
+    Pr[L > E] <= e^{-λE + λ(1+λ)S_max/2}, which is δ' at the best λ.
+
+    Whitehouse, Ramdas, Rogers, Wu 2023, Fully-adaptive composition in differential privacy, ICML, Theorem 1;
+    ½ε²: Bun, Steinke 2016, Concentrated differential privacy, TCC, Proposition 3.3.
+    """
+
+    own: float = 0.0
+
+    name = "zcdp"
+    rule = "squares"
+    kind = Kind.APPROXIMATE
+    words = ADAPTIVE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not probability("own", self.own) < self.delta:
+            raise AccountingError(
+                f"own must leave something of delta = {self.delta:g}, not take {self.own:g}"
+            )
+
+    def loss(self, history: History) -> Decimal:
+        """The formula; infinite where Σδ_i > own."""
+        if history.delta > exact(self.own):
+            return Decimal("Infinity")
+        squares = Decimal(history.squares) / MICRO**2
+        return above(squares / 2 + (-2 * squares * self._slack.ln()).sqrt())
+
+    def cap(self, epsilon: int) -> int:
+        """S_max in micro-nats squared, rounded down, whatever the epsilon."""
+        with exact_arithmetic():
+            twice = -2 * self._slack.ln()
+            root = (twice + 2 * exact(self.total)).sqrt() - twice.sqrt()
+            return math.floor(below(root * root) * MICRO**2)
+
+    @property
+    def _slack(self) -> Decimal:
+        return exact(self.delta) - exact(self.own)
+
+
+class RogersFilter(Theorem):
+    """½Σε_i(e^{ε_i} - 1) + sqrt(2 (S + H)(1 + ½ln(1 + S/H)) ln(2/δ)) <= total, and Σδ_i <= δ/2.
+
+    S = Σε_i², H = total²/(28.04 ln(1/δ)). The first filter for adaptive ε; weaker than `ZcdpFilter`, kept for
+    comparison. Its proof bounds e^{x²/2} by a mixture and needs δ <= 2/e.
+
+    Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters, NIPS, Theorem 5.1.
+    """
+
+    name = "rogers"
+    rule = "count"
+    kind = Kind.APPROXIMATE
+    words = ADAPTIVE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta > 2 / math.e:
+            raise AccountingError(
+                f"rogers composition needs a delta of at most 2/e = 0.73, not {self.delta:g}"
+            )
+
+    def loss(self, history: History) -> Decimal:
+        """The formula; infinite where Σδ_i > δ/2."""
+        delta, total = exact(self.delta), exact(self.total)
+        if 2 * history.delta > delta:
+            return Decimal("Infinity")
+        offset = -total * total / (Decimal("28.04") * delta.ln())
+        squares = Decimal(history.squares) / MICRO**2
+        spread = 2 * (squares + offset) * (1 + (1 + squares / offset).ln() / 2) * (2 / delta).ln()
+        return above(mean_loss(history) + spread.sqrt())
+
+
+def mean_loss(history: History) -> Decimal:
+    """½Σε_i(e^{ε_i} - 1) in nats: what reports of these ε lose on average, at most."""
+    loss = Decimal(0)
+    for report, n in history.runs:
+        epsilon = Decimal(report.epsilon) / MICRO
+        loss += n * epsilon * (epsilon.exp() - 1) / 2
+    return loss

@@ -1,0 +1,148 @@
+"""The majority rule: after n reports a majority vote tells one fixed bit no better than one report at E.
+
+It is not local differential privacy. n reports at ε are nε-LDP, and (E, δ)-LDP only with the δ of
+`optimal_delta`, which is large: at E = 10 and n = 100 the rule allows ε = 0.7698, and those reports are
+(10, 0.990)-LDP and 76.98-LDP.
+
+A vote of n answers, each true with p = e^ε/(1 + e^ε), is lost when at most ⌈n/2⌉ - 1 of them are true. A tie
+counts as won, which no real attacker can count on, so the curve ε(n) has a dent at every even n. More answers
+never harm an attacker: what is allowed for m reports is allowed for fewer. So the envelope, the largest ε(m)
+over m >= n, is as valid and falls with n. For odd n it is the curve itself; for even n it is ε(n + 1).
+
+Shackelford and Chang's rule. Everything here is vectorised over n and good for n up to MOST_REPORTS.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import overload
+
+import numpy as np
+from scipy import special
+
+from .errors import AccountingError, positive, whole
+from .theorem import MICRO, MOST_REPORTS, History, Kind, Theorem
+
+MOST_TOTAL = 700.0
+"""Nats; beyond it the chance of a lost vote, e^-E, is no longer a double."""
+
+_ROUNDING = 1e-10  # relative; the incomplete beta function and its inverse are good to 1e-12
+
+
+@overload
+def majority_epsilon(reports: int, total: float) -> float: ...
+@overload
+def majority_epsilon(reports: np.ndarray, total: float) -> np.ndarray: ...
+def majority_epsilon(reports: int | np.ndarray, total: float) -> float | np.ndarray:
+    """Return the largest ε per report that the rule allows, ties won by the attacker; nats, rounded down.
+
+    reports: whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same. total: nats, in (0, 700].
+    0 where a tie alone is too likely, as for two reports at a small total. AccountingError on anything else.
+    """
+    epsilon = _raw(_numbers(reports), _total(total))
+    return epsilon if isinstance(reports, np.ndarray) else float(epsilon)
+
+
+@overload
+def majority_envelope(reports: int, total: float) -> float: ...
+@overload
+def majority_envelope(reports: np.ndarray, total: float) -> np.ndarray: ...
+def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.ndarray:
+    """Return the largest `majority_epsilon` of as many reports or more: it falls with their number."""
+    epsilon = _raw(_odd(_numbers(reports)), _total(total))
+    return epsilon if isinstance(reports, np.ndarray) else float(epsilon)
+
+
+def majority_total(epsilon: float, reports: int) -> float:
+    """Return the E at which one report tells the bit as well as a vote of so many at ε, ties won; rounded up.
+
+    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. Infinite above 700.
+    """
+    epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
+    if n == 1:
+        return epsilon
+    lost = float(special.betainc(n - _half(n) + 1, _half(n), special.expit(-epsilon))) * (1 - _ROUNDING)
+    total = float(np.log1p(-lost) - np.log(lost)) if lost > 0 else np.inf
+    return total if total <= MOST_TOTAL else np.inf
+
+
+class Majority(Theorem):
+    """A majority vote of all reports tells one fixed bit no better than one report at `total`: the envelope.
+
+    The reports have one ε. They are not total-LDP. Source and formulas: this module.
+    """
+
+    name = "majority"
+    rule = "count"
+    kind = Kind.ONE_BIT
+    deltas = "none"
+    words = (
+        "Not LDP for all reports together. Only this: if a board's true bit never changes, a majority vote "
+        "over all its reports guesses it right no more often than one report at ε = {total} would. Together "
+        "the reports are only as private as their ε added up."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _total(self.total)
+
+    def loss(self, history: History) -> Decimal:
+        """`majority_total` on the envelope: of n reports, or n + 1 where n is even."""
+        epsilon = history.one_epsilon("the majority rule")
+        odd = int(_odd(history.count))
+        return Decimal(epsilon) / MICRO if odd == 1 else Decimal(majority_total(epsilon / MICRO, odd))
+
+    def most_epsilon(self, reports: int) -> int:
+        """The envelope in micro-nats, rounded down."""
+        envelope = int(majority_envelope(reports, self.total) * MICRO)
+        return self.micro_total if reports == 1 else envelope
+
+
+def _raw(n: np.ndarray, total: float) -> np.ndarray:
+    # Lies are Binomial(n, lie), and the vote is lost to `needed` of them.
+    needed, goal = n - _half(n) + 1, special.expit(-total)
+    lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
+    epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
+    # The library's inverse goes astray here and there where the goal is tiny (n = 5 at a total of 300).
+    found = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
+    epsilon = np.where(found, epsilon, _by_bisection(np.where(found, 1.0, n), total))
+    return np.where(n == 1, total, epsilon * (1 - _ROUNDING))
+
+
+def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
+    """The curve for the few n that are not 1."""
+    low, high = np.zeros_like(n), np.full_like(n, total)
+    some = n > 1
+    needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)
+    for _ in range(60 if some.any() else 0):
+        middle = (low + high) / 2
+        kept = some.copy()
+        kept[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+    return low
+
+
+def _half(n):
+    """⌈n/2⌉: so many true answers win the vote."""
+    return np.ceil(n / 2)
+
+
+def _odd(n):
+    """n where it is odd, n + 1 where it is even."""
+    return n + (n % 2 == 0)
+
+
+def _numbers(reports: int | np.ndarray) -> np.ndarray:
+    if not isinstance(reports, np.ndarray):
+        return np.array(whole("the number of reports", reports, high=MOST_REPORTS), float)
+    if reports.dtype.kind not in "iu" or not ((reports >= 1) & (reports <= MOST_REPORTS)).all():
+        raise AccountingError(f"numbers of reports are whole and from 1 to {MOST_REPORTS:,}")
+    return reports.astype(float)
+
+
+def _total(total: float) -> float:
+    if positive("the total", total) > MOST_TOTAL:
+        raise AccountingError(
+            f"the majority rule is computed for totals up to {MOST_TOTAL:g} nats, not {total:g}"
+        )
+    return float(total)

@@ -1,0 +1,270 @@
+"""What a composition theorem is: reports that were made in, nats that they cost together out.
+
+A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `kind` and `words`, write
+`loss`, and with rule "sum" or "squares" `cap`. All else (`cap` of a count, `allowed`, `spent`,
+`most_reports`, `most_epsilon`) follows. docs/theorems.md shows one.
+
+Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
+A float is read as the decimal that prints it, so 0.1 is a tenth.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from .errors import AccountingError, positive, probability, whole
+
+MICRO = 1_000_000
+MOST_REPORTS = 1 << 27
+"""No cap counts further: optimal composition is exact up to here, and a lower cap is a safe one."""
+
+_MOST_EPSILON = 10**12  # micro-nats: a bound for searches only
+
+Rule = Literal["sum", "squares", "count", "unlimited"]
+
+
+class Kind(StrEnum):
+    """What a theorem's numbers mean. The value is what tables and legends say."""
+
+    PURE = "ε-LDP"
+    APPROXIMATE = "(ε, δ)-LDP"
+    ONE_BIT = "guessing one fixed bit, not LDP"
+    NOTHING = "no bound on all reports together"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report that is (epsilon, delta)-LDP by itself; epsilon in micro-nats, >= 1; delta in [0, 1)."""
+
+    epsilon: int
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.epsilon, "__index__"):
+            raise AccountingError(
+                f"a report's epsilon is in whole micro-nats (500000 is 0.5), not {self.epsilon}"
+            )
+        whole("a report's epsilon in micro-nats", self.epsilon)
+        probability("a report's delta", self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Reports that were made: how many of each. Their order does not matter to any theorem here."""
+
+    runs: tuple[tuple[Report, int], ...] = ()
+
+    @classmethod
+    def of(cls, reports: Reports) -> History:
+        """Return the history of some reports; a bare integer is a report's epsilon in micro-nats."""
+        if isinstance(reports, History):
+            return reports
+        counted = Counter(x if isinstance(x, Report) else Report(x) for x in reports)
+        return cls(tuple(counted.items()))
+
+    @classmethod
+    def equal(cls, epsilon: int, count: int) -> History:
+        """Return `count` reports of epsilon micro-nats each."""
+        return cls(((Report(epsilon), whole("the number of reports", count)),))
+
+    def then(self, report: Report) -> History:
+        """Return this history with one report more."""
+        counted = dict(self.runs)
+        counted[report] = counted.get(report, 0) + 1
+        return History(tuple(counted.items()))
+
+    @property
+    def count(self) -> int:
+        """The number of reports."""
+        return sum(n for _, n in self.runs)
+
+    @property
+    def sum(self) -> int:
+        """Σε in micro-nats."""
+        return sum(n * report.epsilon for report, n in self.runs)
+
+    @property
+    def squares(self) -> int:
+        """Σε² in micro-nats squared."""
+        return sum(n * report.epsilon * report.epsilon for report, n in self.runs)
+
+    @property
+    def delta(self) -> Decimal:
+        """Σδ of the reports' own."""
+        with exact_arithmetic():
+            return sum((n * exact(report.delta) for report, n in self.runs), Decimal(0))
+
+    def one_epsilon(self, theorem: str) -> int:
+        """The reports' one ε in micro-nats; AccountingError for several, which names the theorem."""
+        epsilons = sorted({report.epsilon for report, _ in self.runs})
+        if len(epsilons) != 1:
+            several = ", ".join(f"{x / MICRO:g}" for x in epsilons)
+            raise AccountingError(f"{theorem} composition is for reports of one epsilon, not of {several}")
+        return epsilons[0]
+
+
+Reports = History | Iterable[Report | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a history cost: epsilon in nats, rounded up (inf: more than the theorem can tell), and delta."""
+
+    epsilon: float
+    delta: float
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What holds for all reports together: epsilon in nats, delta, and the same in words."""
+
+    kind: Kind
+    epsilon: float
+    delta: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Theorem(ABC):
+    """A composition theorem with a total to keep: total in nats, > 0; delta in [0, 1).
+
+    name: how users call it. rule: what the board compares with the cap. kind: what the guarantee is.
+    words: the guarantee as a sentence, with {total} and {delta} where they belong. deltas: whether a delta is
+    "required", "optional" or makes no sense ("none").
+    AccountingError where total or delta is out of range or the pair contradicts the theorem.
+    """
+
+    total: float
+    delta: float = 0.0
+
+    name: ClassVar[str]
+    rule: ClassVar[Rule]
+    kind: ClassVar[Kind]
+    words: ClassVar[str]
+    deltas: ClassVar[Literal["required", "optional", "none"]] = "required"
+
+    def __post_init__(self) -> None:
+        positive("the total", self.total)
+        probability("delta", self.delta)
+        if self.deltas == "required" and self.delta == 0:
+            raise AccountingError(
+                f"{self.name} composition needs a delta above 0 (1e-6, say); basic needs none"
+            )
+        if self.deltas == "none" and self.delta != 0:
+            raise AccountingError(f"{self.name} says nothing about a delta: leave it out")
+
+    @abstractmethod
+    def loss(self, history: History) -> Decimal:
+        """Return the nats that the history costs at this delta, rounded up; infinite where none are enough.
+
+        Must not fall when a report is added or a report's epsilon raised. Runs in `exact_arithmetic`.
+        """
+
+    def cost(self, epsilon: int) -> int:
+        """What the board debits for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
+        epsilon = Report(epsilon).epsilon
+        return {"sum": epsilon, "squares": epsilon * epsilon, "count": 1, "unlimited": 0}[self.rule]
+
+    def cap(self, epsilon: int) -> int:
+        """What the board's debits may add up to, where reports are of epsilon micro-nats; rounded down.
+
+        Micro-nats (sum) or micro-nats squared (squares), whatever the epsilon; or reports (count).
+        """
+        if self.rule != "count":
+            raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}: it must say its cap")
+        return largest(lambda n: self.allowed(History.equal(epsilon, n)), MOST_REPORTS)
+
+    def most_reports(self, epsilon: int) -> int | None:
+        """How many reports of epsilon micro-nats each are allowed; None where nothing bounds them."""
+        cost = self.cost(epsilon)
+        return self.cap(epsilon) // cost if cost else None
+
+    def most_epsilon(self, reports: int) -> int | None:
+        """The largest epsilon in micro-nats that allows so many equal reports, rounded down.
+
+        0 where none does, None where nothing bounds it.
+        """
+        n = whole("the number of reports", reports, high=MOST_REPORTS)
+        if self.rule == "unlimited":
+            return None
+        if self.rule == "sum":
+            return self.cap(1) // n
+        if self.rule == "squares":
+            return math.isqrt(self.cap(1) // n)
+        return largest(lambda epsilon: self.allowed(History.equal(epsilon, n)), _MOST_EPSILON)
+
+    def allowed(self, reports: Reports) -> bool:
+        """Whether these reports stay within the total."""
+        history = History.of(reports)
+        with exact_arithmetic():
+            return not history.runs or self.loss(history) <= exact(self.total)
+
+    def spent(self, reports: Reports) -> Spent:
+        """What these reports cost together."""
+        history = History.of(reports)
+        with exact_arithmetic():
+            loss = self.loss(history) if history.runs else Decimal(0)
+        return Spent(float_above(loss), float(self.delta), self.kind)
+
+    def guarantee(self) -> Guarantee:
+        """What holds for all reports together while they stay within the cap."""
+        words = self.words.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
+        return Guarantee(self.kind, float(self.total), float(self.delta), words)
+
+    @property
+    def micro_total(self) -> int:
+        """The total in whole micro-nats, rounded down."""
+        with exact_arithmetic():
+            return math.floor(exact(self.total) * MICRO)
+
+
+def exact(value: float) -> Decimal:
+    """Return the decimal that prints a float: 0.1 is a tenth."""
+    return Decimal(repr(float(value)))
+
+
+_ABOVE = Decimal("1e-40")
+
+
+def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
+    """The context of losses: 60 digits, exponents without bound."""
+    wide = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+    return decimal.localcontext(wide)
+
+
+def above(value: Decimal) -> Decimal:
+    """Return a little more than value: what a few roundings at 60 digits cannot reach."""
+    return value * (1 + _ABOVE)
+
+
+def below(value: Decimal) -> Decimal:
+    """Return a little less than value: what a few roundings at 60 digits cannot reach."""
+    return value * (1 - _ABOVE)
+
+
+def float_above(value: Decimal) -> float:
+    """Return the smallest float that prints as no less than value."""
+    nearest = float(value)
+    return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and exact(nearest) < value else nearest
+
+
+def largest(fits: Callable[[int], bool], limit: int) -> int:
+    """Return the largest n in [0, limit] that fits, where whatever is below one that fits does, too."""
+    low, high = 0, 1
+    while high <= limit and fits(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,205 @@
+"""Filters and odometers against the worst adaptive adversary, computed exactly.
+
+The adversary sees every answer and chooses the ε of the next report, or stops. Answers are binary randomized
+response; any ε-LDP report is a coarser answer, so nothing worse exists. Its best play is a recursion over the
+reports made so far and the loss L; both live on a grid, and no sampling is involved.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.accounting import (
+    AccountingError,
+    Basic,
+    BudgetExceeded,
+    Filter,
+    History,
+    Kind,
+    Odometer,
+    Report,
+    RogersOdometer,
+    ZcdpFilter,
+)
+
+UNIT = 100_000  # micro-nats: the grid of ε
+MENU = (1, 2, 4)  # the adversary's choice of ε, in units
+
+Counts = tuple[int, ...]
+
+
+def worst(allows: Callable[[Counts], bool], prize: Callable[[Counts, int], float]) -> float:
+    """The most that an adversary can make the mean of prize(reports of each ε, loss in units) at its stop."""
+    truth = {e: 1 / (1 + math.exp(-e * UNIT / 1e6)) for e in MENU}
+
+    @functools.cache
+    def value(counts: Counts, loss: int) -> float:
+        best = prize(counts, loss)
+        for i, e in enumerate(MENU):
+            more = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+            if allows(more):
+                won, lost = value(more, loss + e), value(more, loss - e)
+                best = max(best, truth[e] * won + (1 - truth[e]) * lost)
+        return best
+
+    return value((0,) * len(MENU), 0)
+
+
+def spent(counts: Counts) -> tuple[int, int]:
+    """Σε and Σε² in micro-nats."""
+    total = sum(n * e for n, e in zip(counts, MENU, strict=True)) * UNIT
+    return total, sum(n * e * e for n, e in zip(counts, MENU, strict=True)) * UNIT**2
+
+
+def overrun(total: float) -> Callable[[Counts, int], float]:
+    """Whose worst mean is the smallest δ for which everything is (total, δ)-LDP: (1 - e^{total - L})+."""
+    return lambda _, loss: max(0.0, -math.expm1(total - loss * UNIT / 1e6))
+
+
+def either(sum_cap: int, squares_cap: int) -> Callable[[Counts], bool]:
+    def allows(counts: Counts) -> bool:
+        total, squares = spent(counts)
+        return total <= sum_cap or squares <= squares_cap
+
+    return allows
+
+
+@pytest.mark.parametrize(("total", "delta"), [(2.0, 0.05), (1.2, 0.2), (2.4, 0.01)])
+def test_no_adversary_gets_past_a_filter_that_goes_on_while_either_theorem_allows(total, delta):
+    rule = Filter(total, delta)
+    allows = either(rule.sum_cap, rule.squares_cap)
+    chance = worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > total + 1e-9))
+    assert 0 < worst(allows, overrun(total)) <= chance <= delta
+
+
+def test_the_adversary_would_find_a_cap_that_is_too_large():
+    rule = Filter(2.0, 0.05)
+    allows = either(rule.sum_cap, 2 * rule.squares_cap)
+    assert worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > 2 + 1e-9)) > 0.05
+
+
+def test_the_sum_alone_is_infallible():
+    rule = Filter(2.0)
+    assert rule.squares_cap == 0
+    assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
+
+
+@pytest.mark.parametrize("sharpest", [0.5, 2.0])
+def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sharpest):
+    delta = 0.05
+
+    @functools.cache
+    def shown(counts: Counts) -> float:
+        odometer = Odometer(delta, sharpest=sharpest)
+        odometer.history = History(
+            tuple((Report(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
+        )
+        return odometer.spent().epsilon
+
+    chance = worst(
+        lambda counts: sum(counts) <= 24, lambda counts, loss: float(loss * UNIT / 1e6 > shown(counts) + 1e-9)
+    )
+    assert 0 < chance <= delta
+
+
+def test_a_filter_uses_whichever_theorem_allows_more():
+    few_large, many_small = Filter(8, 1e-6), Filter(8, 1e-6)
+    assert few_large.left(500_000) == 16  # the zCDP filter alone allows 7
+    assert many_small.left(100_000) == 181  # the sum alone allows 80
+    for _ in range(181):
+        many_small.spend(100_000)
+    assert many_small.history == History.equal(100_000, 181)
+    with pytest.raises(BudgetExceeded, match=r"Σε to 18.2 of 8 and Σε² to 1.82 of 1.81941"):
+        many_small.spend(100_000)
+    assert many_small.history.count == 181  # the refused report is not counted
+    many_small.spend(90_000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(1_000, 900_000), min_size=1, max_size=40),
+    st.floats(0.5, 6),
+    st.sampled_from([0.0, 1e-6, 1e-2]),
+)
+def test_a_filter_stops_at_the_first_report_that_overruns_both_theorems(history, total, delta):
+    rule = Filter(total, delta)
+    theorems = [Basic(total), *([ZcdpFilter(total, delta)] if delta else [])]
+    for i, epsilon in enumerate(history):
+        fits = any(theorem.allowed(history[: i + 1]) for theorem in theorems)
+        assert rule.allows(epsilon) == fits == (rule.left(epsilon) > 0)
+        if not fits:
+            with pytest.raises(BudgetExceeded):
+                rule.spend(epsilon)
+            break
+        rule.spend(epsilon)
+
+
+def test_a_filter_says_what_it_guarantees():
+    assert Filter(8).guarantee().kind == Kind.PURE
+    assert Filter(8, 1e-6).guarantee().kind == Kind.APPROXIMATE
+    both = Filter(8, 1e-6).guarantee()
+    assert (both.epsilon, both.delta) == (8, 1e-6)
+
+
+def test_own_deltas_are_counted_apart_and_shrink_the_squares():
+    rule = Filter(8, 1e-6, own=4e-7)
+    assert rule.squares_cap == ZcdpFilter(8, 6e-7).cap(1)
+    rule.spend(Report(100_000, 3e-7))
+    with pytest.raises(BudgetExceeded, match="own δ would come to 6e-07"):
+        rule.spend(Report(100_000, 3e-7))
+    rule.spend(100_000)
+    only_sum = Filter(8, 1e-6, own=1e-6)
+    assert only_sum.squares_cap == 0
+    assert only_sum.guarantee() == Basic(8, 1e-6).guarantee()
+    odometer = Odometer(1e-6, own=4e-7)
+    odometer.add(Report(100_000, 4e-7))
+    assert odometer.spent().epsilon == 0.1
+    with pytest.raises(BudgetExceeded, match="own δ"):
+        odometer.add(Report(100_000, 1e-9))
+    rogers = RogersOdometer(1e-6)
+    rogers.add(Report(100_000, 5e-7))
+    with pytest.raises(BudgetExceeded, match="own δ"):
+        rogers.add(Report(100_000, 1e-9))
+
+
+def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_the_sum():
+    odometer, rogers, pure = Odometer(1e-6, sharpest=8), RogersOdometer(1e-6), Odometer()
+    for i in range(1, 301):
+        for meter in (odometer, rogers, pure):
+            meter.add(100_000)
+        assert odometer.spent().epsilon <= i / 10
+        assert pure.spent().epsilon == i / 10
+        if i == 181:
+            assert ZcdpFilter(8, 1e-6).spent(odometer.history).epsilon < odometer.spent().epsilon < 8.6
+            # 1.81 is outside [1/n², 1]; the formula by hand
+            log = math.log(4 * math.log2(1000) / 1e-6)
+            spread = 2 * (1e-6 + 1.81) * (1 + math.log(1 + 1.81e6) / 2) * log
+            assert rogers.spent().epsilon == pytest.approx(9.05 * math.expm1(0.1) + math.sqrt(spread))
+        if i == 50:
+            root = 2 * math.sqrt(0.5 * (1 + math.log(3) / 2) * math.log(4 * math.log2(1000) / 1e-6))
+            assert rogers.spent().epsilon == pytest.approx(2.5 * math.expm1(0.1) + root)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Filter(0), "the total is a number above 0"),
+        (lambda: Filter(1, 1), "delta is a number from 0"),
+        (lambda: Filter(1, 1e-6, 2e-6), "own is a part of delta"),
+        (lambda: Odometer(-1), "delta is a number from 0"),
+        (lambda: Odometer(1e-6, 2e-6), "own is a part of delta"),
+        (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
+        (lambda: RogersOdometer(0), "delta must be above 0"),
+        (lambda: RogersOdometer(1e-6, 1), "n is a whole number from 2"),
+        (lambda: Filter(1).spend(0), "from 1 up"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, text):
+    with pytest.raises(AccountingError, match=text):
+        make()

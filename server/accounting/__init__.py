@@ -8,9 +8,21 @@ from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter
 from .majority import Majority, majority_envelope, majority_epsilon, majority_total
 from .optimal import Optimal, optimal_delta, optimal_epsilon, optimal_reports, optimal_total
-from .theorem import MOST_REPORTS, Guarantee, History, Kind, Report, Spent, Theorem, exact_arithmetic
+from .theorem import (
+    MICRO,
+    MOST_REPORTS,
+    Guarantee,
+    History,
+    Kind,
+    Report,
+    Spent,
+    Theorem,
+    above,
+    exact,
+)
 
 __all__ = [
+    "MICRO",
     "MOST_REPORTS",
     "THEOREMS",
     "AccountingError",
@@ -31,8 +43,9 @@ __all__ = [
     "Theorem",
     "Unlimited",
     "ZcdpFilter",
+    "above",
     "choose",
-    "exact_arithmetic",
+    "exact",
     "majority_envelope",
     "majority_epsilon",
     "majority_total",

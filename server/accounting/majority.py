@@ -40,7 +40,7 @@ def majority_epsilon(reports: int | np.ndarray, total: float) -> float | np.ndar
     0 where a tie alone is too likely, as for two reports at a small total. AccountingError on anything else.
     """
     epsilon = _raw(_numbers(reports), _total(total))
-    return epsilon if isinstance(reports, np.ndarray) else float(epsilon)
+    return epsilon.reshape(reports.shape) if isinstance(reports, np.ndarray) else float(epsilon[0])
 
 
 @overload
@@ -50,7 +50,7 @@ def majority_envelope(reports: np.ndarray, total: float) -> np.ndarray: ...
 def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.ndarray:
     """Return the largest `majority_epsilon` of as many reports or more: it falls with their number."""
     epsilon = _raw(_odd(_numbers(reports)), _total(total))
-    return epsilon if isinstance(reports, np.ndarray) else float(epsilon)
+    return epsilon.reshape(reports.shape) if isinstance(reports, np.ndarray) else float(epsilon[0])
 
 
 def majority_total(epsilon: float, reports: int) -> float:
@@ -110,13 +110,13 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
 
 
 def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
-    """The curve for the few n that are not 1."""
+    """The curve for the few n that are not 1, shape of n."""
     low, high = np.zeros_like(n), np.full_like(n, total)
     some = n > 1
     needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)
     for _ in range(60 if some.any() else 0):
         middle = (low + high) / 2
-        kept = some.copy()
+        kept = np.zeros_like(some)
         kept[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     return low
@@ -134,10 +134,10 @@ def _odd(n):
 
 def _numbers(reports: int | np.ndarray) -> np.ndarray:
     if not isinstance(reports, np.ndarray):
-        return np.array(whole("the number of reports", reports, high=MOST_REPORTS), float)
+        return np.array([whole("the number of reports", reports, high=MOST_REPORTS)], float)
     if reports.dtype.kind not in "iu" or not ((reports >= 1) & (reports <= MOST_REPORTS)).all():
         raise AccountingError(f"numbers of reports are whole and from 1 to {MOST_REPORTS:,}")
-    return reports.astype(float)
+    return reports.astype(float).reshape(-1)
 
 
 def _total(total: float) -> float:

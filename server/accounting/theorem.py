@@ -1,8 +1,8 @@
 """What a composition theorem is: reports that were made in, nats that they cost together out.
 
 A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `kind` and `words`, write
-`loss`, and with rule "sum" or "squares" `cap`. All else (`cap` of a count, `allowed`, `spent`,
-`most_reports`, `most_epsilon`) follows. docs/theorems.md shows one.
+`loss`, and with rule "sum" or "squares" `cap`. All else (`cost`, the cap of a count, `allowed`, `spent`,
+`most_reports`, `most_epsilon`, `guarantee`) follows. docs/theorems.md shows one.
 
 Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
 A float is read as the decimal that prints it, so 0.1 is a tenth.

@@ -217,7 +217,7 @@ def agreement(study: Study, path: Path) -> None:
         left.axhline(1, color="#000000", linewidth=0.9)
         left.set_xscale("log")
         left.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else f"{v:g}"))
-        left.set_ylim(0.5, 1.6)
+        left.set_ylim(0.5, 1.8)
         left.legend(frameon=False, fontsize=9, ncols=2, loc="upper center", markerscale=2)
         style(left, "Measured / predicted", "every point of the study", "predicted RMSE, records", "ratio")
         z = np.array([r.deviations for r in [*study.rows, *study.flawed]])

@@ -18,7 +18,7 @@ from .study_ranges import BINS, FAMILIES, Row, Study, starts
 # A point this far from its prediction disagrees: by chance once in 1.7 million points.
 DISAGREES = 5.0
 
-_RANGES = 20  # of a length, where only theory is asked
+_RANGES = 47  # of a length, where only theory is asked; a prime, so that they do not fall in step with a tree
 
 # What is switched on to find a surprise's cause: one at a time, and as the thesis had them.
 CASES = {
@@ -328,30 +328,55 @@ def hash_inputs(level: Level) -> int:
     return level.seeds + 1 if level.t else level.domain
 
 
-def flat_finding(study: Study) -> str:
-    """Surprise 1: the error of flat stops growing and falls."""
-    days, epsilons = study.design.flaw_days, (study.design.middle, min(study.design.epsilons))
-    text = []
-    for e in epsilons:
-        for flaws, name in (
-            (CORRECT, "correct"),
-            (Flaws(no_hash=True), "no hashing"),
-            (Flaws(lie=True, no_hash=True), "thesis"),
-        ):
+FLAT_CASES = {
+    "correct": CORRECT,
+    "no hashing": Flaws(no_hash=True),
+    "the thesis (not ε-LDP)": Flaws(lie=True, no_hash=True),
+}
+
+
+@dataclass(frozen=True)
+class Fall:
+    """Where flat's error is largest, by theory, and by how much less it is at the last length.
+
+    inputs: how many values the hash tells apart, G.
+    """
+
+    case: str
+    epsilon: float
+    inputs: int
+    most_at: int
+    last: int
+    less: float
+
+
+def falls(study: Study) -> list[Fall]:
+    """Flat's error over length, correct and with flaws, at the middle and the smallest ε."""
+    days, result = study.design.flaw_days, []
+    for e in (study.design.middle, min(study.design.epsilons)):
+        for case, flaws in FLAT_CASES.items():
             rows = study.select_flawed(flaws=str(flaws), family="local flat", epsilon=e)
             top, last = max(rows, key=lambda r: r.predicted), max(rows, key=lambda r: r.length)
             inputs = hash_inputs(FlawedStructure(0, flaws).believed(days, e).levels[0])
-            falls = 100 * (1 - last.rmse / top.rmse)
-            text.append(
-                f"{name}, ε = {e:g}, G = {inputs}: most at {top.length}, {falls:.0f} % less at {last.length}"
-            )
+            less = 1 - last.predicted / top.predicted
+            result.append(Fall(case, e, inputs, top.length, last.length, less))
+    return result
+
+
+def flat_finding(study: Study) -> str:
+    """Surprise 1: the error of flat stops growing and falls."""
+    days, e = study.design.flaw_days, min(study.design.epsilons)
+    correct, no_hash, thesis = (f for f in falls(study) if f.epsilon == e)
     return (
-        "Correct theory, no flaw's doing. A report adds to some days what it takes from others, so the "
-        "errors of days are negatively correlated and cancel over a whole domain: the variance of r days "
-        "goes like r(1 - r/G), G = D without hashing and g^t >= D with it. Flat without hashing therefore "
-        "errs most at half of the domain, always; with hashing it falls again where g^t is hardly more "
-        f"than D and flattens elsewhere. Over {days} days: {'; '.join(text)}. Adding variances, as if days "
-        "were independent, predicts √r without end."
+        f"Correct theory, no flaw's doing: over {days} days at ε = {e:g} the correct structure errs most at "
+        f"{correct.most_at} days and {100 * correct.less:.0f} % less at {correct.last}, without hashing "
+        f"most at {no_hash.most_at} and {100 * no_hash.less:.0f} % less, the thesis's alike "
+        f"({thesis.most_at}, {100 * thesis.less:.0f} %). A report adds to some days what it takes from "
+        "others, so the errors of days are negatively correlated and cancel over a whole domain: the "
+        "variance of r days goes like r(1 - r/G), where G = D without hashing and the g^t ≥ D inputs of "
+        "the hash with it. Without hashing the error is largest at half of the domain, always; with "
+        "hashing it falls where G is hardly more than D and flattens elsewhere. Adding up variances, as if "
+        "days were independent (dotted), predicts √r without end."
     )
 
 
@@ -371,20 +396,18 @@ def local_exponent(study: Study, flaws: Flaws) -> float:
 
 def exponent_finding(study: Study) -> str:
     """Surprise 2, first half: how the error grows."""
-    found = flaw_exponents(study)
-    every = {flaws: fit.exponent for flaws, fit in found.items()}
-    steepest = min(every, key=lambda k: every[k])
-    no_hash = str(Flaws(no_hash=True))
+    every = {flaws: fit.exponent for flaws, fit in flaw_exponents(study).items()}
+    steepest = min(every.values())
+    no_hash = Flaws(no_hash=True)
     return (
-        f"RMSE goes like ε^{every[str(CORRECT)]:.2f} when all is correct, so the mean squared error like "
-        f"1/ε². Leaving out the hash makes it steeper, ε^{every[no_hash]:.2f} over the whole range and up "
-        f"to ε^{local_exponent(study, Flaws(no_hash=True)):.1f} at its upper end (√D/(e^ε - 1) instead of "
-        "1/(2 sinh(ε/2))). The lie from all cells alone makes it flatter, "
-        f"ε^{every[str(Flaws(lie=True))]:.2f}, since the true ε hardly falls; all flaws together give "
-        f"ε^{every[str(THESIS)]:.2f}. The root and the missing consistency change the height, not the "
-        f"exponent. No combination reaches ε^-2 for the RMSE (steepest: {steepest}, "
-        f"ε^{every[steepest]:.2f}); a curve like 1/ε² is the squared error's, or comes from an estimator "
-        "that these flaws do not include."
+        "True of the squared error of the correct structure, whose RMSE goes like "
+        f"ε^{every[str(CORRECT)]:.2f}; missing hashing steepens the RMSE to ε^{every[str(no_hash)]:.2f}, "
+        f"and nothing reaches ε^-2 (steepest of all: ε^{steepest:.2f}). Without hashing the RMSE of a level "
+        "of D nodes is √D/(e^ε - 1) instead of 1/sinh(ε/2), like 1/ε² only near the largest ε "
+        f"(ε^{local_exponent(study, no_hash):.1f} there). The lie from all cells makes the curve flatter "
+        f"(ε^{every[str(Flaws(lie=True))]:.2f}; all flaws together ε^{every[str(THESIS)]:.2f}), since the "
+        "true ε hardly falls with the nominal one. Root and consistency change the height alone. If the "
+        "study's RMSE grew like 1/ε², an estimator did it that these flaws do not include."
     )
 
 
@@ -399,17 +422,20 @@ def flaw_fanout_errors(study: Study, flaws: Flaws) -> dict[int, float]:
 
 def flaw_fanout_finding(study: Study) -> str:
     """Surprise 2, second half: the smallest fanout is best."""
-    text = []
-    for name, flaws in CASES.items():
+    least, most = min(study.design.flaw_fanouts), max(study.design.flaw_fanouts)
+
+    def loss(flaws: Flaws) -> float:
         errors = flaw_fanout_errors(study, flaws)
-        least = min(errors.values())
-        listed = ", ".join(f"{f}: {errors[f] / least:.2f}" for f in errors)
-        text.append(f"{name} ({listed})")
+        return 100 * (errors[most] / errors[least] - 1)
+
+    cases = (CORRECT, Flaws(no_hash=True), Flaws(root=True), Flaws(lie=True), THESIS)
+    correct, no_hash, root, lie, thesis = (loss(flaws) for flaws in cases)
     return (
-        f"RMSE by fanout at ε = {study.design.middle:g}, relative to the best: {'; '.join(text)}. Missing "
-        "hashing does most: the variance of a level then grows with its nodes, and a small fanout needs few "
-        "nodes of the large levels. The root adds to it: it takes 1/(h + 1) of the reports, least of a tall "
-        "tree. The lie does not. When all is correct the fanouts hardly differ up to 8."
+        f"The smallest fanout: at ε = {study.design.middle:g} fanout {most} errs {correct:.0f} % more than "
+        f"{least} when all is correct, {no_hash:.0f} % without hashing, {root:.0f} % with the root level, "
+        f"{lie:.0f} % with the lie alone, {thesis:.0f} % with all. Without hashing the variance of a level "
+        "grows with its nodes, and a small fanout needs few nodes of the large levels; the root takes 1/(h "
+        "+ 1) of the reports, least of a tall tree."
     )
 
 
@@ -462,16 +488,18 @@ def single_days(study: Study) -> tuple[float, float]:
 def short_finding(study: Study) -> str:
     """Surprise 3: the hierarchy beats flat on short ranges."""
     days, points = study.design.flaw_days, flaw_break_even(study)
-    text = ", ".join(f"{name} {point or 'never'}" for name, point in points.items())
     table = min(study.design.lengths.get(days, (days // 10,)))
     correct, thesis = single_days(study)
+    at = {name: "no length" if point is None else str(point) for name, point in points.items()}
     return (
-        f"Not on truly short ones: for a single day the hierarchy's error is {correct:.1f} times flat's "
-        f"when all is correct and {thesis:.1f} times in the thesis's form. The length from which on it wins "
-        f"over {days} days (fanout {min(study.design.flaw_fanouts)}, theory): {text}. The study's table "
-        f"starts at {table} for {days} days. Consistency brings the point down where all else is correct. "
-        "Without it, only the missing hash does, for it harms flat most: that is what makes the thesis's "
-        "hierarchy win at the start of its table."
+        f"Not on truly short ones: for a single day the hierarchy errs {correct:.1f} times as much as flat "
+        f"when all is correct and {thesis:.1f} times in the thesis's form; it wins from {at['all correct']} "
+        f"and {at['thesis']} days on, while the study's table starts at {table} (of {days} days, fanout "
+        f"{min(study.design.flaw_fanouts)}). Without consistency a hashed hierarchy wins only from "
+        f"{at['no consistency']} on; leaving out the hash as well, which harms flat most, brings that down "
+        f"to {at['no hashing, no consistency']}. So the table's lengths and the missing hash make the "
+        "surprise in the thesis's form, and consistency makes it true of the correct one. The lie (from "
+        f"{at['lie from all cells']} on when alone) and the root ({at['root level']}) hardly matter."
     )
 
 

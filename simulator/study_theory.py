@@ -64,7 +64,7 @@ class Law:
         skewness = float(third) / variance**1.5
         x = (measured_mse - self.mse) / math.sqrt(variance)
         root = np.cbrt(max(skewness / 2 * x + 1, 0.0))
-        return 6 / skewness * (root - 1) + skewness / 6
+        return float(6 / skewness * (root - 1) + skewness / 6)
 
 
 def indicator(domain: int, lo: Ints, hi: Ints) -> Floats:

@@ -18,10 +18,14 @@ import typer
 from ..device.ldp_client import Experiment, LDPError
 from ..simulator import cli as simulator
 from ..simulator.broker import BrokerError
+from ..simulator.daily import DailyError
 from ..simulator.demo import DemoError
 from ..simulator.gateway import GatewayError
+from ..simulator.laplace import NoiseError
 from ..simulator.population import PopulationError
+from ..simulator.structures import StructureError
 from ..simulator.study_cli import study_app
+from ..simulator.study_ranges import StudyError
 from . import answer, board_cli, serving, show
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
@@ -347,6 +351,7 @@ USER_ERRORS = (
     UsageError,
     BrokerError,
     BrokerRefused,
+    DailyError,
     DefinitionError,
     DemoError,
     EstimateError,
@@ -355,9 +360,12 @@ USER_ERRORS = (
     LDPError,
     MasterKeyError,
     NameRefused,
+    NoiseError,
     PopulationError,
     ProvisionError,
     StoreError,
+    StructureError,
+    StudyError,
     UnitsError,
     serving.BrokerUrlError,
 )

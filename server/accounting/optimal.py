@@ -17,10 +17,11 @@ Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, I
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from .errors import positive, probability, whole
 from .theorem import MICRO, MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
@@ -49,20 +50,18 @@ def optimal_epsilon(reports: int, total: float, delta: float) -> float:
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     total, delta = positive("the total", total), probability("delta", delta)
 
-    def fits(epsilon: float) -> bool:
-        return _delta(k, *_units(epsilon, total)) <= delta
+    def delta_of(epsilon: float) -> float:
+        return _delta(k, *_units(epsilon, total))
 
     low = total / k
-    while not fits(low):
+    while delta_of(low) > delta:
         low = math.nextafter(low, 0.0)
     if delta == 0:
         return low
     high = 2 * low
-    while fits(high):
+    while delta_of(high) <= delta:
         low, high = high, 2 * high
-    while low < (middle := low + (high - low) / 2) < high:
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return _crossing(delta_of, delta, low, high)
 
 
 def optimal_total(epsilon: float, reports: int, delta: float) -> float:
@@ -73,14 +72,16 @@ def optimal_total(epsilon: float, reports: int, delta: float) -> float:
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
-    low, high = 0.0, k * epsilon
-    while _delta(k, *_units(epsilon, high)) > delta:  # the product may have been rounded down
+
+    def delta_of(total: float) -> float:
+        return _delta(k, *_units(epsilon, total))
+
+    high = k * epsilon
+    while delta_of(high) > delta:  # the product may have been rounded down
         high = math.nextafter(high, math.inf)
-    if _delta(k, epsilon, 0.0, 1.0) <= delta:
-        return 0.0
-    while low < (middle := low + (high - low) / 2) < high:
-        low, high = (low, middle) if _delta(k, *_units(epsilon, middle)) <= delta else (middle, high)
-    return high
+    if delta == 0 or _delta(k, epsilon, 0.0, 1.0) <= delta:
+        return 0.0 if delta else high
+    return _crossing(delta_of, delta, high, 0.0)
 
 
 def optimal_reports(epsilon: float, total: float, delta: float) -> int:
@@ -182,6 +183,19 @@ def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
     return fewest + largest(
         lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
     )
+
+
+def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, broken: float) -> float:
+    """Where delta_of passes delta, between an argument that keeps it and one that breaks it; a kept one."""
+
+    def over(x: float) -> float:
+        return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
+
+    root = optimize.root_scalar(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root
+    step = math.copysign(root * 1e-15, kept - broken)
+    while delta_of(root) > delta:
+        root, step = root + step, 2 * step
+    return root
 
 
 def _last_positive(epsilon: float, reports: int, total: float) -> int:

@@ -6,7 +6,7 @@ the variance of w_l: correlations between values, common values and the sampling
 
 The population is stated by one number, the share f that what is asked for holds: f spread evenly over its
 values, the rest evenly over all others. Along f a variance is a concave parabola, so that its worst case is
-exact too. Not with linear statistics alone: all ranges at once are asked of an even population.
+exact too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from . import decode, hierarchy, oracle
 Floats = npt.NDArray[np.float64]
 Kind = Literal["frequency", "range", "quantile"]
 
-_MAX_PAIRS = 8_000_000  # of a class of codes and a statistic; beyond, a sample of the statistics
+_MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; beyond, a sample of the statistics
 _CHUNK = 1 << 21  # of them held at once
 _FEWEST = 32  # statistics in a sample, at least
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -38,7 +38,7 @@ class Question:
 
     kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it
     share   what the value or range holds of the population, or the quantile; None: the share for which the
-            error is largest. All ranges are asked of an even population; share None then stands for 1/2
+            error, the mean's where a mean is asked for, is largest
     width   ranges of so many values, wherever they lie; None, without ranges: all ranges
     ranges  these, indices (low, high), half-open
 
@@ -132,8 +132,8 @@ class Parabola:
         return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
 
 
-def is_exact(design: Design, question: Question) -> bool:
-    """Whether variance() goes through every statistic, and not through a sample or a model of them."""
+def well_sampled(design: Design, question: Question) -> bool:
+    """Whether variance() goes through all statistics that are asked for, or as many as there are values."""
     if question.kind == "frequency" and not design.choice.fanout:
         return True
     return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
@@ -148,8 +148,6 @@ def variance(design: Design, question: Question) -> float:
     """
     if question.kind == "frequency" and not design.choice.fanout:
         return flat_frequency(design.channels[0], question.share)
-    if question.all_ranges and design.domain > 2:
-        return _all_ranges(design, question.share)
     parts = [parabola(design, weights) for weights in _statistics(design, question)]
     joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
     found = joined.at(question.share).max() if question.ranges else joined.mean().at(question.share)[0]
@@ -172,6 +170,10 @@ def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.b
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
+    elif question.all_ranges and domain > 2:
+        low, high = np.triu_indices(domain)
+        part = high - low < domain - 1
+        low, high = low[part], high[part] + 1
     elif question.kind == "quantile" or domain == 2:
         high = np.arange(1, domain)
         low = np.zeros_like(high)
@@ -233,77 +235,28 @@ def _chances(level: Level, channel: oracle.Channel, support: Floats) -> Floats:
     return codes * (channel.lie + (channel.p - channel.lie) * support)
 
 
-def _all_ranges(design: Design, share: float | None) -> float:
-    """Mean over all ranges: the noise of an even population, the sampling of ranges that hold share each."""
+def even_ranges(design: Design) -> float:
+    """Mean over all ranges of the variance, times reports, in an even population; of the whole domain too.
+
+    Exact: a range is a difference of two of the domain + 1 prefixes.
+    """
     domain = design.domain
-    if design.tree is None or is_exact(design, Question()):
-        total, sampling = even_ranges(design)
-        noise = total - sampling
-    else:
-        sampling = _even_sampling(design)
-        noise = _model_noise(design)
-    lengths = np.arange(1, domain + 1)
-    held = lengths / domain
-    even = float((domain + 1 - lengths) @ (held * (1 - held))) / (domain * (domain + 1) / 2)
-    f = 0.5 if share is None else share
-    return noise + sampling * f * (1 - f) / even
-
-
-def _mean_over_ranges(domain: int, prefixes: float, of_sum: float) -> float:
-    """A range is a difference of two of the domain + 1 prefixes, the empty one first."""
+    index = np.arange(domain)[:, None]
+    step = max(1, _CHUNK // max(design.classes, domain))
+    prefixes = sum(
+        _even(design, (index <= np.arange(first, min(first + step, domain))).astype(float))
+        for first in range(0, domain, step)
+    )
+    of_sum = _even(design, np.arange(domain, 0, -1, dtype=float)[:, None])
     return ((domain + 1) * prefixes - of_sum) / (domain * (domain + 1) / 2)
 
 
-def even_ranges(design: Design) -> tuple[float, float]:
-    """Mean over all ranges of the variance, times reports, in an even population; and sampling's part."""
-    domain = design.domain
-    step = max(1, _CHUNK // max(design.classes, domain))
-    sums = np.zeros(2)
-    index = np.arange(domain)[:, None]
-    for first in range(0, domain, step):
-        prefixes = (index <= np.arange(first, min(first + step, domain))).astype(float)
-        sums += _even(design, prefixes)
-    of_sum = _even(design, np.arange(domain, 0, -1, dtype=float)[:, None])
-    total, sampling = (_mean_over_ranges(domain, *pair) for pair in zip(sums, of_sum, strict=True))
-    return total, sampling
-
-
-def _even(design: Design, weights: Floats) -> Floats:
-    """Sum of the variances of statistics of an even population, and of the sampling's part of them."""
-    out = np.zeros(2)
+def _even(design: Design, weights: Floats) -> float:
+    """Sum over statistics of their variances in an even population; weights (domain, n)."""
+    total = 0.0
     even = np.full((design.domain, 1), 1 / design.domain)
     for level, channel, drawn, part in _levels(design, weights):
         w = decode.class_weights(level, part) / (channel.p - channel.q)
-        nodes = _nodes(level, even)
-        chance = _chances(level, channel, decode.class_weights(level, nodes))[:, 0]
-        out[0] += float((chance @ w**2 - (chance @ w) ** 2).sum()) / drawn
-        out[1] += float((nodes[:, 0] @ part**2 - (nodes[:, 0] @ part) ** 2).sum()) / drawn
-    return out
-
-
-def _even_sampling(design: Design) -> float:
-    """Sampling's part of the mean over all ranges, in O(nodes)."""
-    assert design.tree
-    shares = [_nodes(level, np.full((design.domain, 1), 1 / design.domain)) for level in design.levels]
-    drawn = np.where(design.drawn > 0, design.drawn, np.inf)
-    d = [s[:, 0] / share for s, share in zip(shares, drawn, strict=True)]
-    e = [s / math.sqrt(share) for s, share in zip(shares, drawn, strict=True)]
-    _, prefix = hierarchy.influences(design.tree, d, e)
-    prefixes = float(prefix.squares.sum() - (prefix.sums**2).sum())
-    rising = np.arange(design.domain, 0, -1, dtype=float)[:, None]
-    parts = hierarchy.transpose(design.tree, rising)[0]
-    of_sum = sum(
-        float((s[:, 0] @ part**2 - (s[:, 0] @ part) ** 2).sum()) / share
-        for s, part, share in zip(shares, parts, drawn, strict=True)
-    )
-    return _mean_over_ranges(design.domain, prefixes, of_sum)
-
-
-def _model_noise(design: Design) -> float:
-    """Mean over all ranges of what the mechanism adds, nodes taken as independent and no value as common."""
-    assert design.tree
-    variances = [
-        c.variance / share if share else math.inf
-        for c, share in zip(design.channels, design.drawn, strict=True)
-    ]
-    return hierarchy.mean_range_variance(design.tree, variances)
+        chance = _chances(level, channel, decode.class_weights(level, _nodes(level, even)))[:, 0]
+        total += float((chance @ w**2 - (chance @ w) ** 2).sum()) / drawn
+    return total

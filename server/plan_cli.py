@@ -113,7 +113,7 @@ def plan_command(
     check: Annotated[
         bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")
     ] = False,
-    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.", min=2)] = 200,
+    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200,
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.")] = None,
     write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None,
     name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None,
@@ -136,6 +136,13 @@ def plan_command(
                 "--unit-error is for a quantile, in the place of --error, with --density or --low and --high"
             )
         error = unit_error * density
+        if not 0 < error < 0.5:
+            raise PlanError(
+                f"--unit-error {unit_error:g} is {error:.3g} of the devices, {density:.3g} of them a unit:"
+                " it must be between 0 and 0.5"
+            )
+    if not 2 <= fleets <= 100_000:
+        raise PlanError(f"--fleets must be from 2 to 100000, not {fleets}")
     if plot and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise PlanError(f"a plot is a .png, .pdf or .svg file, not {plot}")
     wanted = Wanted(fleets if check else 0, seed, write, name, purpose, owner, plot, as_json)
@@ -281,7 +288,10 @@ def _question(
     if wanted == "quantile":
         if share is not None:
             raise PlanError("a quantile's share is its own: say --quantile 0.9, not --share")
-        return Question("quantile", 0.5 if quantile is None else quantile)
+        quantile = 0.5 if quantile is None else quantile
+        if not 0 < quantile < 1:
+            raise PlanError(f"--quantile must be between 0 and 1, not {quantile:g}")
+        return Question("quantile", quantile)
     if quantile is not None:
         raise PlanError(f"--quantile goes with --for quantile, not {wanted}")
     pairs = tuple(_indices(text, reading) for text in ranges or ())

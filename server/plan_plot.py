@@ -61,8 +61,8 @@ def plot_plan(path: Path, plan: Plan) -> None:
 def plot_lifetime(path: Path, life: LifetimePlan) -> None:
     """Write the ways to spend a budget, and the best one over the horizon; PNG, PDF or SVG by its name."""
     windows = life.windows()
-    if not windows:
-        raise PlanError("nothing to plot: the horizon is shorter than a day")
+    if life.rhythm.days < 2:
+        raise PlanError("nothing to plot: the horizon is shorter than two days")
     best = life.best
     with figure(path, columns=2) as (_, (left, right)):
         names = []
@@ -107,7 +107,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         right.legend(frameon=False)
 
 
-def _error_until(life: LifetimePlan, days: int, end: int) -> float:
+def _error_until(life: LifetimePlan, days: float, end: int) -> float:
     """Half-width of the window that ends with a day of the horizon."""
     best = life.best
     calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)

@@ -51,7 +51,7 @@ def assumed(question: Question, design: Design) -> str:
         return "mean over where it may lie; share of devices below it"
     held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
     if question.all_ranges and design.domain > 2:
-        return f"root mean square over all of them, each {held or 'holding half of the devices'}"
+        return f"root mean square over all of them, {held or 'at the worst share'}"
     if question.ranges and len(question.ranges) > 1:
         return f"the largest of them, {held or 'each at its worst share'}"
     return held or "whatever it holds: the worst case"
@@ -164,7 +164,7 @@ def _unit_rows(error: float, domain: int, reading: Reading, density: float | Non
     return [("in unit", text)]
 
 
-def devices_needed(life: LifetimePlan, days: int, error: float) -> int:
+def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
     """Fewest devices with which the last so many days meet an error."""
     best = life.best
     reports = devices_for(best.design, life.question, error)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Level
 from . import oracle
-from .expected_error import Design, Question, flat_frequency, is_exact, variance
+from .expected_error import Design, Question, flat_frequency, variance, well_sampled
 from .statistic import normal_quantile
 from .workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
 
@@ -120,7 +120,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
     tried = {min(flat, key=lambda choice: flat_frequency(flat[choice], share)) for share in shares}
     designs = [Design(domain, epsilon, choice) for choice in tried]
-    exact = [d for d in designs if is_exact(d, question)]
+    exact = [d for d in designs if well_sampled(d, question)]
     return min([design, *exact], key=lambda d: variance(d, question))
 
 
@@ -170,7 +170,7 @@ def solve(
     given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
-        raise PlanError(f"give three of devices, epsilon, domain and error: {_missing(missing)}")
+        raise PlanError(_wrong_number(missing))
     _check(question, devices, epsilon, domain, error)
     if devices is None:
         assert epsilon is not None
@@ -193,8 +193,9 @@ def solve(
     return _solve_domain(question, devices, epsilon, error)
 
 
-def _missing(missing: list[str]) -> str:
-    return f"{' and '.join(missing)} are missing" if missing else "one of the four must be left open"
+def _wrong_number(missing: list[str]) -> str:
+    text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
+    return f"{text}: {', '.join(missing)} are missing" if missing else f"{text}: one must be left open"
 
 
 def _check(

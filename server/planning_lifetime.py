@@ -28,7 +28,7 @@ from .planning import MICRO, PlanError, best_design, check_ranges, half_width
 
 MOST_EVERY = 1 << 24
 DAY_S = 86_400
-WINDOWS = {"a day": 1, "a week": 7, "30 days": 30}
+WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
 FEW = (1, 2, 3, 4)
 DEFAULT_LIMIT = 4 * MICRO  # what the example firmware's policy allows one report to cost
 
@@ -180,9 +180,10 @@ class LifetimePlan:
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 
-    def windows(self) -> dict[str, int]:
-        """Names and days of the windows that fit into the horizon."""
-        return {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
+    def windows(self) -> dict[str, float]:
+        """Names and days of the windows that fit into the horizon; of all of it where none does."""
+        fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
+        return fitting or {"all of it": self.rhythm.days}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -100,7 +100,7 @@ def affordable(reports: float, fleets: int) -> tuple[int, float]:
     return fleets, min(1.0, MOST_REPORTS / (fleets * max(reports, 1)))
 
 
-def window_reports(spending: Spending, devices: int, days: int) -> Callable[[np.random.Generator], int]:
+def window_reports(spending: Spending, devices: int, days: float) -> Callable[[np.random.Generator], int]:
     """How many reports a fleet makes in its last so many days, board by board: coin, cap and all."""
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
@@ -127,7 +127,7 @@ def _target(design: Design, question: Question) -> _Target:
             off = np.cumsum(shares - even)
             return float((domain + 1) * (off @ off) - off.sum() ** 2) / (domain * (domain + 1) / 2)
 
-        return _Target(even, "even", even_ranges(design)[0], over_ranges)
+        return _Target(even, "even", even_ranges(design), over_ranges)
     low, high = _place(design, question)
     asked = np.zeros(domain)
     asked[low:high] = 1

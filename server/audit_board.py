@@ -1,0 +1,90 @@
+"""What an audit runs beside ldp_client.py, on CPython, MicroPython or a board: draw, tally, print.
+
+It stands alone: the server sends it with a last line that calls run(jobs). A job is the payload, the
+experiment's name, whether the whole of report() is called, two readings, and how many draws each of them
+gets in each half. Printed, a line each:
+
+    RUNTIME name version platform
+    JOB number index index                        the indices that the two readings fall into here
+    TALLY number half input code:count ...        input 0 or 1; code -1 is silence; several lines add up
+    END
+"""
+
+import sys
+
+import ldp_client  # pyright: ignore[reportMissingImports]
+
+_LINE_CODES = 200  # different codes in a tally before it is printed: a board has little memory
+_LINE_DRAWS = 500  # and so that progress shows
+
+
+class Memory:
+    """The four slots of a ledger, in memory: an audit leaves the board's own ledger alone."""
+
+    def __init__(self):
+        self.slots = {}
+
+    def read(self, slot):
+        return self.slots.get(slot)
+
+    def write(self, slot, data):
+        self.slots[slot] = bytes(data)
+
+
+def sampler(payload, name, whole):
+    """Return the experiment and draw(reading) -> code, by randomize() alone or by the whole report()."""
+    policy = {
+        "sum": (1 << 48) - 1,
+        "squares": 0,
+        "epsilon": 16_000_000,
+        "rules": ("unlimited",),
+        "experiments": (name,),
+    }
+    storage = Memory()
+    ldp_client.provision(storage)
+    client = ldp_client.Client(policy, storage, device_id="audit")
+    exp = client.enroll(payload)
+
+    def report(reading):
+        made = client.report(name, reading)
+        if made is None:
+            return -1
+        client.sent(made)
+        return int.from_bytes(made[9 : 9 + exp.code_bytes], "big")
+
+    def randomize(reading):
+        return exp.randomize(exp.bucket(reading), client.rng)
+
+    return exp, report if whole else randomize
+
+
+def tell(job, half, which, counts):
+    """Print a tally and empty it."""
+    if counts:
+        words = ["%d:%d" % (code, counts[code]) for code in counts]  # noqa: UP031
+        print("TALLY", job, half, which, " ".join(words))
+        counts.clear()
+
+
+def run(jobs):
+    """Draw for every job, the two readings in turn."""
+    version = ".".join([str(x) for x in sys.implementation.version[:3]])
+    print("RUNTIME", sys.implementation.name, version, sys.platform)
+    for number, (payload, name, whole, readings, halves) in enumerate(jobs):
+        exp, draw = sampler(payload, name, whole)
+        print("JOB", number, exp.bucket(readings[0]), exp.bucket(readings[1]))
+        for half, draws in enumerate(halves):
+            tallies = ({}, {})
+            for done in range(1, draws + 1):
+                for which in (0, 1):
+                    counts = tallies[which]
+                    code = draw(readings[which])
+                    counts[code] = counts.get(code, 0) + 1
+                    if len(counts) >= _LINE_CODES:
+                        tell(number, half, which, counts)
+                if done % _LINE_DRAWS == 0:
+                    tell(number, half, 0, tallies[0])
+                    tell(number, half, 1, tallies[1])
+            tell(number, half, 0, tallies[0])
+            tell(number, half, 1, tallies[1])
+    print("END")

@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ..server import show
+from .composition_cli import composition_command
 from .lifetime_cli import lifetime_command
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
@@ -50,3 +51,4 @@ def ranges(
 
 
 study_app.command("lifetime")(lifetime_command)
+study_app.command("composition")(composition_command)

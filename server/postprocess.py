@@ -18,8 +18,8 @@ from .statistic import EstimateError, Floats
 from .variance import LevelCounts
 
 _ROUNDS = 40  # of three steps of the fixed-point iteration each
-_STILL = 1e-8  # of the log-likelihood's relative change: what counts as none
-_FLOOR = 0.02  # part of the start that is spread evenly: what starts at zero would stay there
+_STILL = 1e-9  # of the log-likelihood's relative change: what counts as none
+_FLOOR = 0.002  # part of the start that is spread evenly: what starts at zero would stay there
 _PROBED = 33  # frequencies of a population's cosine series at which the noise is computed
 
 

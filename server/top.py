@@ -27,6 +27,7 @@ _REACH = 1 - 2e-9  # confidence of the interval beyond which a true frequency is
 _STEP = 0.25  # of the grid, in standard errors
 _ROUNDS = 60  # of the maximum likelihood: to stop early smooths
 _VAGUE = 1.0  # values' worth of prior that is spread over the whole grid
+_TELLING = 4096  # values that the prior is made from, and as many of the rest
 _RARE = 0.02  # chances up to this are summed as a power series
 _ENDS = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
 _NODES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
@@ -142,7 +143,8 @@ def _posterior(estimate: Estimates) -> Posterior:
         log = np.where(n > 0, n * np.log(mean / np.maximum(n, 1e-300)), 0) - (mean - n)
     log[outside] = -np.inf
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
-    prior = _prior(likelihood, index, len(grid))
+    told, weight = _telling(x)
+    prior = _prior(likelihood[told], index[told], weight, len(grid))
     mass = likelihood * prior[index]
     mass /= mass.sum(axis=1, keepdims=True)
     return Posterior(first, mass, len(grid))
@@ -153,13 +155,25 @@ def _scale(theta: Floats, variance: float, unit: float) -> Floats:
     return 2 / unit * (np.sqrt(variance + unit * theta) - np.sqrt(variance))
 
 
-def _prior(likelihood: Floats, index: Ints, atoms: int) -> Floats:
+def _telling(x: Floats) -> tuple[Ints, Floats]:
+    """Values that the prior is made from, and for how many each stands: the largest, and some of the rest."""
+    order = np.argsort(-x, kind="stable")
+    stride = max(1, len(x) // _TELLING)
+    rest = order[_TELLING:]
+    some = rest[stride // 2 :: stride]
+    weights = np.ones(min(len(x), _TELLING) + len(some))
+    if len(some):
+        weights[_TELLING:] = len(rest) / len(some)
+    return np.concatenate([order[:_TELLING], some]), weights
+
+
+def _prior(likelihood: Floats, index: Ints, weight: Floats, atoms: int) -> Floats:
     """How the true frequencies spread over the atoms."""
     prior = np.full(atoms, 1 / atoms)
     flat = index.ravel()
     for _ in range(_ROUNDS):
         share = likelihood * prior[index]
-        share /= share.sum(axis=1, keepdims=True)
+        share *= (weight / share.sum(axis=1))[:, None]
         prior = np.bincount(flat, share.ravel(), atoms) + _VAGUE / atoms
         prior /= prior.sum()
     return prior

@@ -1,11 +1,9 @@
-"""How far estimates are off, and whether their error bars say so: Monte Carlo over fleets drawn anew.
+"""How far estimates are off: Monte Carlo over fleets drawn anew. What error bars say of it is in coverage.py.
 
     python benchmarks/accuracy.py [--quick]
 
 1. OLH: mean squared error against the sample's own frequencies, over the formula.
 2. Hierarchies: mean squared error over all ranges, over published figures.
-3. Coverage of 95 % intervals for the population's frequencies, ranges and quantiles.
-4. How often two weeks with the same population are called different at the 5 % level.
 
 Prints tables and writes benchmarks/results/accuracy.json.
 """
@@ -16,7 +14,6 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import ONE, Experiment
-from hushmote.server import estimate as estimation
 from hushmote.server import oracle
 from hushmote.server.estimate import estimate
-from hushmote.server.statistic import difference
 from hushmote.server.workload import ALL_RANGES
 
 RESULTS = Path(__file__).parent / "results"
 LN_3 = 1_098_612  # micro-nats
-Z = 1.959964
 
 
 def machine() -> dict:
@@ -110,9 +104,6 @@ def concentrated(domain: int) -> np.ndarray:
     return shares
 
 
-POPULATIONS = {"skewed": skewed, "concentrated": concentrated}
-
-
 def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
     """Mean squared error of OLH against the sample, over its formula."""
     rows = []
@@ -187,80 +178,8 @@ def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
     return rows
 
 
-def designs() -> Iterator[tuple[Experiment, int]]:
-    """Experiments and numbers of reports to check the coverage with."""
-    for epsilon in (500_000, 1_000_000, 2_000_000, 4_000_000):
-        for reports in (1_000, 10_000):
-            yield experiment("grr", 16, epsilon), reports
-            yield experiment("olh", 128, epsilon), reports
-            yield experiment("hh", 128, epsilon), reports
-
-
-def coverage(runs: int, rng: np.random.Generator) -> tuple[list[dict], list[dict]]:
-    """Hits of 95 % intervals and of the test for change, per design, population and implied share."""
-    rows, weeks = [], []
-    shares = (estimation.IMPLIED_SHARE, 0.0, 1.0)
-    for exp, reports in designs():
-        domain = exp.domain
-        ranges = [(0, domain // 2), (domain // 4, domain // 3 + 1), (domain // 3 - 1, domain // 3 + 2)]
-        ranges += [(1, domain - 1), (domain // 8, domain // 8 * 3), (2, 9)]
-        for name, make in POPULATIONS.items():
-            f = make(domain)
-            cdf = np.cumsum(f)
-            quantiles = {q: int(np.argmax(cdf >= q - 1e-12)) for q in (0.1, 0.25, 0.5, 0.75, 0.9)}
-            hits = {share: np.zeros(3) for share in shares}
-            called = np.zeros(2)
-            last = None
-            for run in range(runs):
-                counts = histogram(exp, rng.multinomial(reports, f), rng)
-                for share in shares:
-                    estimation.IMPLIED_SHARE = share
-                    e = estimate(exp, counts)
-                    found = [e.range(lo, hi) for lo, hi in ranges]
-                    truth = [f[lo:hi].sum() for lo, hi in ranges]
-                    hit = hits[share]
-                    hit[0] += np.sum(np.abs(e.frequencies - f) <= Z * e.stderr)
-                    hit[1] += sum(abs(s.value - t) <= Z * s.stderr for s, t in zip(found, truth, strict=True))
-                    for q, index in quantiles.items():
-                        interval = e.quantile(q)
-                        hit[2] += interval.low <= index <= interval.high
-                    if share == shares[0]:
-                        if run % 2:
-                            assert last is not None
-                            off = np.abs(e.frequencies - last[0].frequencies)
-                            called[0] += np.sum(off > Z * np.hypot(e.stderr, last[0].stderr))
-                            called[1] += sum(
-                                difference(a, b).p < 0.05 for a, b in zip(found, last[1], strict=True)
-                            )
-                        last = e, found
-            estimation.IMPLIED_SHARE = shares[0]
-            common = {"mechanism": exp.mechanism, "epsilon": exp.epsilon / 1e6, "reports": reports}
-            common |= {"population": name, "fleets": runs}
-            rows += [
-                common
-                | {"implied_share": share}
-                | {"frequencies": hit[0], "frequency_pairs": runs * domain}
-                | {"ranges": hit[1], "range_pairs": runs * len(ranges)}
-                | {"quantiles": hit[2], "quantile_pairs": runs * len(quantiles)}
-                for share, hit in hits.items()
-            ]
-            weeks.append(
-                common
-                | {"frequencies": called[0], "frequency_pairs": runs // 2 * domain}
-                | {"ranges": called[1], "range_pairs": runs // 2 * len(ranges)}
-            )
-    return rows, weeks
-
-
-def pooled(rows: list[dict], kinds: tuple[str, ...], **only) -> dict[str, float]:
-    """Share of hits over all rows that match."""
-    chosen = [row for row in rows if all(row[key] == value for key, value in only.items())]
-    pairs = {"frequencies": "frequency_pairs", "ranges": "range_pairs", "quantiles": "quantile_pairs"}
-    return {kind: sum(r[kind] for r in chosen) / sum(r[pairs[kind]] for r in chosen) for kind in kinds}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Errors and coverage of estimates.")
+    parser = argparse.ArgumentParser(description="Errors of estimates.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs; writes no file")
     quick = parser.parse_args().quick
     rng = np.random.default_rng(20_240)
@@ -286,39 +205,10 @@ def main() -> None:
         table.add_row(str(row["fanout"]), *(f"{row[key]:.4f}" for key in keys))
     console.print(table)
 
-    rows, weeks = coverage(10 if quick else 200, rng)
-    kinds = ("frequencies", "ranges", "quantiles")
-    main_share = estimation.IMPLIED_SHARE
-    table = Table("intervals of 95 %", *kinds, title="Coverage of the population's values, pooled")
-    cases: list[tuple[str, dict]] = [(m, {"mechanism": m}) for m in ("grr", "olh", "hh")]
-    cases += [(f"ε = {e:g}", {"epsilon": e}) for e in (0.5, 1.0, 2.0, 4.0)]
-    cases += [(f"N = {n:,}", {"reports": n}) for n in (1_000, 10_000)]
-    cases += [(name, {"population": name}) for name in POPULATIONS]
-    cases += [("all", {})]
-    summary = {}
-    for name, only in cases:
-        share = pooled(rows, kinds, implied_share=main_share, **only)
-        summary[name] = share
-        table.add_row(name, *(f"{share[kind]:.4f}" for kind in kinds))
-    for name, implied in (("all, histogram alone", 0.0), ("all, implied distribution alone", 1.0)):
-        share = pooled(rows, kinds, implied_share=implied)
-        summary[name] = share
-        table.add_row(name, *(f"{share[kind]:.4f}" for kind in kinds))
-    pairs = sum(r["frequency_pairs"] + r["range_pairs"] for r in rows if r["implied_share"] == main_share)
-    table.caption = f"{pairs:,} (fleet, frequency or range) pairs"
-    console.print(table)
-
-    change = {name: pooled(weeks, kinds[:2], **only) for name, only in cases}
-    table = Table("two equal weeks", "frequencies", "ranges", title="Called different at the 5 % level")
-    for name, share in change.items():
-        table.add_row(name, f"{share['frequencies']:.4f}", f"{share['ranges']:.4f}")
-    console.print(table)
     console.print(f"{time.perf_counter() - start:.0f} s")
 
     if not quick:
         result = {"machine": machine(), "olh_error": olh, "range_error": hierarchies}
-        result |= {"coverage": summary, "coverage_pairs": pairs, "false_changes": change}
-        result |= {"coverage_rows": rows, "false_change_rows": weeks}
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "accuracy.json").write_text(json.dumps(result, indent=1, default=float) + "\n")
 

@@ -8,7 +8,6 @@ status 1.
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,18 +25,20 @@ from ..simulator.population import PopulationError
 from ..simulator.structures import StructureError
 from ..simulator.study_cli import study_app
 from ..simulator.study_ranges import StudyError
-from . import answer, board_cli, serving, show
+from . import audit_cli, board_cli, estimate_cli, plan_cli, serving, show
+from .accounting import AccountingError
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
-from .estimate import estimate
+from .budget_cli import budget_app
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
-from .pooling import pool
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from .planning import PlanError
 from .provision import ProvisionError
 from .report import NameRefused
 from .statistic import EstimateError
 from .store import Store, StoreError, Version
-from .units import UnitsError, parse_range
+from .units import UnitsError
 
 app = typer.Typer(
     help="Private telemetry for fleets of microcontrollers.",
@@ -51,15 +52,9 @@ experiment_app = typer.Typer(
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(study_app, name="study")
 
-StoreUrl = Annotated[
-    str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
-]
-FleetName = Annotated[str, typer.Option("--fleet", help="Name of the fleet.")]
 Broker = Annotated[
     str, typer.Option("--broker", help="mqtt://[user:password@]host[:port]", envvar="HUSHMOTE_BROKER")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 DEFAULT_BROKER = "mqtt://localhost:1883"
 
 
@@ -69,22 +64,6 @@ class Protocol(enum.StrEnum):
     auto = "auto"
     v5 = "5"
     v311 = "3.1.1"
-
-
-class Weigh(enum.StrEnum):
-    """How versions of an experiment are pooled."""
-
-    reports = "reports"
-    variance = "variance"
-
-
-class UsageError(ValueError):
-    """Options that do not go together; the text says what would be right."""
-
-
-def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json.dumps(value, indent=2))
 
 
 def describe(experiment: Experiment) -> dict[str, Any]:
@@ -290,64 +269,17 @@ def participants(store: Store, version: Version) -> int:
     return found.devices if found else 0
 
 
-@app.command("estimate")
-def estimate_command(
-    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
-    store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
-    window: Annotated[str | None, typer.Option(help="One window only, for example 2026-11-21.")] = None,
-    ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
-    ] = None,
-    quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
-    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
-    weigh: Annotated[Weigh, typer.Option(help="What pools an experiment's versions.")] = Weigh.reports,
-    plot: Annotated[Path | None, typer.Option(help="Write the histogram as a PNG.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Estimate the fleet's frequencies, ranges and quantiles, with 95 % intervals."""
-    with Store(store, create=False) as opened:
-        versions = [v.experiment for v in opened.experiments(fleet) if v.experiment.name == name]
-        if not versions:
-            raise UsageError(f"there is no experiment {name} in fleet {fleet}")
-        counts = [opened.histogram(fleet, e.digest, window) for e in versions]
-    estimates = [estimate(e, c) for e, c in zip(versions, counts, strict=True) if c.sum() >= 2]
-    if not estimates:
-        raise EstimateError(f"{name} has no reports yet" + (f" in window {window}" if window else ""))
-    found = estimates[0] if len(estimates) == 1 else pool(estimates, by=weigh.value)
-    experiment = found.experiment
-    histogram = answer.histogram_rows(experiment, found, rows)
-    wanted = [answer.range_row(found, parse_range(experiment, text)) for text in ranges or []]
-    points = [answer.quantile_row(experiment, found, q) for q in quantiles or []]
-    if plot:
-        show.plot(plot, experiment, found.reports, histogram)
-    if as_json:
-        print_json(
-            {
-                "experiment": name,
-                "fleet": fleet,
-                "window": window,
-                "versions": [e.experiment.digest.hex() for e in estimates],
-                "reports": found.reports,
-                "confidence": answer.CONFIDENCE,
-                "histogram": [row.to_dict() for row in histogram],
-                "ranges": [row.to_dict() for row in wanted],
-                "quantiles": [row.to_dict() for row in points],
-            }
-        )
-        return
-    show.out.print(f"{name}: {found.reports:,} reports" + (f" in {window}" if window else ""))
-    show.answers(experiment, "", histogram, wanted, points)
-    if plot:
-        show.out.print(f"plot: {plot}")
-
-
+app.command("estimate")(estimate_cli.estimate_command)
 app.command("simulate")(simulator.simulate)
 app.command("demo")(simulator.demo)
+app.command("plan")(plan_cli.plan_command)
+app.add_typer(budget_app, name="budget")
+app.command("audit")(audit_cli.audit_command)
 app.command("provision")(board_cli.provision_command)
 app.command("flash")(board_cli.flash_command)
 
 USER_ERRORS = (
+    AccountingError,
     UsageError,
     BrokerError,
     BrokerRefused,
@@ -361,12 +293,14 @@ USER_ERRORS = (
     MasterKeyError,
     NameRefused,
     NoiseError,
+    PlanError,
     PopulationError,
     ProvisionError,
     StoreError,
     StructureError,
     StudyError,
     UnitsError,
+    audit_cli.AuditError,
     serving.BrokerUrlError,
 )
 

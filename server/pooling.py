@@ -53,6 +53,16 @@ class Pool(Estimates):
 _SAME = ("type", "domain", "low", "high", "labels")
 
 
+def check_same_quantity(estimates: Sequence[Estimates]) -> None:
+    """Raise EstimateError unless all estimates are of the same type, range, bins and labels."""
+    first = estimates[0].experiment
+    for other in estimates[1:]:
+        for name in _SAME:
+            a, b = getattr(first, name), getattr(other.experiment, name)
+            if a != b:
+                raise EstimateError(f"only estimates go together whose {name} is the same, not {a} and {b}")
+
+
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
     """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
 
@@ -64,12 +74,7 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
         raise EstimateError("at least one estimate is needed to pool")
     if by not in ("reports", "variance"):
         raise EstimateError(f'by must be "reports" or "variance", not {by!r}')
-    first = estimates[0].experiment
-    for other in estimates[1:]:
-        for name in _SAME:
-            a, b = getattr(first, name), getattr(other.experiment, name)
-            if a != b:
-                raise EstimateError(f"estimates pool only where {name} is the same, not {a} and {b}")
+    check_same_quantity(estimates)
     if by == "reports":
         weights = np.array([e.reports for e in estimates], dtype=np.float64)
     else:

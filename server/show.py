@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..device.ldp_client import Experiment
-from .answer import Row
+from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -36,62 +36,85 @@ def table(title: str | None = None, header: bool = True) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", **style)
 
 
-def shares(title: str, heading: str, rows: Sequence[Row]) -> Table:
-    """A histogram or a list of ranges: shares in percent with 95 % intervals, and the truth where known."""
+_TITLES = {
+    "histogram": "share of the fleet",
+    "ranges": "ranges",
+    "cdf": "share of the fleet below",
+    "quantiles": "quantiles",
+    "moments": "mean and spread",
+    "top": "most common",
+    "change": "what changed",
+    "trend": "over time",
+}
+
+
+def answer(found: Answer, title: str = "") -> Table:
+    """An answer's table: shares in percent or readings in their unit, with intervals; 80 columns or less."""
+    share = found.quantity == "share"
+    unit = "%" if share else found.unit
+    number = _percent if share else _reading
+    interval = f"{found.confidence * 100:g} % interval"
+    rows = found.rows
+    known = any(row.truth is not None for row in rows)
+    kind = type(rows[0]) if rows else Row
+    columns: list[tuple[str, Callable[[Any], str | Text]]] = [(_heading(found), lambda r: r.name)]
+    if kind is TrendRow:
+        columns.insert(0, ("window", lambda r: r.window))
+        columns.append(("reports", lambda r: f"{r.reports:,}"))
+    if kind is ChangeRow:
+        columns += [("before", lambda r: number(r.before)), ("after", lambda r: number(r.after))]
+    if known:
+        columns.append((f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
+    value = "change" if kind is ChangeRow else "est."
+    columns.append((f"{value} {unit}".strip(), lambda r: number(r.value)))
+    columns.append((interval, lambda r: f"{number(r.low)} to {number(r.high)}"))
+    if known:
+        columns.append(("truth in it", lambda r: "" if r.covered is None else _mark(r)))
+    if kind is PostRow:
+        columns.append((f"{found.note.partition(':')[0]} %", lambda r: number(r.processed)))
+    if kind is TopRow:
+        columns.append(("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
+    if kind is ChangeRow:
+        columns.append(("p", lambda r: _p_value(r.p_adjusted, 1 - found.confidence)))
+    result = table(title or _TITLES[found.kind])
+    for heading, _ in columns:
+        result.add_column(heading, justify="right", no_wrap=True)
+    bars = share and kind in (Row, PostRow)
+    if bars:
+        result.add_column("", no_wrap=True, overflow="crop", style="blue")
     most = max([row.value for row in rows] + [0.0])
-    result = _answer_table(title, (heading, "true %", "est. %"), rows)
-    result.add_column("", no_wrap=True, overflow="crop", style="blue")
     for row in rows:
-        interval = f"{row.low * 100:6.2f} to {row.high * 100:6.2f}"
-        cells = _answer_cells(row, rows, f"{row.value * 100:.2f}", interval, lambda x: f"{x * 100:.2f}")
-        result.add_row(*cells, _bar(row.value, most))
+        cells = [cell(row) for _, cell in columns]
+        result.add_row(*cells, *([_bar(row.value, most)] if bars else []))
     return result
 
 
-def quantiles(title: str, unit: str, rows: Sequence[Row]) -> Table:
-    """Quantiles in the reading's own unit with 95 % intervals, and the truth where known."""
-    headings = ("quantile", f"true {unit}".strip(), f"estimate {unit}".strip())
-    result = _answer_table(title, headings, rows)
-    for row in rows:
-        interval = f"{row.low:g} to {row.high:g}"
-        result.add_row(*_answer_cells(row, rows, f"{row.value:g}", interval, lambda x: f"{x:g}"))
-    return result
+def _heading(found: Answer) -> str:
+    if found.kind in ("histogram", "ranges", "cdf", "top", "change") and found.quantity == "share":
+        return found.unit or found.experiment
+    return ""
 
 
-def _truth_known(rows: Sequence[Row]) -> bool:
-    return any(row.truth is not None for row in rows)
+def _percent(x: float) -> str:
+    return f"{x * 100:.2f}"
 
 
-def _answer_table(title: str, headings: tuple[str, str, str], rows: Sequence[Row]) -> Table:
-    """Columns for name, truth where known, value, interval, and whether it holds the truth."""
-    name, truth, value = headings
-    known = _truth_known(rows)
-    columns = [name, *([truth] if known else []), value, "95 % interval", *(["truth in it"] if known else [])]
-    result = table(title)
-    for column in columns:
-        result.add_column(column, justify="right", no_wrap=True)
-    return result
+def _reading(x: float) -> str:
+    return f"{x:.5g}"
 
 
-def _answer_cells(
-    row: Row, rows: Sequence[Row], value: str, interval: str, write: Callable[[float], str]
-) -> list[str | Text]:
-    if not _truth_known(rows):
-        return [row.name, value, interval]
-    truth = "" if row.truth is None else write(row.truth)
-    return [row.name, truth, value, interval, "" if row.covered is None else _mark(row)]
+def _p_value(p: float, level: float) -> Text:
+    return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 
-def answers(
-    experiment: Experiment, unit: str, histogram: Sequence[Row], ranges: Sequence[Row], points: Sequence[Row]
-) -> None:
-    """Print the tables of an answer."""
-    heading = unit or experiment.name
-    out.print(shares("share of the fleet", heading, histogram))
-    if ranges:
-        out.print(shares("ranges", heading, ranges))
-    if points:
-        out.print(quantiles("quantiles", unit, points))
+def answers(found: Sequence[Answer]) -> None:
+    """Print several answers' tables."""
+    for number, one in enumerate(found):
+        if number:
+            out.print()
+        out.print(answer(one))
+        if one.note:
+            out.print(one.note)
 
 
 def mechanism(experiment: Experiment) -> str:
@@ -116,18 +139,8 @@ def budget(experiment: Experiment) -> str:
     return f"Σε² at most {experiment.cap / 1e12:g} for life: {reports} reports{thinned}"
 
 
-def plot(path: Path, experiment: Experiment, reports: int, rows: Sequence[Row], unit: str = "") -> None:
-    """Write rows of a histogram as a PNG."""
-    from .plot import histogram  # matplotlib takes a second to load: only those who plot wait for it
-
-    truths = [row.truth for row in rows]
-    histogram(
-        path,
-        [row.name for row in rows],
-        np.array([row.value for row in rows]),
-        np.array([(row.low, row.high) for row in rows]),
-        title=f"{experiment.name}: {reports:,} private reports",
-        subtitle=f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report; 95 % intervals",
-        xlabel=unit or experiment.name,
-        truth=None if None in truths else np.array(truths, float),
-    )
+def plot(path: Path, experiment: Experiment, found: Answer, title: str = "") -> None:
+    """Write an answer as a picture, the experiment's mechanism below its title."""
+    title = title or f"{experiment.name}: {found.reports:,} private reports"
+    subtitle = f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
+    found.plot(path, title, f"{subtitle}; {found.confidence * 100:g} % intervals")

@@ -89,24 +89,28 @@ def simulate(
             )
         truth, counts = _vectorised(experiment, people, devices, calls, rng)
     found = estimate(experiment, counts)
-    histogram = answer.histogram_rows(experiment, found, rows, truth)
-    wanted = [answer.range_row(found, parse_range(experiment, text), truth) for text in ranges or []]
-    points = [answer.quantile_row(experiment, found, q, truth) for q in quantiles or []]
-    covered, known = answer.coverage([*histogram, *wanted, *points])
+    unit = definition.unit
+    answers = [answer.histogram(found, rows, truth, unit)]
+    if ranges:
+        wanted = [parse_range(experiment, text) for text in ranges]
+        answers.append(answer.ranges(found, wanted, truth, unit))
+    if quantiles:
+        answers.append(answer.quantiles(found, quantiles, truth, unit))
+    if experiment.type == "number":
+        answers.append(answer.mean_and_deviation(found, truth, unit))
+    covered, known = answer.coverage(answers)
     if plot:
-        show.plot(plot, experiment, found.reports, histogram, definition.unit)
+        show.plot(plot, experiment, answers[0])
     if as_json:
         result = {"experiment": experiment.name, "devices": devices, "reports": found.reports, "seed": seed}
-        result["histogram"] = [row.to_dict() for row in histogram]
-        result["ranges"] = [row.to_dict() for row in wanted]
-        result["quantiles"] = [row.to_dict() for row in points]
+        result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
         result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
         typer.echo(json.dumps(result, indent=2))
         return
     show.out.print(
         f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {show.mechanism(experiment)}"
     )
-    show.answers(experiment, definition.unit, histogram, wanted, points)
+    show.answers(answers)
     show.out.print(f"{covered} of {known} intervals hold the truth")
     if plot:
         show.out.print(f"plot: {plot}")

@@ -75,30 +75,30 @@ class Outcome:
     experiment: Experiment
     reports: int
     report_bytes: int
-    histogram: list[answer.Row]
-    ranges: list[answer.Row]
-    median: answer.Row
+    histogram: answer.Answer
+    ranges: answer.Answer
+    median: answer.Answer
     fleet_s: float
     count_s: float
     plot: Path
     store: Path
 
     @property
-    def rows(self) -> list[answer.Row]:
+    def answers(self) -> tuple[answer.Answer, ...]:
         """Everything that has an interval and a truth."""
-        return [*self.histogram, *self.ranges, self.median]
+        return self.histogram, self.ranges, self.median
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        covered, known = answer.coverage(self.rows)
+        covered, known = answer.coverage(self.answers)
         return {
             "experiment": self.experiment.name,
             "epsilon": self.experiment.epsilon / 1e6,
             "reports": self.reports,
             "report_bytes": self.report_bytes,
-            "histogram": [row.to_dict() for row in self.histogram],
-            "ranges": [row.to_dict() for row in self.ranges],
-            "median": self.median.to_dict(),
+            "histogram": [row.to_dict() for row in self.histogram.rows],
+            "ranges": [row.to_dict() for row in self.ranges.rows],
+            "median": self.median.rows[0].to_dict(),
             "intervals": known,
             "intervals_that_hold_the_truth": covered,
             "fleet_s": round(self.fleet_s, 2),
@@ -311,34 +311,32 @@ def _judge(
     e = found.experiment
     indices, missing = fleet.index_counts(e.name)
     truth = reported_shares(indices, missing)
-    histogram = answer.histogram_rows(e, found, truth=truth)
+    unit = definition.unit
     outcome = Outcome(
         experiment=e,
         reports=found.reports,
         report_bytes=len(next(iter(fleet.acknowledged.values()))),
-        histogram=histogram,
-        ranges=[answer.range_row(found, parse_range(e, text), truth) for text in RANGES],
-        median=answer.quantile_row(e, found, 0.5, truth),
+        histogram=answer.histogram(found, truth=truth, unit=unit),
+        ranges=answer.ranges(found, [parse_range(e, text) for text in RANGES], truth, unit),
+        median=answer.quantiles(found, [0.5], truth, unit),
         fleet_s=fleet_s,
         count_s=count_s,
         plot=folder / "demo.png",
         store=folder / "demo.sqlite",
     )
-    show.plot(outcome.plot, e, found.reports, histogram, unit=f"temperature, {definition.unit}")
+    show.plot(outcome.plot, e, outcome.histogram)
     return outcome
 
 
-def show_outcome(outcome: Outcome, unit: str = "°F") -> None:
+def show_outcome(outcome: Outcome) -> None:
     """Print what was found, beside the truth, in 80 columns."""
-    covered, known = answer.coverage(outcome.rows)
+    covered, known = answer.coverage(outcome.answers)
     show.out.print()
-    show.out.print(
-        show.shares(f"temperature, {unit}: estimates from private reports", unit, outcome.histogram)
-    )
+    show.out.print(show.answer(outcome.histogram, "air temperature, °F: estimates from private reports"))
     show.out.print()
-    show.out.print(show.shares("three ranges", unit, outcome.ranges))
+    show.out.print(show.answer(outcome.ranges, "three ranges"))
     show.out.print()
-    show.out.print(show.quantiles("and the median", unit, [outcome.median]))
+    show.out.print(show.answer(outcome.median, "and the median"))
     show.out.print()
     show.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
     code_bytes = outcome.experiment.code_bytes

@@ -129,9 +129,10 @@ def test_served_reports_are_counted_and_estimated(door: Path):
     assert not any(device in log for device in fleet.ids)
     found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
     assert found["reports"] == 300
-    assert [row["name"] for row in found["histogram"]] == ["no", "yes"]
+    rows = found["answers"][0]["rows"]
+    assert [row["name"] for row in rows] == ["no", "yes"]
     # ε = 2 keeps the truth with probability 0.88: the estimate's error is 0.033, six of them 2e-9.
-    assert abs(found["histogram"][1]["value"] - 0.25) < 6 * 0.033
+    assert abs(rows[1]["value"] - 0.25) < 6 * 0.033
     text = hushmote("estimate", "door_open", "--fleet", "cold", "--plot", "door.png", cwd=door)
     assert "300 reports" in text
     assert (door / "door.png").read_bytes().startswith(b"\x89PNG")

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -170,26 +170,32 @@ def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.b
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
-    elif question.all_ranges and domain > 2:
-        low, high = np.triu_indices(domain)
-        part = high - low < domain - 1
-        low, high = low[part], high[part] + 1
-    elif question.kind == "quantile" or domain == 2:
-        high = np.arange(1, domain)
-        low = np.zeros_like(high)
     else:
-        width = question.width if question.kind == "range" and question.width else 1
-        low = np.arange(domain - width + 1)
-        high = low + width
-    most = max(_FEWEST, _MAX_PAIRS // design.classes)
-    if len(low) > most:
-        # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
-        chosen = np.unique((np.arange(most) * _GOLDEN % 1 * len(low)).astype(int))
-        low, high = low[chosen], high[chosen]
+        low, high = _places(domain, question, max(_FEWEST, _MAX_PAIRS // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
     for i in range(0, len(low), step):
         yield (index >= low[i : i + step]) & (index < high[i : i + step])
+
+
+def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Ends of the ranges that a question is about, all of them or an even sample of most, half-open."""
+    prefixes = question.kind == "quantile" or domain == 2
+    all_ranges = question.all_ranges and not prefixes
+    width = question.width if question.kind == "range" and question.width else 1
+    up_to = np.cumsum(domain + 1 - np.arange(1, domain))  # number of ranges of at most 1, 2, ... values
+    count = int(up_to[-1]) if all_ranges else domain - 1 if prefixes else domain - width + 1
+    number = np.arange(min(count, most))
+    if count > most:
+        # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
+        number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
+    if prefixes:
+        return np.zeros_like(number), number + 1
+    if all_ranges:
+        length = np.searchsorted(up_to, number, side="right")
+        low = number - np.append(0, up_to)[length]
+        return low, low + length + 1
+    return number, number + width
 
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:

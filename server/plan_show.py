@@ -11,7 +11,7 @@ from rich.table import Table
 from . import oracle, show
 from .expected_error import Design, Question
 from .plan_file import Reading, nats
-from .planning import MICRO, Plan, devices_for, half_width
+from .planning import MICRO, MOST_RANGE_VALUES, Plan, devices_for, half_width
 from .planning_lifetime import DAY_S, LifetimePlan, Spending
 
 if TYPE_CHECKING:  # the simulator stands on the server
@@ -138,7 +138,7 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
 
 
 def _beside(plan: Plan) -> list[tuple[str, str]]:
-    if plan.design.domain == 2:
+    if plan.design.domain == 2 or plan.design.domain > MOST_RANGE_VALUES:
         return []
     others = (Question("frequency", 0.0), Question("frequency"), Question("range"), Question("quantile", 0.5))
     texts = (

@@ -24,7 +24,7 @@ from scipy import special
 from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
 from .accounting import AccountingError, optimal_epsilon, optimal_reports
 from .expected_error import Design, Question
-from .planning import MICRO, PlanError, best_design, check_ranges, half_width
+from .planning import MICRO, MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
 
 MOST_EVERY = 1 << 24
 DAY_S = 86_400
@@ -240,7 +240,7 @@ class LifetimePlan:
     def shown(self) -> dict[str, Question]:
         """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}
-        if self.best.design.domain > 2:
+        if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
             kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}
         kinds[self.question.kind] = self.question
         return kinds

@@ -257,7 +257,7 @@ def run(
 
     def steps() -> Iterator[None]:
         for devices, lifetime, way in todo:
-            few = 2 if quick else 4
+            few = 1 if quick else 4
             cells.append(cell(devices, lifetime, way, few, 20 if quick else 60, rng))
             yield
 

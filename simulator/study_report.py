@@ -268,13 +268,14 @@ def _variant(study: Study) -> str:
     e = min(study.design.epsilons)
     rows = study.select_flawed(flaws=str(THESIS), epsilon=e)
     most = max(row.true_epsilon for row in rows)
-    return (
-        "<div class=warn><b>Not ε-LDP.</b> The study's local oracle keeps the truth with the usual "
-        "probability, but draws the lie from all cells, truth included; it does not hash (g = D); it "
-        f"spends 1/(h + 1) of the reports on the root, whose count is known. At a nominal ε of {e:g} its "
-        f"hierarchy spends {most:.2f}. It runs here with each flaw on and off, only to find causes; it is "
-        "not a mechanism of this software.</div>"
+    text = (
+        "The study's local oracle keeps the truth with the usual probability, but draws the lie from all "
+        "cells, truth included; it does not hash (g = D); it spends 1/(h + 1) of the reports on the root, "
+        f"whose count is known. At a nominal ε of {e:g} its hierarchy spends {most:.2f}. Ranges are sums of "
+        "the fewest nodes' own estimates in its form here; with least squares it is in the last table. "
+        "Each flaw runs on and off, only to find causes: none of this is a mechanism of this software."
     )
+    return f"<div class=warn><b>Not ε-LDP.</b> {escape(text)}</div>"
 
 
 def _table(
@@ -421,7 +422,8 @@ def _cause_table(study: Study) -> str:
         relative = [f"{errors[f] / errors[min(fanouts)]:.2f}" for f in fanouts[1:]]
         point = points[name]
         wins = "never" if point is None else str(point)
-        rows.append((name, f"{spent:.2f}", f"{fits[str(flaws)].exponent:.2f}", *relative, wins))
+        label = f"{name} (not ε-LDP)" if flaws.lie else name
+        rows.append((label, f"{spent:.2f}", f"{fits[str(flaws)].exponent:.2f}", *relative, wins))
     note = (
         f"Local hierarchy over {study.design.flaw_days} days. RMSE goes like ε to the exponent; the middle "
         f"columns are theory at ε = {e:g}; from the length in the last column on, fanout {min(fanouts)} "
@@ -443,7 +445,7 @@ def _flaw_table(study: Study) -> str:
         bias = rms([r.bias for r in found if r.epsilon == design.middle])
         power = f"{fits[flaws].exponent:.2f}" if flaws in fits else ""
         spent = f"{at[min(at)]:.2f}", f"{at[max(at)]:.2f}"
-        rows.append((flaws, *spent, number(middle), number(bias), power))
+        rows.append((flaws, *spent, number(middle), number(round(bias, 3)), power))
     headings = (
         "what is wrong",
         f"true ε at {min(design.epsilons):g}",

@@ -202,13 +202,11 @@ class Estimate(Estimates):
         self._tree: hierarchy.Tree | None = None
         if experiment.fanout:
             # The least squares must not depend on what was reported, or it would not be linear.
-            self._tree = hierarchy.tree(experiment.domain, experiment.fanout, self._node_variances())
+            assumed = [d.channel.assumed / d.reports if d else math.inf for d in self.levels]
+            self._tree = hierarchy.tree(experiment.domain, experiment.fanout, assumed)
         self._direct = not self._tree and not leaf.level.t  # a report supports one value: all is closed
         self._exact = self._direct or pairs <= _MAX_EXACT_PAIRS
         self.stderr_method = "exact" if self._exact else "approximate"
-
-    def _node_variances(self) -> list[float]:
-        return [data.channel.variance / data.reports if data else math.inf for data in self.levels]
 
     @cached_property
     def _values(self) -> list[Floats]:
@@ -281,9 +279,9 @@ class Estimate(Estimates):
     def rare_variance(self) -> float:
         if not self._tree:
             return self._leaf.channel.variance / self._leaf.reports
-        variances = self._node_variances()
         d = [
-            np.full(n, v if np.isfinite(v) else 0.0) for n, v in zip(self._tree.nodes, variances, strict=True)
+            np.full(n, level.channel.variance / level.reports if level else 0.0)
+            for n, level in zip(self._tree.nodes, self.levels, strict=True)
         ]
         return float(hierarchy.influences(self._tree, d)[0].squares.mean())
 

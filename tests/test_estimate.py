@@ -14,6 +14,7 @@ from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server import estimate as module
+from hushmote.server import oracle
 from hushmote.server.estimate import estimate
 from hushmote.server.pooling import pool
 from hushmote.server.statistic import EstimateError, Statistic, difference
@@ -103,7 +104,8 @@ def expected_counts(experiment: Experiment, reports: int) -> np.ndarray:
 def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weight of one report of each code on every frequency, shape (code_count, domain), and the constants.
 
-    From matrices alone: unbiased node estimates, then weighted least squares with the sum known.
+    From matrices alone: unbiased node estimates, then weighted least squares with the sum known; what it takes
+    for a node's variance is a choice of the oracle's, which test_oracle checks.
     """
     domain = experiment.domain
     used, rows, shifts, inverse = [], [], [], []
@@ -120,7 +122,7 @@ def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarra
         used.append((level, a / float(p - q) / n))
         shifts.append(np.full(level.domain, -float(q / (p - q))))
         rows.append(to_leaf)
-        inverse.append(np.full(level.domain, n * float((p - q) ** 2 / (q * (1 - q)))))
+        inverse.append(np.full(level.domain, n / oracle.level_channel(level).assumed))
     x, w = np.vstack(rows), np.concatenate(inverse)
     gain, constant = np.eye(domain), np.zeros(domain)
     if experiment.fanout:

@@ -5,6 +5,8 @@ file with a line replaced.
 """
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from enumeration import distribution, experiment_json, worst_ratio
 from scipy.stats import binom, binomtest
 from test_cli import hushmote
+from test_flash import PtyBoard  # pyright: ignore[reportAttributeAccessIssue]
 
 from hushmote.server import audit_runtimes
 from hushmote.server.audit import (
@@ -239,3 +242,18 @@ def test_the_command_line_passes_the_shipped_file_and_flags_a_broken_one(tmp_pat
         (("none.toml",), "cannot read none.toml"),
     ]:
         assert text in hushmote("audit", *arguments, cwd=tmp_path, expect=1)
+
+
+def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
+    here = {runtime.name: runtime.argv for runtime in audit_runtimes.found()}
+    if "unix32f" not in here:
+        pytest.skip("needs unix32f: python firmware_tests/runtimes.py --install")
+    with PtyBoard(here["unix32f"], tmp_path / "board.img") as board:
+        with pytest.raises(AuditError, match="has no ldp_client: `hushmote flash"):
+            audit_runtimes.board(board.port)
+        client = broken_client(tmp_path, *BROKEN["never lies"][:2])
+        mpremote = (sys.executable, "-m", "mpremote", "connect", board.port)
+        subprocess.run([*mpremote, "fs", "cp", str(client), ":ldp_client.py"], check=True)
+        (finding,) = audit(CLIENT, SHAPES["rr"], draws=400, runtime=audit_runtimes.board(board.port))
+    assert finding.runtime.startswith("board: micropython")
+    assert not finding.private, "the file on the board was not the one that ran"

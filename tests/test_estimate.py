@@ -104,8 +104,8 @@ def expected_counts(experiment: Experiment, reports: int) -> np.ndarray:
 def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weight of one report of each code on every frequency, shape (code_count, domain), and the constants.
 
-    From matrices alone: unbiased node estimates, then weighted least squares with the sum known; what it takes
-    for a node's variance is a choice of the oracle's, which test_oracle checks.
+    From matrices alone: unbiased node estimates, then weighted least squares with the sum known. What it
+    takes for a node's variance is a choice of the oracle's, which test_oracle checks.
     """
     domain = experiment.domain
     used, rows, shifts, inverse = [], [], [], []

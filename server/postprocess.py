@@ -68,7 +68,7 @@ def nonnegative(estimate: Estimates) -> Shares:
     What reports were forged for gains no more than in raw, but all of it is taken from the others, and sums
     that would give the forgery away are lost. benchmarks/post_processing.py has the study,
     docs/post-processing.md. Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private
-    frequency estimation with consistency", NDSS 2020, section 4 (Norm-Sub).
+    frequency estimation with consistency", NDSS 2020 (there called Norm-Sub).
     """
     return _shares("nonnegative", estimate, simplex(estimate.frequencies), _NONNEGATIVE)
 
@@ -93,7 +93,7 @@ def smooth(estimate: Estimates) -> Shares:
     Raises EstimateError for a bool or a choice: labels have no neighbours.
 
     Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating numerical distributions under local differential
-    privacy", SIGMOD 2020, section 5.5 (the smoothing step, there of one fixed strength); Silverman, Jones,
+    privacy", SIGMOD 2020 (the smoothing step, there of one fixed strength); Silverman, Jones,
     Wilson, Nychka, JRSS B 1990; Stein, Annals of Statistics 1981; Varadhan, Roland, "Simple and globally
     convergent methods for accelerating the convergence of any EM algorithm", Scand. J. Statist. 2008.
     """

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from ..server import hierarchy
 from .laplace import noise_variance
-from .structures import Counts, Fitted, Neighbours, Source, StructureError, checked, fitted
+from .structures import Counts, Fitted, Neighbours, Source, Structure, StructureError, checked, fitted
 
 _FANOUTS = range(2, 33)
 
 
 @dataclass(frozen=True)
-class CentralFlat:
+class CentralFlat(Structure):
     """One noisy count for each index.
 
     Privacy: ε-DP for the neighbours named: every count gets discrete Laplace noise of scale
@@ -48,7 +48,7 @@ class CentralFlat:
 
 
 @dataclass(frozen=True)
-class CentralHierarchy:
+class CentralHierarchy(Structure):
     """Noisy counts of every node of a tree, made consistent: continual observation's binary mechanism.
 
     fanout is 2 or more, or 0 for the one of least mean variance over all ranges. The root is counted

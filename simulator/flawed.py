@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -60,12 +58,6 @@ class Flaws:
 
 CORRECT = Flaws()
 THESIS = Flaws(lie=True, no_hash=True, root=True, inconsistent=True)
-
-
-def all_flaws() -> Iterator[Flaws]:
-    """Every combination of the four flaws of the study."""
-    for lie, no_hash, root, inconsistent in product((False, True), repeat=4):
-        yield Flaws(lie, no_hash, root, inconsistent)
 
 
 def true_epsilon(epsilon: float, cells: int) -> float:
@@ -188,8 +180,3 @@ def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> 
         for level in experiment.levels:
             level.threshold += round((ONE - level.threshold) / level.g)
     return experiment
-
-
-def without(flaw: str, flaws: Flaws = THESIS) -> Flaws:
-    """The same flaws but one."""
-    return replace(flaws, **{flaw: False})

@@ -15,7 +15,7 @@ from ..server import hierarchy, oracle
 from ..server.estimate import estimate
 from ..server.workload import ALL_RANGES, FREQUENCIES
 from . import vectorised
-from .structures import Counts, Fitted, Source, StructureError, checked, fitted
+from .structures import Counts, Fitted, Source, Structure, StructureError, checked, fitted
 
 
 def experiment_over(domain: int, epsilon: float, mechanism: dict[str, Any]) -> Experiment:
@@ -32,7 +32,7 @@ def fit_experiment(experiment: Experiment, counts: Counts, source: Source) -> Fi
 
 
 @dataclass(frozen=True)
-class LocalFlat:
+class LocalFlat(Structure):
     """Every record in one report about its index: generalised randomized response, or local hashing.
 
     Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
@@ -55,7 +55,7 @@ class LocalFlat:
 
 
 @dataclass(frozen=True)
-class LocalHierarchy:
+class LocalHierarchy(Structure):
     """Every record in one report about one level of a tree, made consistent with the known total.
 
     fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.

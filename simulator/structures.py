@@ -50,9 +50,9 @@ class Source:
     rng: np.random.Generator
 
 
-def safe_source() -> Source:
-    """OpenDP's noise and an unpredictable generator. Raises NoiseError where OpenDP is not installed."""
-    return Source(SafeNoise(), np.random.default_rng())
+def safe_source(rng: np.random.Generator | None = None) -> Source:
+    """OpenDP's noise, and a generator for simulated devices. Raises NoiseError where OpenDP is missing."""
+    return Source(SafeNoise(), np.random.default_rng() if rng is None else rng)
 
 
 def seeded_source(seed: int | np.random.SeedSequence) -> Source:

@@ -23,9 +23,8 @@ from . import study_theory
 from .central import CentralFlat, CentralHierarchy
 from .daily import Daily, flights, synthetic
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
-from .laplace import SafeNoise
 from .local import LocalFlat, LocalHierarchy
-from .structures import Counts, Neighbours, Source, seeded_source
+from .structures import Counts, Neighbours, safe_source, seeded_source
 
 Floats = npt.NDArray[np.float64]
 AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy | FlawedStructure
@@ -229,7 +228,7 @@ def run_cell(cell: Cell) -> Outcome:
     counts = cell.series.counts
     source = seeded_source(cell.seed)
     if cell.safe:
-        source = Source(SafeNoise(), source.rng)
+        source = safe_source(source.rng)
     per_length = cell.ranges
     lo = np.concatenate([starts(len(counts), r, per_length) for r in cell.lengths])
     hi = lo + np.repeat(cell.lengths, per_length)
@@ -330,7 +329,7 @@ def run(
     runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.
     """
     if seed is None:
-        SafeNoise()
+        safe_source()  # says at once where OpenDP is missing
     if own is not None:
         design = fitting_design(design, own)
     series_for = own.cut if own is not None else default_series
@@ -374,7 +373,7 @@ def _examples(
     """Noise of many single counts, and one fit of each structure beside the counts themselves."""
     source = seeded_source(np.random.SeedSequence(seed))
     if seed is None:
-        source = Source(SafeNoise(), source.rng)
+        source = safe_source(source.rng)
     days = np.arange(len(longest.counts))
     fits = [CentralFlat().fit(longest.counts, design.middle, source) for _ in range(design.fits)]
     noise = np.concatenate([f.answer(days, days + 1) - longest.counts for f in fits]).astype(np.int64)

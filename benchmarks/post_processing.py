@@ -1,6 +1,6 @@
 """What post-processing gains and distorts, what forged reports gain, and how far top k can be trusted.
 
-    python benchmarks/post_processing.py [--quick] [times] [calibration] [poisoning] [distortion] [fixed_kernel]
+    python benchmarks/post_processing.py [--quick] [part ...]
 
 1. Bias on empty bins and on the most common one, squared errors and Wasserstein distance of raw, nonnegative
    and smooth, against the population, D = 64.

@@ -124,8 +124,8 @@ def plan_command(
 ) -> None:
     """Give three of devices, ε, domain (--bins, --labels or --yes-no) and error; get the fourth.
 
-    With --lifetime instead of --epsilon: how to spend a lifetime budget over --horizon with a --call every so
-    often, and what a day, a week and 30 days of the fleet will show.
+    With --lifetime, --horizon and --call instead of --epsilon: how to spend a lifetime budget, and what a
+    day, a week and 30 days of the fleet will show.
     """
     reading = _reading(bins, labels, yes_no, low, high, unit)
     question = _question(reading, kind, share, width, ranges, quantile)

@@ -171,9 +171,11 @@ def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
     return -int(-reports // best.per_device(days))
 
 
-def _way(spending: Spending) -> str:
-    many = f"{spending.cap:,} report{'s' if spending.cap > 1 else ''}"
-    return many + (", optimal" if spending.composition == "optimal" else "")
+def _best(best: Spending) -> str:
+    many = "1 report" if best.cap == 1 else f"{best.cap:,} reports"
+    rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
+    added = "" if best.composition == "basic" else " (optimal composition)"
+    return f"{many} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
 
 
 def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
@@ -187,7 +189,7 @@ def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error:
                 ("devices", f"{life.devices:,}, {best.design.domain:,} values"),
                 ("budget", f"{spent} for life; {calls}"),
                 *_about(best.design, life.question),
-                ("best", f"{_way(best)} of ε = {nats(best.epsilon)}; one call in {best.every:,} makes one"),
+                ("best", _best(best)),
                 ("boards", _policy(best)),
             ]
         )

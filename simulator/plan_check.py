@@ -134,7 +134,7 @@ def _target(design: Design, question: Question) -> _Target:
     variances = parabola(design, asked[:, None])
     share = float(variances.worst_share[0]) if question.share is None else question.share
     population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
-    words = f"{share:.0%} in values {low}:{high}"
+    words = f"{share:.0%} hold value {low}" if high == low + 1 else f"{share:.0%} in values {low}:{high}"
     variance = float(variances.at(share)[0])
     return _Target(population, words, variance, lambda shares: float(asked @ shares - share) ** 2)
 
@@ -149,7 +149,9 @@ def _place(design: Design, question: Question) -> tuple[int, int]:
             asked[low:high] = 1
             errors.append(float(parabola(design, asked).at(question.share)[0]))
         return question.ranges[int(np.argmax(errors))]
-    if question.kind == "quantile" or domain == 2:
+    if domain == 2:
+        return 1, 2
+    if question.kind == "quantile":
         return 0, domain // 2
     width = (question.width or 1) if question.kind == "range" else 1
     low = min(domain // 3, domain - width)

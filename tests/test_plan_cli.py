@@ -178,6 +178,15 @@ def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
     assert plan_cli._question(Reading(bins=10), None, None, None, ["2:4"], None).ranges == ((2, 4),)
 
 
+def test_the_page_shows_what_is_printed() -> None:
+    page = [
+        line.strip() for line in (Path(__file__).parent.parent / "docs/planning.md").read_text().splitlines()
+    ]
+    life = "--devices 20000 --lifetime 4 --horizon 2y --call 1h --yes-no --share 0.05 --error 0.05"
+    for line in (*plan(life).splitlines(), *plan("--epsilon 2 --yes-no --error 0.02").splitlines()):
+        assert line.strip() in page
+
+
 def test_names_and_nats() -> None:
     assert name_from(Path("a/Cold Room (2).toml")) == "cold_room_2"
     assert name_from(Path("°.toml")) == "planned"

@@ -62,11 +62,11 @@ def nonnegative(estimate: Estimates) -> Shares:
     """The nearest shares that are not negative and sum to 1 (projection on the simplex).
 
     Every estimate falls by the same amount, then what is below zero becomes zero. Bias, measured at D = 64
-    and ε = 1 in units of raw's error: empty values come out high by 0.06 to 0.27, the most common one low by
-    up to 1.5; both shrink like 1/√N. Squared errors of single values are 0.25 to 0.63 of raw's; those of
-    ranges 0.04 to 0.5 on flat mechanisms, but 0.8 to 1.2 on hierarchies and up to 6.2 over a narrow bell.
-    What reports were forged for gains no more than in raw, but all of it is taken from the others, and sums
-    that would give the forgery away are lost. benchmarks/post_processing.py has the study,
+    and ε = 1 in units of raw's error: empty values come out high by 0.06 to 0.27, the most common one low
+    by up to 1.5; both shrink like 1/√N. For ε 0.5 to 4 squared errors of single values are 0.25 to 0.63 of
+    raw's; those of ranges 0.04 to 0.5 on flat mechanisms, but 0.8 to 1.2 on hierarchies and up to 6.2 over
+    a narrow bell. What reports were forged for gains no more than in raw, but all of it is taken from the
+    others, and sums that would give the forgery away are lost. benchmarks/post_processing.py has the study,
     docs/post-processing.md. Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private
     frequency estimation with consistency", NDSS 2020 (there called Norm-Sub).
     """
@@ -85,10 +85,11 @@ def smooth(estimate: Estimates) -> Shares:
 
     Bias: detail finer than the smoothing is lost; a single common value, or an edge, is lowered and spread
     over its neighbours. Measured at D = 64 and ε = 1, in units of raw's error: empty values high by 0.02 to
-    0.18, the most common one low by up to 1.6. Squared errors of single bins are 0.08 to 0.26 of raw's, of
-    ranges 0.03 to 0.84; worse than raw's in 3 and 15 of 160 configurations, by at most 15 % and 2.5 times. A
-    forged peak gains no more than in raw, but takes the smoothing from all other bins: they may change twice
-    as much as in raw. benchmarks/post_processing.py has the study, docs/post-processing.md the tables.
+    0.22, the most common one low by up to 1.5. For ε 0.5 to 4 squared errors of single bins are 0.08 to
+    0.26 of raw's, of ranges 0.03 to 0.84; worse than raw's in 3 and 15 of 160 configurations, by at most 15
+    % and 2.5 times. A forged peak gains no more than in raw, but takes the smoothing from all other bins:
+    they may change twice as much as in raw. benchmarks/post_processing.py has the study,
+    docs/post-processing.md the tables.
 
     Raises EstimateError for a bool or a choice: labels have no neighbours.
 

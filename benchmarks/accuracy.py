@@ -1,4 +1,4 @@
-"""How far estimates are off: Monte Carlo over fleets drawn anew. What error bars say of it is in coverage.py.
+"""How far estimates are off: Monte Carlo over fleets drawn anew. Error bars are in interval_coverage.py.
 
     python benchmarks/accuracy.py [--quick]
 

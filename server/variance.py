@@ -6,7 +6,7 @@ variance is Σ_l (variance of w_l) / N_l and its third cumulant Σ_l (third cent
 Codes that few reports are expected in are often missing from a thin histogram, and with them their part of
 the variance; the distribution of codes that the estimates imply has all of them, but knows of a report only
 what the estimates kept. Moments are over a mixture: IMPLIED_SHARE of the implied one, the rest as counted.
-Where reports are many the two agree. benchmarks/coverage.py has the coverage of both and of the mixture.
+Where reports are many the two agree; benchmarks/interval_coverage.py has the coverage of each.
 """
 
 from collections.abc import Iterator, Sequence

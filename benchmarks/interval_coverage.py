@@ -1,11 +1,11 @@
 """Do intervals hold what they say: coverage of every kind of interval, over fleets drawn anew.
 
-    python benchmarks/coverage.py [--quick]
+    python benchmarks/interval_coverage.py [--quick]
 
 Designs grr (16 values), olh and hh (128), rr; ε 0.5 to 7; N 1,000 to 1,000,000; populations uniform, skewed,
 concentrated, sparse (five values) and real (air temperatures). Every fleet is drawn from the population, so
 the intervals are judged as what they are: the population's. Prints tables and writes
-benchmarks/results/coverage.json; --quick takes a twentieth of the fleets and writes nothing.
+benchmarks/results/interval_coverage.json; --quick takes a twentieth of the fleets and writes nothing.
 """
 
 import argparse
@@ -227,7 +227,7 @@ def main() -> None:
             },
             "thin": thin,
         }
-        (RESULTS / "coverage.json").write_text(json.dumps(result, indent=1) + "\n")
+        (RESULTS / "interval_coverage.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from .expected_error import variance
 from .figure import COLOURS, figure, style
@@ -77,6 +77,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         left.set_yticks(range(len(names)), names)
         left.set_ylim(len(names) - 0.5, -0.5)
         left.set_xscale("log")
+        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         left.xaxis.set_minor_formatter(NullFormatter())
         left.axvline(100 * NOTHING, color="#888888", lw=1, ls="--")

@@ -283,14 +283,20 @@ def plan_lifetime(
         raise PlanError(f"the most that one report may cost must be from 0.001 to 16, not {limit / MICRO:g}")
     if not 2 <= domain <= 1 << 24:
         raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
-    if not 1 <= rhythm.calls < 1 << 32:
-        raise PlanError(f"the horizon holds {rhythm.calls:,} calls: it must hold from 1 to 4 billion")
+    if not rhythm.calls:
+        raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
+    if rhythm.calls > 2 * MOST_EVERY:
+        raise PlanError(
+            f"{rhythm.calls:,} calls are more than a coin of 1 in {MOST_EVERY:,} can spread: let boards call"
+            f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
+        )
     check_ranges(question, domain)
     spendings: list[Spending] = []
     refused: list[Refused] = []
     for composition, cap, epsilon in _ways(budget, rhythm, limit):
         if epsilon < EPSILON_MIN:
-            refused.append(Refused(composition, cap, epsilon))
+            exact = budget.epsilon / cap if composition == "basic" else epsilon
+            refused.append(Refused(composition, cap, exact))
             continue
         design = best_design(domain, min(epsilon, limit), question)
         every = choose_every(rhythm, cap)

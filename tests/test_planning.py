@@ -310,7 +310,8 @@ def test_boards_that_call_weekly_show_a_seventh_each_day() -> None:
     [
         (Budget(999), YEAR, "lifetime epsilon"),
         (Budget(MICRO, 1.0), YEAR, "delta"),
-        (Budget(MICRO), Rhythm(86_400, 3600), "holds 0 calls"),
+        (Budget(MICRO), Rhythm(86_400, 3600), "holds no call"),
+        (Budget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
     ],
 )
 def test_lives_that_make_no_sense_are_refused(budget: Budget, rhythm: Rhythm, text: str) -> None:

@@ -13,6 +13,8 @@ Prints tables and writes benchmarks/results/estimation.json.
 
 import argparse
 import json
+import multiprocessing
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -165,6 +167,67 @@ def growth_with_domain(quick: bool, rng: np.random.Generator, console: Console) 
     return rows
 
 
+# About a million codes or values each: the widest of every mechanism that such an alphabet holds.
+MILLION = (
+    ("grr", 1_000_000, 16_000_000, {}),
+    ("olh", 524_288, 500_000, {"g": 2}),
+    ("olh", 177_147, 1_000_000, {"g": 3}),
+    ("olh", 9_409, 4_000_000, {"g": 97}),
+    ("hh", 100_000, 1_000_000, {}),
+    ("hh", 16_384, 2_000_000, {}),
+)
+
+
+def _million(case: tuple[str, int, int, dict]) -> dict:
+    """Times and memory of everything that is asked of one estimate, in a process of its own."""
+    mechanism, domain, epsilon, fields = case
+    exp = experiment(mechanism, domain, epsilon, **fields)
+    rng = np.random.default_rng(8)
+    counts = rng.poisson(1_000_000 / exp.code_count, exp.code_count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    e = estimate(exp, counts)
+    e.frequency_intervals()
+    frequencies = time.perf_counter() - start
+    e.cdf_intervals()
+    e.quantile(0.5)
+    e.range(domain // 8, domain // 2)
+    return {
+        "mechanism": mechanism,
+        "epsilon": epsilon / 1e6,
+        "domain": domain,
+        "codes": exp.code_count,
+        "frequencies_and_errors_s": frequencies,
+        "all_s": time.perf_counter() - start,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_before_mib": before / 1024,
+    }
+
+
+def million_codes(console: Console) -> list[dict]:
+    columns = (
+        "mechanism",
+        "ε",
+        "D",
+        "codes",
+        "frequencies, errors s",
+        "+ cdf, quantile, range s",
+        "peak MiB",
+    )
+    table = Table(*columns, title="About a million codes, 1,000,000 reports, after counting; all errors")
+    rows = []
+    for case in MILLION:
+        with multiprocessing.get_context("spawn").Pool(1) as fresh:
+            row = fresh.apply(_million, (case,))
+        rows.append(row)
+        times = (f"{row['frequencies_and_errors_s']:.3f}", f"{row['all_s']:.3f}", f"{row['peak_mib']:.0f}")
+        table.add_row(
+            row["mechanism"], f"{row['epsilon']:g}", f"{row['domain']:,}", f"{row['codes']:,}", *times
+        )
+    console.print(table)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time from received reports to frequencies, against peers.")
     parser.add_argument("--quick", action="store_true", help="fewer reports and domains; writes no file")
@@ -175,6 +238,7 @@ def main() -> None:
     result: dict = {"machine": machine(), "peers": peers(quick, rng, console)}
     result["growth_with_reports"] = growth_with_reports(quick, rng, console)
     result["growth_with_domain"] = growth_with_domain(quick, rng, console)
+    result["million_codes"] = million_codes(console)
     if not quick:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "estimation.json").write_text(json.dumps(result, indent=1, default=float) + "\n")

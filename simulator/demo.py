@@ -50,9 +50,6 @@ unit = "°F"
 low = 0
 high = 128
 bins = 64
-mechanism = "hh"
-fanout = 4
-cells = [4, 7, 7]
 epsilon = 2.0
 window = "all"
 [budget]

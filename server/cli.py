@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,7 +96,8 @@ def experiment_show(
     payload = definition.payload()
     experiment = Experiment.parse(payload)
     if as_json:
-        print_json(describe(experiment) | {"payload": payload.decode()})
+        guarantee = asdict(definition.guarantee())
+        print_json(describe(experiment) | {"guarantee": guarantee, "payload": payload.decode()})
         return
     table = show.table(header=False)
     table.add_column(style="bold")
@@ -105,6 +107,7 @@ def experiment_show(
     table.add_row("values", f"{experiment.domain} ({experiment.type})")
     table.add_row("mechanism", show.mechanism(experiment))
     table.add_row("privacy", f"ε = {experiment.epsilon / 1e6:g} per report, {show.budget(experiment)}")
+    table.add_row("together", show.guarantee(definition))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
     show.out.print(table)

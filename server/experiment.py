@@ -19,32 +19,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..device import ldp_client
 from . import oracle
+from .accounting import AccountingError, Guarantee
+from .experiment_budget import Budget, Quantity
 from .units import UnitsError, parse_range
 from .workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
 
 MICRO = 1_000_000
 MILLI = 1_000
 
-Quantity = Annotated[Decimal, Field(allow_inf_nan=False)]
-
 
 class DefinitionError(ValueError):
     """An experiment file that does not fit; the text says which field and what would be right."""
-
-
-class Budget(BaseModel):
-    """What one board may spend on the experiment: rule, and cap in nats, nats squared, or reports."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rule: Literal["sum", "squares", "count", "unlimited"]
-    cap: Quantity | None = None
-
-    @model_validator(mode="after")
-    def _cap_fits_rule(self) -> Budget:
-        if (self.cap is None) != (self.rule == "unlimited"):
-            raise ValueError("cap is needed for sum, squares and count, and absent for unlimited")
-        return self
 
 
 class Definition(BaseModel):
@@ -120,14 +105,14 @@ class Definition(BaseModel):
         Raises DefinitionError where a board would refuse it.
         """
         fields: dict[str, Any] = {"v": 1, "name": self.name} | self._type_fields()
-        epsilon = _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
+        epsilon = self._epsilon()
         if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
             raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
         fields |= self._mechanism_fields(epsilon)
         fields |= {
             "epsilon": epsilon,
             "every": self.every,
-            "budget": self._budget_fields(),
+            "budget": self._budget_fields(epsilon),
             "window": self.window,
         }
         payload = json.dumps(fields, separators=(",", ":")).encode()
@@ -205,13 +190,22 @@ class Definition(BaseModel):
             raise DefinitionError(f"ranges: {e}") from None
         return found.low, found.high
 
-    def _budget_fields(self) -> dict[str, Any]:
-        rule, cap = self.budget.rule, self.budget.cap
-        if cap is None:
-            return {"rule": rule}
-        # A cap is rounded down: the board's bound is never above what was written.
-        scale = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}[rule]
-        return {"rule": rule, "cap": int(cap * scale // 1)}
+    def guarantee(self) -> Guarantee:
+        """What holds for all of a board's reports to this experiment together."""
+        return self.budget.guarantee(self._epsilon())
+
+    def spent(self) -> tuple[int, float] | None:
+        """A board's number of reports and the nats they take of the total; None without a theorem's total."""
+        return self.budget.spent(self._epsilon())
+
+    def _epsilon(self) -> int:
+        return _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
+
+    def _budget_fields(self, epsilon: int) -> dict[str, Any]:
+        try:
+            return self.budget.board_fields(epsilon)
+        except AccountingError as e:
+            raise DefinitionError(f"budget: {e}") from None
 
 
 def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:

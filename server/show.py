@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..device.ldp_client import Experiment
+from .accounting import Kind
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from .experiment import Definition
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -137,6 +139,18 @@ def budget(experiment: Experiment) -> str:
     if experiment.rule == "sum":
         return f"Σε at most {experiment.cap / 1e6:g} for life: {reports} reports{thinned}"
     return f"Σε² at most {experiment.cap / 1e12:g} for life: {reports} reports{thinned}"
+
+
+def guarantee(definition: Definition) -> str:
+    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words."""
+    found, spent = definition.guarantee(), definition.spent()
+    if spent is None:
+        return found.words
+    reports, nats = spent
+    of_all = f"{reports:,} of ε = {definition.epsilon:f}"
+    if found.kind == Kind.ONE_BIT:
+        return f"{found.words} They are {reports * definition.epsilon:f}-LDP: {of_all}."
+    return f"{found.words} A board makes {of_all}, which takes {nats:.6g} of the {found.epsilon:g}."
 
 
 def plot(path: Path, experiment: Experiment, found: Answer, title: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from .accounting import (
     MICRO,
     THEOREMS,
     AccountingError,
+    Guarantee,
     Kind,
     Majority,
     Theorem,
@@ -81,6 +83,12 @@ def micro(epsilon: float) -> int:
     if whole < 1 or abs(whole - epsilon * MICRO) > 1e-6:
         raise AccountingError(f"epsilon is a whole number of millionths above 0, not {epsilon}")
     return whole
+
+
+def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as plain values for JSON, which has no infinity: epsilon is None where nothing bounds it."""
+    epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
+    return asdict(guarantee) | {"kind": str(guarantee.kind), "epsilon": epsilon}
 
 
 def holds(theorem: Theorem) -> str:

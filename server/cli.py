@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +29,7 @@ from . import audit_cli, board_cli, estimate_cli, plan_cli, serving, show
 from .accounting import AccountingError
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
+from .budget import plain_guarantee
 from .budget_cli import budget_app
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
@@ -96,7 +96,7 @@ def experiment_show(
     payload = definition.payload()
     experiment = Experiment.parse(payload)
     if as_json:
-        guarantee = asdict(definition.guarantee())
+        guarantee = plain_guarantee(definition.guarantee())
         print_json(describe(experiment) | {"guarantee": guarantee, "payload": payload.decode()})
         return
     table = show.table(header=False)

@@ -86,7 +86,7 @@ def micro(epsilon: float) -> int:
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as plain values for JSON, which has no infinity: epsilon is None where nothing bounds it."""
+    """A guarantee for JSON, which has no infinity: epsilon is None where nothing bounds the reports."""
     epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
     return asdict(guarantee) | {"kind": str(guarantee.kind), "epsilon": epsilon}
 

@@ -1,17 +1,19 @@
-"""`hushmote budget`: what each composition theorem makes of a total, as tables and plots."""
+"""`hushmote budget`: what each composition theorem makes of a total; the firmware's policy from one."""
 
 from __future__ import annotations
 
 import enum
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from . import budget, show
-from .accounting import Kind
-from .budget import Row
+from . import budget, policy, show
+from .accounting import Guarantee, Kind
+from .budget import Row, plain_guarantee
 from .options import AsJson, UsageError, print_json
+from .policy import Policy
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
@@ -52,6 +54,61 @@ def compare(
         print_json([row.to_dict() for row in rows])
         return
     _show(title, rows, total, by_reports=reports is not None)
+
+
+@budget_app.command("policy")
+def policy_command(
+    epsilon: Annotated[float, typer.Option(help="What all reports of a board's life may cost, nats.")],
+    experiments: Annotated[str, typer.Option(help="Names that boards may take part in: a,b,c.")],
+    delta: Delta = 0.0,
+    max_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Most that one report may cost, nats.  [default: 4, or the total]", show_default=False
+        ),
+    ] = None,
+    rules: Annotated[str, typer.Option(help="Budget rules that may be asked for.")] = ",".join(policy.RULES),
+    write: Annotated[
+        Path | None, typer.Option(help="Firmware file, as device/main.py, whose POLICY is replaced.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The firmware's POLICY for a total (ε, δ) over a board's life, and what it guarantees."""
+    made = policy.policy_for(
+        epsilon,
+        delta,
+        _names(experiments),
+        None if max_epsilon is None else budget.micro(max_epsilon),
+        _names(rules),
+    )
+    found = policy.guarantee(epsilon, delta)
+    statement = policy.literal(made, _comment(made, found))
+    lacking = [] if write is None else policy.write(write, statement, made.experiments)
+    if as_json:
+        reports = {policy.nats(e): n for e, n in policy.examples(made).items()}
+        print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(found), "reports": reports})
+        return
+    typer.echo(statement, nl=False)
+    if write is not None:
+        typer.echo(f"\nwritten to {write}")
+    if lacking:
+        typer.echo(f"READINGS in it needs a function for: {', '.join(lacking)}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _comment(made: Policy, found: Guarantee) -> list[str]:
+    """What a policy guarantees, as the comment above it."""
+    holds = ", ".join(f"{n:,} of ε = {policy.nats(e)}" for e, n in policy.examples(made).items())
+    while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
+    text = (
+        "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
+        f"all experiments and their versions, reports go on while {while_}. {found.words} A life holds so "
+        f"many reports: {holds}, or a mixture."
+    )
+    return textwrap.wrap(text, 98)
 
 
 @budget_app.command("plot")

@@ -35,6 +35,7 @@ from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
 from .planning import PlanError
+from .policy import PolicyError
 from .provision import ProvisionError
 from .report import NameRefused
 from .statistic import EstimateError
@@ -297,6 +298,7 @@ USER_ERRORS = (
     NameRefused,
     NoiseError,
     PlanError,
+    PolicyError,
     PopulationError,
     ProvisionError,
     StoreError,

@@ -28,6 +28,14 @@ def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) 
     return json.dumps(fields).encode()
 
 
+def designed(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
+    """A number over domain bins by a mechanism and its fields; epsilon in nats."""
+    base = {"v": 1, "name": "x", "type": "number", "low": 0, "high": 1000, "bins": domain}
+    base |= {"mechanism": mechanism, "epsilon": round(epsilon * 1e6)}
+    base |= {"budget": {"rule": "unlimited"}, "window": "day"}
+    return Experiment.parse(json.dumps(base | fields).encode())
+
+
 def choice(labels: list[str], epsilon: float) -> Experiment:
     """A choice; see choice_payload."""
     return Experiment.parse(choice_payload(labels, epsilon))

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from fleets import designed
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
@@ -19,21 +20,12 @@ from hushmote.server.estimate import estimate
 from hushmote.server.pooling import pool
 from hushmote.server.statistic import EstimateError, Statistic, difference
 
-
-def number(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
-    """An experiment over domain bins; epsilon in nats."""
-    base = {"v": 1, "name": "x", "type": "number", "low": 0, "high": 1000, "bins": domain}
-    base |= {"mechanism": mechanism, "epsilon": round(epsilon * 1e6)}
-    base |= {"budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(base | fields).encode())
-
-
-RR = number("rr", 2, 1)
-GRR = number("grr", 10, 1)
-OLH = number("olh", 40, 2, g=7)
-HADAMARD = number("olh", 32, 0.5, g=2)
-HH = number("hh", 64, 1.1, fanout=4, cells=[4, 5, 5])
-UNEVEN = number("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
+RR = designed("rr", 2, 1)
+GRR = designed("grr", 10, 1)
+OLH = designed("olh", 40, 2, g=7)
+HADAMARD = designed("olh", 32, 0.5, g=2)
+HH = designed("hh", 64, 1.1, fanout=4, cells=[4, 5, 5])
+UNEVEN = designed("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
 EXPERIMENTS = (RR, GRR, OLH, HADAMARD, HH, UNEVEN)
 each_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: f"{e.mechanism}{e.domain}")
 
@@ -208,10 +200,10 @@ def test_a_hierarchy_and_direct_answers_sum_to_one_with_no_error() -> None:
 @pytest.mark.parametrize(
     "experiment",
     [
-        number("hh", 1024, 1, fanout=4, cells=[4, 5, 3, 3, 3]),
-        number("hh", 777, 2, fanout=5, cells=[2, 7, 7, 7, 7]),
-        number("olh", 1024, 1, g=3),
-        number("olh", 1000, 3, g=23),
+        designed("hh", 1024, 1, fanout=4, cells=[4, 5, 3, 3, 3]),
+        designed("hh", 777, 2, fanout=5, cells=[2, 7, 7, 7, 7]),
+        designed("olh", 1024, 1, g=3),
+        designed("olh", 1000, 3, g=23),
     ],
     ids=lambda e: f"{e.mechanism}{e.domain}",
 )
@@ -273,7 +265,7 @@ LOWEST, HIGHEST = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e
         (HADAMARD, 2000),
         (HH, 2000),
         (UNEVEN, 3000),
-        (number("hh", 64, 4, fanout=8, cells=[8, 31]), 500),
+        (designed("hh", 64, 4, fanout=8, cells=[8, 31]), 500),
     ],
     ids=["rr", "grr", "olh", "hadamard", "hh", "uneven", "thin"],
 )
@@ -372,7 +364,7 @@ def test_both_ways_to_pool_agree_and_the_inverse_variance_has_less_error() -> No
     """One pair of versions with 60,000 reports each; the two pools differ by less than 6.5 standard errors
     (1e-10 for each of three statistics: their difference has a smaller error than either)."""
     rng = np.random.default_rng(11)
-    weak, strong = number("hh", 64, 0.5, fanout=4, cells=[4, 3, 3]), HH
+    weak, strong = designed("hh", 64, 0.5, fanout=4, cells=[4, 3, 3]), HH
     parts = [estimate(weak, fleet(weak, 60_000, rng)), estimate(strong, fleet(strong, 60_000, rng))]
     plain, best = pool(parts), pool(parts, by="variance")
     f = population(64)
@@ -398,11 +390,11 @@ def test_pools_pool() -> None:
 
 def test_only_the_same_quantity_pools() -> None:
     e = estimate(GRR, np.full(GRR.code_count, 5))
-    other = estimate(number("grr", 10, 1, high=2000), np.full(10, 5))
+    other = estimate(designed("grr", 10, 1, high=2000), np.full(10, 5))
     with pytest.raises(EstimateError, match="high is the same, not 1000 and 2000"):
         pool([e, other])
     with pytest.raises(EstimateError, match="domain"):
-        pool([e, estimate(number("grr", 11, 1), np.full(11, 5))])
+        pool([e, estimate(designed("grr", 11, 1), np.full(11, 5))])
 
     def labels(*names: str) -> Experiment:
         fields = {"v": 1, "name": "x", "mechanism": "grr", "epsilon": 1_000_000, "window": "day"}
@@ -416,7 +408,7 @@ def test_only_the_same_quantity_pools() -> None:
     with pytest.raises(EstimateError, match="reports"):
         pool([e], by="size")  # type: ignore[arg-type]
     # Another mechanism or epsilon is no obstacle.
-    mixed = pool([e, estimate(number("olh", 10, 2, g=3), np.full(26 * 3, 5))])
+    mixed = pool([e, estimate(designed("olh", 10, 2, g=3), np.full(26 * 3, 5))])
     assert mixed.reports == 50 + 390
 
 

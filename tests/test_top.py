@@ -1,11 +1,11 @@
 """Top k against enumeration and exact sums, and its probabilities against fleets drawn anew."""
 
 import itertools
-import json
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from fleets import designed
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
@@ -14,19 +14,10 @@ from hushmote.server.statistic import EstimateError
 from hushmote.server.top import Posterior, fewer_above, membership, top
 from hushmote.simulator import vectorised
 
-
-def number(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
-    """An experiment over domain bins; epsilon in nats."""
-    base = {"v": 1, "name": "x", "type": "number", "low": 0, "high": 1000, "bins": domain}
-    base |= {"mechanism": mechanism, "epsilon": round(epsilon * 1e6)}
-    base |= {"budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(base | fields).encode())
-
-
-RR = number("rr", 2, 1)
-GRR = number("grr", 12, 2)
-OLH = number("olh", 64, 2, g=7)
-HH = number("hh", 48, 2, fanout=4, cells=[3, 5, 7])
+RR = designed("rr", 2, 1)
+GRR = designed("grr", 12, 2)
+OLH = designed("olh", 64, 2, g=7)
+HH = designed("hh", 48, 2, fanout=4, cells=[3, 5, 7])
 
 
 def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:

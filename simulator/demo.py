@@ -30,6 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..device.ldp_client import Experiment
 from ..server import answer, experiment, keys, report, show
 from ..server.estimate import Estimate, estimate
+from ..server.options import output_folder
 from ..server.serving import READY
 from ..server.store import Store
 from ..server.units import parse_range
@@ -132,7 +133,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
     definition = experiment.parse(DEFINITION)
     payload = definition.payload()
     asked = Experiment.parse(payload)
-    folder.mkdir(parents=True, exist_ok=True)
+    output_folder(folder)
     path = folder / "demo.sqlite"
     for old in folder.glob("demo.sqlite*"):
         old.unlink()

@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ..server import show
+from ..server.options import output_folder
 from .composition_cli import composition_command
 from .lifetime_cli import lifetime_command
 
@@ -35,6 +36,7 @@ def ranges(
     from . import daily, study_ranges, study_report
 
     own = daily.parse_source(csv) if csv is not None else None
+    output_folder(out)
     start = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=show.err, disable=as_json) as progress:

@@ -104,8 +104,7 @@ th:first-child,td:first-child,td.text,th.text{text-align:left}td.text{white-spac
 
 
 def write(study: Study, folder: Path, seconds: float, seed: int | None) -> Path:
-    """Write the page and the CSV files; return the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the page and the CSV files into a folder that is there; return the page's path."""
     _write_csv(folder / "ranges.csv", [row.to_dict() for row in study.rows])
     _write_csv(folder / "flaws.csv", [row.to_dict() for row in study.flawed])
     _write_csv(folder / "fits.csv", [vars(f) for f in findings.fits([*study.rows, *study.flawed])])

@@ -170,3 +170,9 @@ def test_the_readme_names_commands_that_exist():
     makefile = (ROOT / "Makefile").read_text()
     assert "\ndemo:" in makefile
     assert "\ntest:" in makefile
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
+    (door / "file").write_text("")
+    for arguments in (("study", "ranges", "--quick", "--out", "file/x"), ("demo", "--out", "file")):
+        assert "cannot make the folder file" in hushmote(*arguments, cwd=door, expect=1)

@@ -51,6 +51,20 @@ class Selection:
         return ", ".join(parts + ([f"version {self.version}"] if self.version else []))
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the selected reports, in the experiment's units; see the options."""
+
+    ranges: tuple[IndexRange, ...]
+    quantiles: tuple[float, ...]
+    top: int
+    cdf: bool
+    rows: int
+    method: Method
+    unit: str
+    confidence: float
+
+
 def _versions(store: Store, name: str, chosen: Selection) -> list[Version]:
     if chosen.fleet not in store.fleets():
         raise UsageError(f"there is no fleet {chosen.fleet}; there is {', '.join(store.fleets()) or 'none'}")
@@ -96,24 +110,16 @@ def _few(windows: Sequence[str]) -> str:
     return f"{len(windows)}, {windows[0]} to {windows[-1]}"
 
 
-def _wanted(
+def _ranges(
     experiment: Experiment, ranges: list[str], above: list[float], below: list[float]
-) -> list[IndexRange]:
+) -> tuple[IndexRange, ...]:
     texts = [*ranges, *(f"{x:g}:" for x in above), *(f":{x:g}" for x in below)]
     if experiment.type != "number" and (above or below):
         raise UsageError(f"--above and --below are for numbers; {experiment.name} is a {experiment.type}")
-    return [parse_range(experiment, text) for text in texts]
+    return tuple(parse_range(experiment, text) for text in texts)
 
 
-def _trends(
-    store: Store,
-    name: str,
-    chosen: Selection,
-    weigh: Weigh,
-    wanted: list[IndexRange],
-    unit: str,
-    level: float,
-) -> list[Answer]:
+def _trends(store: Store, name: str, chosen: Selection, weigh: Weigh, asked: Question) -> list[Answer]:
     windows: dict[str, Estimates] = {}
     for window in chosen.windows or _windows(store, _versions(store, name, chosen)):
         try:
@@ -123,61 +129,45 @@ def _trends(
     if len(windows) < 2:
         raise EstimateError(f"a trend needs at least 2 windows with reports; {name} has {len(windows)}")
     experiment = next(iter(windows.values())).experiment
-    number = experiment.type == "number"
-    if not wanted and not number:
-        wanted = answer.histogram_ranges(experiment, experiment.domain)[
-            -1 if experiment.type == "bool" else 0 :
-        ]
+    wanted = asked.ranges
+    if not wanted and experiment.type != "number":
+        labels = answer.histogram_ranges(experiment, experiment.domain)
+        wanted = labels[1:] if experiment.type == "bool" else labels
     found = []
     if wanted:
         shares: dict[str, Callable[[Estimates], Statistic]] = {
             r.text: partial(Estimates.range, lo=r.low, hi=r.high) for r in wanted
         }
-        found.append(compare.trend(windows, shares, "share", unit, level))
-    if number:
-        found.append(compare.trend(windows, {"mean": moments.mean}, "reading", unit, level))
+        found.append(compare.trend(windows, shares, "share", asked.unit, asked.confidence))
+    if experiment.type == "number":
+        means = {"mean": moments.mean}
+        found.append(compare.trend(windows, means, "reading", asked.unit, asked.confidence))
     return found
 
 
-def _changes(
-    before: Estimates,
-    after: Estimates,
-    wanted: list[IndexRange],
-    quantiles: list[float],
-    rows: int,
-    unit: str,
-    level: float,
-) -> list[Answer]:
-    wanted = wanted or answer.histogram_ranges(after.experiment, rows)
-    found = [compare.changed_shares(before, after, wanted, unit, level)]
+def _changes(before: Estimates, after: Estimates, asked: Question) -> list[Answer]:
+    wanted = asked.ranges or answer.histogram_ranges(after.experiment, asked.rows)
+    found = [compare.changed_shares(before, after, wanted, asked.unit, asked.confidence)]
     if after.experiment.type == "number":
-        found.append(compare.changed_readings(before, after, quantiles, unit, level))
+        readings = compare.changed_readings(before, after, asked.quantiles, asked.unit, asked.confidence)
+        found.append(readings)
     return found
 
 
-def _answers(
-    found: Estimates,
-    wanted: list[IndexRange],
-    quantiles: list[float],
-    top: int,
-    rows: int,
-    cdf: bool,
-    method: str,
-    unit: str,
-    level: float,
-) -> list[Answer]:
-    processed = None if method == "raw" else METHODS[method](found)
-    answers = [answer.histogram(found, rows, None, unit, level, processed)]
-    if wanted:
-        answers.append(answer.ranges(found, wanted, None, unit, level, processed))
-    if quantiles:
-        answers.append(answer.quantiles(found, quantiles, None, unit, level))
+def _answers(found: Estimates, asked: Question) -> list[Answer]:
+    processed = None if asked.method is Method.raw else METHODS[asked.method](found)
+    common = (None, asked.unit, asked.confidence)  # no truth is known
+    answers = [answer.histogram(found, asked.rows, *common, processed)]
+    if asked.ranges:
+        answers.append(answer.ranges(found, asked.ranges, *common, processed))
+    if asked.quantiles:
+        answers.append(answer.quantiles(found, asked.quantiles, *common))
     if found.experiment.type == "number":
-        answers.append(answer.mean_and_deviation(found, None, unit, level))
-    if top:
-        answers.append(answer.most_common(found, top, None, unit, level))
-    if cdf:
-        answers.append(answer.cdf(found, None, unit, level))
+        answers.append(answer.mean_and_deviation(found, *common))
+    if asked.top:
+        answers.append(answer.most_common(found, asked.top, *common))
+    if asked.cdf:
+        answers.append(answer.cdf(found, *common))
     return answers
 
 
@@ -234,15 +224,23 @@ def estimate_command(
     with Store(store, create=False) as opened:
         found = _read(opened, name, chosen, weigh)
         experiment = found.experiment
-        wanted = _wanted(experiment, ranges or [], above or [], below or [])
+        asked = Question(
+            _ranges(experiment, ranges or [], above or [], below or []),
+            tuple(quantiles or ()),
+            top,
+            cdf,
+            rows,
+            post,
+            unit,
+            confidence,
+        )
         if trend:
-            answers = _trends(opened, name, chosen, weigh, wanted, unit, confidence)
+            answers = _trends(opened, name, chosen, weigh, asked)
         elif other:
             _check_apart(opened, name, chosen, other)
-            before = _read(opened, name, other, weigh)
-            answers = _changes(before, found, wanted, quantiles or [], rows, unit, confidence)
+            answers = _changes(_read(opened, name, other, weigh), found, asked)
         else:
-            answers = _answers(found, wanted, quantiles or [], top, rows, cdf, post.value, unit, confidence)
+            answers = _answers(found, asked)
     if plot:
         show.plot(plot, experiment, answers[0])
     if csv:

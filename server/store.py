@@ -314,6 +314,31 @@ class Store:
             query = query.where(table.c.fleet == fleet, table.c.accepted > 0).group_by(table.c.experiment)
             return {name: Participation(devices, int(n)) for name, devices, n in connection.execute(query)}
 
+    def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
+        """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""
+        table = schema.dedupe
+        query = select(table.c.device, table.c.experiment, table.c.numbers)
+        query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
+        with self._reading() as connection:
+            for device, name, numbers in connection.execution_options(yield_per=1000).execute(query):
+                try:
+                    yield device, name, NumberSet.decode(numbers)
+                except ValueError as e:
+                    raise StoreError(f"{self.where} is damaged: {e}") from None
+
+    def window_reports(self, fleet: str) -> dict[int, dict[str, int]]:
+        """Return version id -> window -> reports accepted in it, for a fleet's versions that have any."""
+        table, versions = schema.histogram, schema.experiment
+        query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
+        query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
+        found: dict[int, dict[str, int]] = {}
+        with self._reading() as connection:
+            for version, window, count in connection.execute(
+                query.group_by(table.c.experiment, table.c.window)
+            ):
+                found.setdefault(version, {})[window] = int(count)
+        return found
+
     # Ingest
 
     @contextmanager

@@ -167,8 +167,10 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
     if life is None:
         show.out.print(f"spent in its life: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}")
     else:
-        show.out.print(f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}", end="")
-        show.out.print(f", Σε² = {life['squares']:g} of {life['squares_cap']:g}; either will do")
+        text = f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}"
+        if life["squares_cap"]:
+            text += f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g}: either will do"
+        show.out.print(text)
     if status.pending:
         show.out.print(f"{status.pending} made and not yet sent")
     if status.locked:

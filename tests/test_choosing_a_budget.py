@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from test_flash import Bench, bench, interpreter, on_board, umqtt  # noqa: F401
 from typer.testing import CliRunner
 
 from hushmote.device import main
@@ -59,6 +60,28 @@ def test_the_numbers_in_the_text_follow_from_the_theorems():
     ]
     assert counts == [58, 110, 160]
     assert "58, 110 and 160 reports under `basic`, `zcdp` and `optimal`" in PAGE
+
+
+def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):  # noqa: F811
+    """All of sections 6 to 8 with the real mpremote, on a MicroPython that plays a board."""
+    application = bench.folder / "my_main.py"
+    text = Path(main.__file__).read_text("utf-8")
+    text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
+    application.write_text(text, encoding="utf-8")
+    command = re.findall(r"\$ hushmote (budget policy .*) --write my_main.py", PAGE)[0]
+    written = CliRunner().invoke(app, [*shlex.split(command), "--write", str(application)])
+    assert "READINGS" not in written.output
+    with bench.board() as board:
+        bench.flash(board, main=application)
+        assert (
+            on_board(board, "import main; print(main.POLICY['sum'], main.POLICY['epsilon'])")
+            == "2900000 1450000"
+        )
+        printed = on_board(board, re.findall(r'exec "(import main; .*)" > status', PAGE)[0])
+    arguments = ["ledger", "--status", "-", "--policy", str(application)]
+    shown = CliRunner().invoke(app, arguments, input=printed).output
+    assert re.search(r"night_heating +absent +0", shown)
+    assert "Σε = 0 of 2.9" in shown
 
 
 @pytest.mark.parametrize("name", ["choosing-a-budget.md", "threat-model.md", "theorems.md"])

@@ -25,12 +25,15 @@ from ..simulator.population import PopulationError
 from ..simulator.structures import StructureError
 from ..simulator.study_cli import study_app
 from ..simulator.study_ranges import StudyError
-from . import audit_cli, board_cli, estimate_cli, plan_cli, serving, show
+from . import audit_cli, board_cli, estimate_cli, ledger_cli, plan_cli, serving, show
 from .accounting import AccountingError
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
+from .board_status import StatusRefused
 from .budget import plain_guarantee
 from .budget_cli import budget_app
+from .disclosure import DisclosureError
+from .epsilon_cli import epsilon_app
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
@@ -278,6 +281,8 @@ app.command("simulate")(simulator.simulate)
 app.command("demo")(simulator.demo)
 app.command("plan")(plan_cli.plan_command)
 app.add_typer(budget_app, name="budget")
+app.add_typer(epsilon_app, name="epsilon")
+app.command("ledger")(ledger_cli.ledger_command)
 app.command("audit")(audit_cli.audit_command)
 app.command("provision")(board_cli.provision_command)
 app.command("flash")(board_cli.flash_command)
@@ -290,6 +295,7 @@ USER_ERRORS = (
     DailyError,
     DefinitionError,
     DemoError,
+    DisclosureError,
     EstimateError,
     FlashError,
     GatewayError,
@@ -301,6 +307,7 @@ USER_ERRORS = (
     PolicyError,
     PopulationError,
     ProvisionError,
+    StatusRefused,
     StoreError,
     StructureError,
     StudyError,

@@ -9,7 +9,6 @@ reports that have not arrived, and for boards that pinned a cap below the presen
 from __future__ import annotations
 
 import datetime
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from ..device.ldp_client import Experiment
-from .ledger_forecast import DRY, Forecast, daily, rate
+from .ledger_forecast import DRY, Forecast, Purse, SharedForecast, daily, rate, shared
 from .policy import Policy
 from .store import Store, Version, VersionRefused
 
@@ -68,7 +67,7 @@ class Line:
     left: int | None
     per_day: float | None
     left_counts: Mapping[int | None, int]
-    forecast: Forecast | None = None
+    forecast: Forecast | SharedForecast | None = None
     half: datetime.date | None = None
     dry: datetime.date | None = None
 
@@ -124,34 +123,52 @@ class FleetLedger:
             for i in range(len(self.budgets))
         ]
         each = [r / n if r and n else 0.0 for r, n in zip(rates, able, strict=True)]
+        forecasts = self._forecasts(each, lefts)
         lines = []
         for i, budget in enumerate(self.budgets):
             counts: Counter[int | None] = Counter()
-            shared: Counter[int | None] = Counter()
             for profile, boards in self.profiles.items():
                 counts[lefts[profile][i]] += boards
-                shared[self._shared(profile, lefts[profile][i], i, each)] += boards
-            line = Line(
-                budget,
-                sum(counts.values()),
-                counts[0],
-                new[i],
-                None if None in counts else sum(n * c for n, c in counts.items() if n is not None),
-                rates[i],
-                dict(sorted(counts.items(), key=lambda x: (x[0] is None, x[0] or 0))),
+            forecast = forecasts[i]
+            half, dry = (_day(today, forecast and forecast.days_until(share)) for share in (0.5, DRY))
+            lines.append(
+                Line(
+                    budget,
+                    boards=sum(counts.values()),
+                    silent=counts[0],
+                    holds=new[i],
+                    left=None if None in counts else sum((n or 0) * c for n, c in counts.items()),
+                    per_day=rates[i],
+                    left_counts=dict(sorted(counts.items(), key=lambda x: (x[0] is None, x[0] or 0))),
+                    forecast=forecast,
+                    half=half,
+                    dry=dry,
+                )
             )
-            lines.append(_forecast(line, shared, each[i], today))
         return lines
 
-    def _shared(self, profile: Profile, left: int | None, i: int, each: Sequence[float]) -> int | None:
-        """Reports left of the i-th experiment where the others go on at their rate and share the life."""
-        if self.policy is None or not left or not each[i]:
-            return left
-        total, squares = self._spent(profile)
-        epsilons = [b.experiment.epsilon for b in self.budgets]
-        a_day = [sum(r * e**power for r, e in zip(each, epsilons, strict=True)) for power in (1, 2)]
-        days = max((self.policy.sum - total) / a_day[0], (self.policy.squares - squares) / a_day[1])
-        return min(left, math.ceil(each[i] * days - 1e-9))  # upwards: it has some left, so it may speak again
+    def _forecasts(
+        self, each: Sequence[float], lefts: Mapping[Profile, Sequence[int | None]]
+    ) -> list[Forecast | SharedForecast | None]:
+        """Forecasts at so many reports a day of one board; None where it makes none."""
+        if self.policy is not None and sum(rate > 0 for rate in each) > 1:
+            experiments = [b.experiment for b in self.budgets]
+            purses = [Purse(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
+            starts = [
+                ([b.left(made) for b, made in zip(self.budgets, profile, strict=True)], *self._spent(profile))
+                for profile in self.profiles
+            ]
+            drawn = shared(
+                purses, (self.policy.sum, self.policy.squares), starts, list(self.profiles.values())
+            )
+            return [x if x.per_day else None for x in drawn]
+        found: list[Forecast | SharedForecast | None] = []
+        for i, rate_ in enumerate(each):
+            left: Counter[int | None] = Counter()
+            for profile, boards in self.profiles.items():
+                left[lefts[profile][i]] += boards
+            found.append(Forecast(left, self.budgets[i].experiment.every, rate_) if rate_ else None)
+        return found
 
     def _spent(self, profile: Profile) -> tuple[int, int]:
         """A board's Σε and Σε² in micro-nats, if each report cost the dearest ε of its experiment."""
@@ -218,14 +235,6 @@ def _budget(
 
 def _outside(e: Experiment, policy: Policy) -> bool:
     return e.name not in policy.experiments or e.rule not in policy.rules or e.epsilon > policy.epsilon
-
-
-def _forecast(line: Line, left: Mapping[int | None, int], each: float, today: datetime.date) -> Line:
-    if not each:
-        return line
-    forecast = Forecast({n: c for n, c in left.items() if c}, line.budget.experiment.every, each)
-    half, dry = (_day(today, forecast.days_until(share)) for share in (0.5, DRY))
-    return Line(**{**line.__dict__, "forecast": forecast, "half": half, "dry": dry})
 
 
 def _day(today: datetime.date, days: float | None) -> datetime.date | None:

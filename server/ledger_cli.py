@@ -120,7 +120,10 @@ def _notes(ledger: FleetLedger, lines: list[Line]) -> list[str]:
     if ledger.policy is None:
         notes.append("The boards' policy may hold less: give their firmware file as --policy.")
     elif len(lines) > 1:
-        notes.append("left: if a board makes no other reports; the dates: if all go on at their rate.")
+        notes.append("left: if a board makes no other reports; the dates: as all share their life, drawn.")
+    unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
+    if unheard:
+        notes.append(f"never heard from: {', '.join(unheard)}")
     mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
     if mixed:
         notes.append(f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from hushmote.server import board_status, fleet_ledger, policy
 from hushmote.server.board_status import StatusRefused
 from hushmote.server.cli import app
 from hushmote.server.ingest import fleets, ingest
-from hushmote.server.ledger_forecast import Forecast, daily, rate
+from hushmote.server.ledger_forecast import Forecast, Purse, daily, rate, shared
 from hushmote.server.options import UsageError
 from hushmote.server.policy import Policy
 from hushmote.server.store import Store, VersionRefused
@@ -189,21 +188,50 @@ def test_the_rate_is_that_of_full_days_with_the_empty_ones():
 
 
 def test_dates_follow_from_the_counted_rate_and_the_shared_life():
-    def line(made_b: int, known: Policy | None):
+    def days(made_b: int, known: Policy | None):
+        """Days until boards that report once a day to both experiments are silent."""
         yesterday = TODAY - datetime.timedelta(1)
+        experiments = [
+            boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
+        ]
         budgets = tuple(
             fleet_ledger.Budget(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
-            for e in (
-                boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
-            )
+            for e in experiments
         )
-        found = fleet_ledger.FleetLedger("home", budgets, Counter({(0, made_b): 100}), known)
-        return found.lines(TODAY)[0]
+        lines = fleet_ledger.FleetLedger("home", budgets, {(0, made_b): 100}, known).lines(TODAY)
+        return [(line.dry - TODAY).days for line in lines if line.dry]
 
-    assert line(0, None).dry == TODAY + datetime.timedelta(4)
-    # The life of 5 goes at 1.5 a day: after 3.33 days, so no board makes a fourth report for certain.
-    assert line(0, POLICY).half == TODAY + datetime.timedelta(4)
-    assert line(2, POLICY).half == TODAY + datetime.timedelta(3)
+    assert days(0, None) == [4, 6]
+    assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
+    assert days(2, POLICY) == [3, 3]
+
+
+def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
+    """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
+    purses = [Purse(500_000, 5, 0.2), Purse(1_000_000, 2, 0.1)]
+    kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
+    counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
+    for drawn, purse, left in zip(
+        shared(purses, (10**9, 0), kinds, [300, 100]),
+        purses,
+        counts,
+        strict=True,
+    ):
+        exact = Forecast(left, purse.every, purse.per_day)
+        for days in np.array([[10.0], [40.0]]):
+            expected = float(exact.able(days)[0])
+            low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
+            assert low <= drawn.able(days)[0] * 4_000 <= high
+        exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
+        assert exact_half is not None
+        assert half == pytest.approx(exact_half, rel=0.15)
+        assert drawn.boards == exact.boards
+
+
+def test_an_experiment_without_a_cap_is_ended_by_the_life_it_shares():
+    forecasts = shared([Purse(10**6, 1, 1.0), Purse(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5])
+    assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
+    assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
 
 
 # --- The command -----------------------------------------------------------------------------------------

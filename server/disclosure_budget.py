@@ -19,6 +19,7 @@ in A they are e^-t times less, on average.
 
 from __future__ import annotations
 
+import decimal
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -38,14 +39,13 @@ from .accounting import (
     Theorem,
     ZcdpFilter,
     choose,
-    optimal_delta,
+    optimal_total,
 )
 from .accounting.errors import probability, whole
 from .accounting.majority import MOST_TOTAL
 from .disclosure import DisclosureError, Floats
 
 _BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)
-_LESS = np.geomspace(1e-3, 3.0, 16)  # nats below t at which (E, δ) is tried for `optimal`
 MOST_ROWS = 300_000
 """Outcomes of repeated reports that are enumerated at most."""
 
@@ -106,8 +106,11 @@ def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
     """The best E < t for δ = η (1 - e^(E - t)); or E = t and δ = 0, where few reports are best."""
     best = Optimal(nats, 0.0)
     most = best.most_epsilon(n) or 0
-    for less in _LESS[nats > _LESS]:
-        found = Optimal(math.floor((nats - less) * MICRO) / MICRO or 1 / MICRO, -eta * math.expm1(-less))
+    for margin in _margins(nats):
+        total = math.floor((nats - margin) * MICRO)
+        if not total:
+            continue
+        found = Optimal(total / MICRO, _as_written(-eta * math.expm1(-margin)))
         epsilon = found.most_epsilon(n) or 0
         if epsilon > most:
             best, most = found, epsilon
@@ -116,6 +119,11 @@ def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
         words = "the belief never passes its ceiling"
     kind, fails = (best.kind, eta) if best.delta else (Kind.PURE, 0.0)
     return BudgetRow("optimal", kind, best.total, best.delta, most / MICRO, fails, words)
+
+
+def _as_written(delta: float) -> float:
+    """A delta of three digits, rounded down: what is printed can be written into an experiment's budget."""
+    return float(decimal.Context(prec=3, rounding=decimal.ROUND_FLOOR).create_decimal(repr(delta)))
 
 
 def _majority(nats: float, n: int) -> BudgetRow:
@@ -163,13 +171,15 @@ def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
 
 
 def _optimal_loss(epsilon: int, n: int, eta: float) -> float:
-    """The least E - ln(1 - δ(E)/η): below it L stays except with probability η."""
-    best = math.inf
-    for total in np.linspace(0.0, n * epsilon / MICRO, 129)[1:-1]:
-        share = optimal_delta(epsilon / MICRO, n, float(total)) / eta
-        if share < 1:
-            best = min(best, float(total) - math.log1p(-share))
-    return best * (1 + 1e-12)
+    """The least E + x with δ(E) <= η (1 - e^-x): L stays below it except with probability η."""
+    most = epsilon * n / MICRO
+    losses = (optimal_total(epsilon / MICRO, n, -eta * math.expm1(-x)) + x for x in _margins(most))
+    return min(losses) * (1 + 1e-12)
+
+
+def _margins(total: float) -> list[float]:
+    """Nats between E and t at which (E, δ) is tried for `optimal`; the best is broad."""
+    return np.geomspace(1e-3 * min(1.0, total), min(0.95 * total, 3.0), 24).tolist()
 
 
 # --- The same value again and again ---------------------------------------------------------------

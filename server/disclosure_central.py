@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -92,10 +93,7 @@ class Worlds:
         """The highest belief in any world that any answer can cause; exact. epsilon: nats, > 0 or inf."""
         if not epsilon > 0:
             check_epsilon(epsilon)
-        values, place = np.unique(self.values, return_inverse=True)
-        mass = np.bincount(place, self.priors).astype(np.float64)
-        most = np.zeros(len(values))
-        np.maximum.at(most, place, self.priors)
+        values, mass, most = self._distinct
         if math.isinf(epsilon) and self._scale:
             sums = mass
         else:
@@ -117,6 +115,15 @@ class Worlds:
         while (middle := (low + high) / 2) not in (low, high) and high - low > 1e-13 * high:
             low, high = (middle, high) if self.tight(middle) <= risk else (low, middle)
         return low
+
+    @cached_property
+    def _distinct(self) -> tuple[Floats, Floats, Floats]:
+        """Values without repetition, ascending; the prior of all worlds that have each, and the largest."""
+        values, place = np.unique(self.values, return_inverse=True)
+        mass = np.bincount(place, self.priors).astype(np.float64)
+        most = np.zeros(len(values))
+        np.maximum.at(most, place, self.priors)
+        return values, mass, most
 
     @property
     def _scale(self) -> float:

@@ -199,6 +199,7 @@ class Seen:
         repeated = None
         if self.repeated:
             repeated = {
+                "worst_beliefs": self.repeated.worst.tolist(),
                 "mean_belief_in_the_truth": self.repeated.mean,
                 "best_guess_right": self.repeated.guess,
             }

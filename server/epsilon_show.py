@@ -92,6 +92,8 @@ def _budgets(found: Chosen) -> None:
         + (" exactly: where one value is reported each time." if exact else ""),
         markup=False,
     )
+    if any(row.epsilon is not None and row.epsilon < 0.001 for row in found.rows):
+        show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.", markup=False)
     for row in found.rows:
         if row.fails is None and row.theorem == "majority":
             show.out.print(f"majority {row.words}.", markup=False)

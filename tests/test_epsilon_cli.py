@@ -65,6 +65,7 @@ def test_an_epsilon_becomes_beliefs(hushmote):
     share = math.e / (1 + math.e)
     assert found["beliefs"][0]["posterior"] == pytest.approx(share, rel=1e-6)
     assert found["theorems"][0]["posterior"] == pytest.approx(1 / (1 + math.exp(-3)))
+    assert found["repeated"]["worst_beliefs"] == pytest.approx([1 / (1 + math.exp(-3))] * 2, rel=1e-6)
     assert found["repeated"]["best_guess_right"] == pytest.approx(share**3 + 3 * share**2 * (1 - share))
     assert "the best guess is right 82.19" in hushmote(
         "local", "--domain", "2", "--epsilon", "1", "--reports", "3"

@@ -1,5 +1,4 @@
-"""The command line: `hushmote experiment | serve | status | estimate | simulate | demo | provision |
-flash`.
+"""The command line; each command but the aggregator's own has a module of its own, named after it.
 
 Every command that prints a result takes --json. A user's mistake is one line on standard error and exit
 status 1.

@@ -105,8 +105,10 @@ class Optimal(Theorem):
     kind = Kind.APPROXIMATE
     deltas = "optional"
     words = (
-        "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
-        "{delta}. Every report has the same ε, fixed beforehand; no rule can allow more of them."
+        "All reports of a board together are ({total}, {delta})-LDP: under any course of readings, no event "
+        "is likelier than e^{total} times its chance under another course, plus {delta}. (That {total} may be "
+        "passed more often than {delta}: only the zcdp filter bounds that.) Every report has the same ε, "
+        "fixed beforehand; no rule can allow more of them."
     )
 
     def loss(self, history: History) -> Decimal:

@@ -105,10 +105,10 @@ class Optimal(Theorem):
     kind = Kind.APPROXIMATE
     deltas = "optional"
     words = (
-        "All reports of a board together are ({total}, {delta})-LDP: under any course of readings, no event "
-        "is likelier than e^{total} times its chance under another course, plus {delta}. (That {total} may be "
-        "passed more often than {delta}: only the zcdp filter bounds that.) Every report has the same ε, "
-        "fixed beforehand; no rule can allow more of them."
+        "All reports of a board together are ({total}, {delta})-LDP: no event is likelier under one course "
+        "of readings than e^{total} times its chance under another, plus {delta}; the odds may move by more "
+        "than e^{total} more often than that. Every report has the same ε, fixed beforehand; no rule can "
+        "allow more of them."
     )
 
     def loss(self, history: History) -> Decimal:

@@ -15,6 +15,7 @@ import typer
 
 from ..device.ldp_client import Experiment, LDPError
 from ..simulator import cli as simulator
+from ..simulator.attack import AttackError
 from ..simulator.broker import BrokerError
 from ..simulator.daily import DailyError
 from ..simulator.demo import DemoError
@@ -24,7 +25,7 @@ from ..simulator.population import PopulationError
 from ..simulator.structures import StructureError
 from ..simulator.study_cli import study_app
 from ..simulator.study_ranges import StudyError
-from . import audit_cli, board_cli, estimate_cli, ledger_cli, plan_cli, serving, show
+from . import audit_cli, board_cli, estimate_cli, ledger_cli, plan_cli, plausibility, serving, show
 from .accounting import AccountingError
 from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
@@ -35,6 +36,8 @@ from .disclosure import DisclosureError
 from .epsilon_cli import epsilon_app
 from .experiment import DefinitionError, load
 from .keys import MasterKeyError, create_master_key, load_master_key
+from .merge import MergeRefused
+from .merge_cli import merge_command
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
 from .planning import PlanError
 from .policy import PolicyError
@@ -236,6 +239,7 @@ def status(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
                     "devices": participants(opened, v),
+                    "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
     if as_json:
@@ -259,6 +263,10 @@ def status(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
             f"{line['devices']:,}",
         )
     show.out.print(table)
+    for line in lines:
+        if line["plausibility"]["implausible"]:
+            text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
+            show.out.print(text + line["plausibility"]["words"], markup=False, style="red")
     table = show.table("rejected")
     table.add_column("fleet")
     table.add_column("reason")
@@ -283,11 +291,13 @@ app.add_typer(budget_app, name="budget")
 app.add_typer(epsilon_app, name="epsilon")
 app.command("ledger")(ledger_cli.ledger_command)
 app.command("audit")(audit_cli.audit_command)
+app.command("merge")(merge_command)
 app.command("provision")(board_cli.provision_command)
 app.command("flash")(board_cli.flash_command)
 
 USER_ERRORS = (
     AccountingError,
+    AttackError,
     UsageError,
     BrokerError,
     BrokerRefused,
@@ -300,6 +310,7 @@ USER_ERRORS = (
     GatewayError,
     LDPError,
     MasterKeyError,
+    MergeRefused,
     NameRefused,
     NoiseError,
     PlanError,

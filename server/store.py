@@ -22,7 +22,15 @@ from .database import Database, StoreError
 from .intervals import NumberSet
 from .report import check_fleet
 
-__all__ = ["IngestTransaction", "Participation", "Store", "StoreError", "Version", "VersionRefused"]
+__all__ = [
+    "IngestTransaction",
+    "Participation",
+    "Store",
+    "StoreError",
+    "Version",
+    "VersionRefused",
+    "check_total",
+]
 
 _PARAMETERS = 500  # devices in one select: well below any database's limit
 
@@ -212,7 +220,7 @@ class Store:
         with self._writing() as connection:
             if self._keyed(connection, fleet) is None:
                 raise VersionRefused(f"there is no fleet {fleet}: add it first, open or with keys")
-            versions = self._versions(connection, fleet)
+            versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
             if same is not None and same.payload != payload:
                 raise VersionRefused(
@@ -221,7 +229,7 @@ class Store:
                 )
             first = next((v for v in versions if v.experiment.name == new.name), None)
             if first is not None:
-                _check_total(first.experiment, new)
+                check_total(first.experiment, new)
             table = schema.experiment
             named = and_(table.c.fleet == fleet, table.c.name == new.name)
             connection.execute(update(table).where(named).values(current=False))
@@ -244,9 +252,10 @@ class Store:
     def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, or of all fleets', oldest first."""
         with self._reading() as connection:
-            return tuple(self._versions(connection, fleet))
+            return tuple(self.versions(connection, fleet))
 
-    def _versions(self, connection: Connection, fleet: str | None) -> list[Version]:
+    def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
+        """Return what experiments() does, as this connection's transaction sees it."""
         table = schema.experiment
         columns = (table.c.id, table.c.fleet, table.c.payload, table.c.current, table.c.expires)
         query = select(*columns).order_by(table.c.id)
@@ -289,7 +298,7 @@ class Store:
             return tuple(connection.scalars(query.order_by(table.c.window)))
 
     def _version(self, connection: Connection, fleet: str, digest: bytes) -> Version:
-        for version in self._versions(connection, fleet):
+        for version in self.versions(connection, fleet):
             if version.experiment.digest == digest:
                 return version
         raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
@@ -350,13 +359,32 @@ class Store:
         except ValueError as e:
             raise StoreError(f"{self.where} is damaged: {e}") from e
 
+    # Whole stores
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection in one transaction that writes; leaving the block commits, raising undoes it all."""
+        with self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection that only reads, and sees the store as it was at its first read."""
+        with self._reading() as connection:
+            if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
 
 def _date(text: str | None) -> datetime.date | None:
     return None if text is None else datetime.date.fromisoformat(text)
 
 
-def _check_total(first: Experiment, new: Experiment) -> None:
-    """Boards pinned the first version's rule and cap: what asks for more would be refused by each of them."""
+def check_total(first: Experiment, new: Experiment) -> None:
+    """Raise VersionRefused for a version that asks for more than the first of its name.
+
+    Boards pinned the first version's rule and cap: each of them would refuse it.
+    """
     if new.rule != first.rule:
         raise VersionRefused(
             f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"

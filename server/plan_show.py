@@ -124,7 +124,7 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
         *_about(design, plan.question),
     ]
     show.out.print(_facts(rows))
-    rows = _beside(plan)
+    rows = _beside(plan, reading)
     if rows:
         show.out.print("\nwhat the same reports show besides", style="bold")
         table = show.table()
@@ -137,7 +137,7 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
         show.out.print("An interval this wide says nothing: take more devices, a larger ε or fewer values.")
 
 
-def _beside(plan: Plan) -> list[tuple[str, str]]:
+def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
     if plan.design.domain == 2 or plan.design.domain > MOST_RANGE_VALUES:
         return []
     others = (Question("frequency", 0.0), Question("frequency"), Question("range"), Question("quantile", 0.5))
@@ -150,8 +150,13 @@ def _beside(plan: Plan) -> list[tuple[str, str]]:
     return [
         (text, percent(half_width(plan.devices, plan.design, question)))
         for question, text in zip(others, texts, strict=True)
-        if question != plan.question
+        if question != plan.question and _fits(question, reading)
     ]
+
+
+def _fits(question: Question, reading: Reading) -> bool:
+    """Whether a question makes sense of a reading: labels have no order."""
+    return question.kind == "frequency" or not reading.labels
 
 
 def _unit_rows(error: float, domain: int, reading: Reading, density: float | None) -> list[tuple[str, str]]:
@@ -219,7 +224,7 @@ def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error:
 
 def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
     best = life.best
-    questions = life.shown()
+    questions = {k: q for k, q in life.shown().items() if q == life.question or _fits(q, reading)}
     show.out.print("\nwhat the best way shows, at first and at the end", style="bold")
     table = show.table()
     for heading in ("window", "reports", *map(_heading, questions.values())):

@@ -191,3 +191,12 @@ def test_names_and_nats() -> None:
     assert name_from(Path("a/Cold Room (2).toml")) == "cold_room_2"
     assert name_from(Path("°.toml")) == "planned"
     assert [nats(n) for n in (1, 4_000_000, 1_333_333)] == ["0.000001", "4.0", "1.333333"]
+
+
+def test_labels_have_no_median_and_no_ranges():
+    for line in ("--devices 20000 --epsilon 2 --labels a,b,c,d", f"{LIFE} --labels a,b,c,d"):
+        text = plan(line)
+        assert "value" in text
+        assert "median" not in text
+        assert "range" not in text
+    assert "median" in plan("--devices 20000 --epsilon 2 --bins 5")

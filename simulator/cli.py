@@ -14,7 +14,9 @@ from ..server import answer, show
 from ..server.estimate import estimate
 from ..server.experiment import Definition, load
 from ..server.units import parse_range
+from . import attack as attacks
 from . import population, vectorised
+from .attack import AttackError
 from .faithful import Fleet
 from .faults import Faults
 from .population import Population, PopulationError
@@ -59,6 +61,11 @@ def simulate(
     duplicate: Annotated[float, typer.Option(help="Faithful: chance of sending a report twice.")] = 0.0,
     late: Annotated[float, typer.Option(help="Faithful: share of devices that send only at the end.")] = 0.0,
     reboot: Annotated[float, typer.Option(help="Faithful: chance of a restart.")] = 0.0,
+    attack: Annotated[
+        str | None,
+        typer.Option(help="Fake devices: random, promote:VALUE, shift:LOW:HIGH or flood:VALUE (one code)."),
+    ] = None,
+    attackers: Annotated[float, typer.Option(help="Share of the devices that are fake.")] = 0.05,
     ranges: Annotated[
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
     ] = None,
@@ -76,6 +83,17 @@ def simulate(
     experiment = Experiment.parse(payload)
     people = _population(definition, spec, csv)
     rng = np.random.default_rng(seed)
+    forgery, fake, outcome = None, 0, None
+    if attack is not None:
+        if faithful:
+            raise AttackError("fake devices do not run the real client: --attack is without --faithful")
+        fake = round(devices * attackers) if 0 < attackers < 1 else 0
+        if not 0 < fake < devices - 1:
+            raise AttackError(
+                f"attackers must be a share of {devices} devices from 0 to 1, not {attackers:g}"
+            )
+        forgery = attacks.parse(experiment, attack)
+        devices -= fake
     if faithful:
         try:
             faults = Faults(offline=offline, duplicate=duplicate, late=late, reboot=reboot)
@@ -88,6 +106,9 @@ def simulate(
                 "offline, duplicate, late and reboot need --faithful: only real clients have faults"
             )
         truth, counts = _vectorised(experiment, people, devices, calls, rng)
+    if forgery is not None:
+        outcome, counts = attacks.run(experiment, forgery, fake, calls, counts, truth, rng)
+        devices += fake
     found = estimate(experiment, counts)
     unit = definition.unit
     answers = [answer.histogram(found, rows, truth, unit)]
@@ -105,6 +126,8 @@ def simulate(
         result = {"experiment": experiment.name, "devices": devices, "reports": found.reports, "seed": seed}
         result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
         result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
+        if outcome:
+            result["attack"] = outcome.to_dict()
         typer.echo(json.dumps(result, indent=2))
         return
     show.out.print(
@@ -112,8 +135,29 @@ def simulate(
     )
     show.answers(answers)
     show.out.print(f"{covered} of {known} intervals hold the truth")
+    if outcome:
+        _show_attack(outcome)
     if plot:
         show.out.print(f"plot: {plot}")
+
+
+def _show_attack(outcome: attacks.Outcome) -> None:
+    """The gain of an attack in percent of the fleet, and whether anybody would notice."""
+    table = show.table(f"attack: {outcome.kind}")
+    for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shares = (outcome.truth, outcome.honest, outcome.attacked)
+    gains = (outcome.gain, outcome.theory)
+    table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))
+    show.out.print()
+    show.out.print(table)
+    show.out.print(
+        f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
+        f" ({outcome.share * 100:.2f} %)"
+    )
+    seen = outcome.plausibility
+    chance = "" if seen.p is None else f" (p {seen.p:.2g})"
+    show.out.print(f"detection: {seen.words}{chance}")
 
 
 def _population(definition: Definition, spec: str | None, csv: str | None) -> Population:

@@ -64,6 +64,7 @@ class Outcome:
     honest         its estimate from their reports alone, and from all
     attacked
     theory         the gain in the mean; the measured one is attacked - honest
+    uncapped       the same if the server took as many reports of a device as it has calls
     plausibility   what the checks of the histogram say
     """
 
@@ -76,6 +77,7 @@ class Outcome:
     honest: float
     attacked: float
     theory: float
+    uncapped: float
     plausibility: Plausibility
 
     @property
@@ -120,6 +122,7 @@ def run(
         index = int(np.argmax(truth))
         target[index], name = 1.0, _name(experiment, index)
     reports, added = int(counts.sum()), int(forgeries.sum())
+    all_calls = fake_devices * calls
     outcome = Outcome(
         attack.kind,
         name,
@@ -130,6 +133,7 @@ def run(
         float(estimate(experiment, honest).frequencies @ target),
         float(estimate(experiment, counts).frequencies @ target),
         gain(experiment, attack, added / reports, truth, target),
+        gain(experiment, attack, all_calls / (reports - added + all_calls), truth, target),
         plausibility.check(experiment, counts),
     )
     return outcome, counts

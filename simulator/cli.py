@@ -155,8 +155,10 @@ def _show_attack(outcome: attacks.Outcome) -> None:
         f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
         f" ({outcome.share * 100:.2f} %)"
     )
+    if outcome.uncapped != outcome.theory:
+        show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
     seen = outcome.plausibility
-    chance = "" if seen.p is None else f" (p {seen.p:.2g})"
+    chance = "" if seen.p is None else f" (p {seen.p:.2g})" if seen.p else " (p below 1e-300)"
     show.out.print(f"detection: {seen.words}{chance}")
 
 

@@ -215,12 +215,31 @@ def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
     return int(scaled)
 
 
+def _decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except ArithmeticError:
+        value = None
+    # Written out, which is what becoming an integer takes, 1e999999999 does not fit in memory.
+    if value is None or (value.is_finite() and abs(value.adjusted()) > 30):
+        raise DefinitionError(f"{text:.40} is out of reach: write 0, or a number from 1e-30 to 1e30")
+    return value
+
+
 def parse(text: str) -> Definition:
     """Return the Definition in a TOML text; raises DefinitionError with one line."""
     try:
-        return Definition.model_validate(tomllib.loads(text, parse_float=Decimal))
+        fields = tomllib.loads(text, parse_float=_decimal)
+    except DefinitionError:
+        raise
     except tomllib.TOMLDecodeError as e:
         raise DefinitionError(f"not TOML: {e}") from None
+    except ValueError:
+        raise DefinitionError("a number in it has thousands of digits") from None
+    except RecursionError:
+        raise DefinitionError("it is nested too deeply") from None
+    try:
+        return Definition.model_validate(fields)
     except ValidationError as e:
         raise DefinitionError(_one_line(e)) from None
 
@@ -241,6 +260,7 @@ def load(path: Path) -> Definition:
 def _one_line(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(x) for x in first["loc"])
+    where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":

@@ -33,7 +33,7 @@ from .accounting import (
     optimal_total,
 )
 
-Quantity = Annotated[Decimal, Field(allow_inf_nan=False)]
+Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
 USUAL_DELTA = 1e-6
 """For which a bare rule's guarantee is put into words, where there is one for every δ."""

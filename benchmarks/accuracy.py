@@ -46,6 +46,11 @@ def machine() -> dict:
 
 
 def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experiment:
+    """An experiment over domain bins; see experiment_payload."""
+    return Experiment.parse(experiment_payload(mechanism, domain, epsilon, **fields))
+
+
+def experiment_payload(mechanism: str, domain: int, epsilon: int, **fields) -> bytes:
     """An experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
     base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
     base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
@@ -57,7 +62,7 @@ def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experimen
         choice = oracle.choose(domain, epsilon, ALL_RANGES)
         fields = {"fanout": choice.fanout, "cells": list(choice.cells)}
         fields |= {"weights": list(choice.weights)} if choice.weights else {}
-    return Experiment.parse(json.dumps(base | fields).encode())
+    return json.dumps(base | fields).encode()
 
 
 def codes(exp: Experiment, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:

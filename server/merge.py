@@ -59,7 +59,8 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
 
     Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
     first source's come along. Sources are read as they were at one moment and are not changed. dry_run: do it
-    all and undo it, to say what would be added.
+    all and undo it, to say what would be added. Rejects are added unseen: nothing tells whether they were
+    added before, so a source that has nothing else can be added twice.
     Raises MergeRefused where a fleet is open in one and keyed in another, a digest stands for two versions, a
     version would raise a name's total, both counted the same reports, or a store's counts and dedupe sets do
     not match; and StoreError. Then nothing was changed.

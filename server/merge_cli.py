@@ -20,7 +20,10 @@ def merge_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add stores to another: all of them, or nothing where a report was counted by two."""
+    """Add stores to another: all of them, or nothing where a report was counted by two.
+
+    Stop the aggregators of INTO first: they could not write meanwhile.
+    """
     with ExitStack() as stack:
         target = stack.enter_context(Store(into, create=False))
         opened = [stack.enter_context(Store(source, create=False)) for source in sources]

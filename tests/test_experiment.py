@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
 
-# The example of DESIGN.md section 4, byte for byte.
+# An experiment as it goes out to boards, byte for byte.
 ROOM_TEMP = (
     b'{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256,\n'
     b' "mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90,\n'

@@ -1,4 +1,4 @@
-"""The budget ledger under every failure that flash has: DESIGN.md section 5, sentence by sentence."""
+"""The budget ledger under every failure that flash has: what it promises, sentence by sentence."""
 
 import contextlib
 import os

@@ -13,6 +13,7 @@ from . import audit_runtimes, show
 from .audit import AuditError, Finding, judge, subject
 from .audit_runtimes import CLIENT, Job
 from .experiment import load
+from .options import AsJson, print_json
 
 _DRAWS, _BOARD_DRAWS = 20_000, 1_000
 
@@ -79,7 +80,7 @@ def audit_command(
     client: Annotated[
         Path | None, typer.Option(help="Another ldp_client.py than the shipped one.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal."""
     if not 0.5 <= confidence < 1:
@@ -94,7 +95,7 @@ def audit_command(
     findings = _findings(where, jobs, (1 - confidence) / (len(where) * len(jobs)), client or CLIENT)
     if as_json:
         rows = [finding.to_dict() for finding in findings]
-        typer.echo(json.dumps({"confidence": confidence, "findings": rows}, indent=2))
+        print_json({"confidence": confidence, "findings": rows})
     else:
         _print(findings, confidence)
     worst = max(findings, key=lambda f: f.lower - f.nominal)

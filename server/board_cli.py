@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,7 @@ import typer
 from . import provision, show
 from .flash import flash
 from .keys import load_master_key
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+from .options import AsJson, print_json
 
 
 def provision_command(
@@ -71,7 +69,7 @@ def provision_command(
     path = provision.settings_path(device, folder)
     settings = provision.provision_device(master, fleet, device, path=path, **options)
     if as_json:
-        typer.echo(json.dumps({"device_id": device, "fleet": fleet, "settings": str(path)}, indent=2))
+        print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
     else:
         show.out.print(provision.describe(settings, path), soft_wrap=True)
 
@@ -104,4 +102,4 @@ def flash_command(
         else (lambda line: show.out.print(line, soft_wrap=True, markup=False)),
     )
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(done), indent=2))
+        print_json(dataclasses.asdict(done))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from . import plan_file, plan_show
 from .expected_error import Kind, Question
+from .options import AsJson, print_json
 from .plan_file import Reading, Terms
 from .planning import MICRO, Plan, PlanError, check_ranges, solve
 from .planning_lifetime import (
@@ -120,7 +120,7 @@ def plan_command(
     purpose: Annotated[str | None, typer.Option(help="With --write: why it is asked.")] = None,
     owner: Annotated[str, typer.Option(help="With --write: who answers for it.")] = "owner@example.org",
     plot: Annotated[Path | None, typer.Option(help="Write a plot (PNG, PDF or SVG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Give three of devices, ε, domain (--bins, --labels or --yes-no) and error; get the fourth.
 
@@ -194,7 +194,7 @@ def _one_report(plan: Plan, reading: Reading, density: float | None, wanted: Wan
         plot_plan(wanted.plot, plan)
     if wanted.as_json:
         result = plan.to_dict() | plan_show.in_unit(plan.error, plan.design.domain, reading, density)
-        _print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
+        print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.one_report(plan, reading, density)
     plan_show.after(checked, wanted.write, wanted.plot)
@@ -225,14 +225,10 @@ def _life(
             result["devices_for_error"] = {
                 name: plan_show.devices_needed(life, days, error) for name, days in life.windows().items()
             }
-        _print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
+        print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.lifetime(life, reading, density, error)
     plan_show.after(checked, wanted.write, wanted.plot)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))
 
 
 def _finite(name: str, value: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from ..device.ldp_client import Experiment
 from ..server import answer, show
 from ..server.estimate import estimate
 from ..server.experiment import Definition, load
+from ..server.options import AsJson, print_json
 from ..server.units import parse_range
 from . import attack as attacks
 from . import population, vectorised
@@ -20,8 +20,6 @@ from .attack import AttackError
 from .faithful import Fleet
 from .faults import Faults
 from .population import Population, PopulationError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def demo(
@@ -38,7 +36,7 @@ def demo(
 
     outcome = demonstration.run(broker, out, devices, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps(outcome.to_dict(), indent=2))
+        print_json(outcome.to_dict())
     else:
         demonstration.show_outcome(outcome)
 
@@ -128,7 +126,7 @@ def simulate(
         result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
         if outcome:
             result["attack"] = outcome.to_dict()
-        typer.echo(json.dumps(result, indent=2))
+        print_json(result)
         return
     show.out.print(
         f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {show.mechanism(experiment)}"

@@ -11,6 +11,7 @@ import typer
 from ..server import show
 from ..server.accounting import MICRO, AccountingError
 from ..server.budget import micro
+from ..server.options import AsJson
 from .composition import TUTORIAL, Composition, fails, study
 
 
@@ -19,7 +20,7 @@ def composition_command(
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
     delta: Annotated[float, typer.Option(help="Chance that the budget fails, above 0.")] = 1e-6,
     plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
     if plot and plot.suffix.lower() not in (".png", ".pdf", ".svg"):

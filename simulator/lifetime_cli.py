@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from rich.progress import Progress
 
 from ..server import show
+from ..server.options import AsJson, print_json
 from ..server.planning import PlanError
 from .lifetime import DELTA, FLEETS, LIFETIMES, WAYS, Cell, Study, run
 
@@ -32,7 +32,7 @@ def lifetime_command(
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the plot (PNG, PDF or SVG).")] = None,
     table: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Study a life of reports: few large against many small ones, predicted and measured."""
     fleets = tuple(devices) if devices else (20_000,) if quick else FLEETS
@@ -54,7 +54,7 @@ def lifetime_command(
 
         plot_study(plot, study)
     if as_json:
-        typer.echo(json.dumps(study.to_dict(), indent=2))
+        print_json(study.to_dict())
         return
     for count in fleets:
         _show_cells(count, [cell for cell in study.cells if cell.devices == count])

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ..server import show
-from ..server.options import output_folder
+from ..server.options import AsJson, output_folder
 from .composition_cli import composition_command
 from .lifetime_cli import lifetime_command
 
@@ -29,7 +29,7 @@ def ranges(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Errors of ranges over days: central and local, flat and hierarchy, beside what theory says."""
     # The numbers are quick to load, their figures are not: only this command waits for matplotlib.

@@ -295,7 +295,7 @@ def mean_and_deviation(
         centre = float(truth @ x)
         true = [centre, float(np.sqrt(truth @ (x - centre) ** 2))]
     rows = [
-        _row("mean", moments.mean(estimate), confidence, true[0]),
+        _row("mean", found.mean, confidence, true[0]),
         Row("standard deviation", found.value, *found.interval(confidence), true[1]),
     ]
     return _answer(estimate, "moments", rows, unit, confidence)

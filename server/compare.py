@@ -75,8 +75,8 @@ def changed_readings(
     range or bins differ, UnitsError for another type than a number.
     """
     check_same_quantity([before, after])
-    rows = [_row("mean", moments.mean(before), moments.mean(after), confidence)]
     spreads = [moments.deviation(e) for e in (before, after)]
+    rows = [_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
     change = _from_both(spreads[0].value, spreads[0].interval, spreads[1].value, spreads[1].interval)
     p = difference(spreads[1].variance, spreads[0].variance).p
     values = (spreads[0].value, spreads[1].value)

@@ -18,9 +18,13 @@ from .units import bin_edges
 
 @dataclass(frozen=True)
 class Deviation:
-    """A standard deviation, from the estimate of the variance; 0 where that came out negative."""
+    """A standard deviation, from the estimate of the variance; 0 where that came out negative.
+
+    mean: what the variance is around.
+    """
 
     variance: Statistic
+    mean: Statistic
 
     @property
     def value(self) -> float:
@@ -65,4 +69,4 @@ def deviation(estimate: Estimates) -> Deviation:
     error = centre.stderr**2
     stderr = math.hypot(square.stderr, math.sqrt(2) * error)
     skew = square.skew * (square.stderr / stderr) ** 2 if stderr else 0.0
-    return Deviation(Statistic(square.value + error, stderr, skew))
+    return Deviation(Statistic(square.value + error, stderr, skew), centre)

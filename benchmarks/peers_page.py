@@ -1,6 +1,7 @@
 """The page of peers.py: tables and plots of a run, as Markdown beside the numbers."""
 
 import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -113,31 +114,46 @@ def _ratio(x: float) -> str:
     return f"{x:.2f}" if x < 10 else f"{x:,.0f}"
 
 
-def _error_table(rows: dict[Key, dict], people: int, domain: int, epsilons: list[float]) -> str:
+def _ratio_table(
+    rows: dict[Key, dict],
+    heads: list[str],
+    cells: list[tuple[int, int, float]],
+    field: str,
+    write: Callable[[dict], str],
+    methods: Iterable[str],
+) -> str:
+    """A line for each method, a column for each (N, D, ε): the number, and its ratio to ours in brackets."""
     lines = []
-    for method in ORDER:
+    for method in methods:
         line = [f"**{method}**" if method == OURS else method]
-        for epsilon in epsilons:
-            r, own = (rows[name, people, domain, epsilon] for name in (method, OURS))
-            ratio = "" if method == OURS else f" ({_ratio(r['mse'] / own['mse'])})"
-            picked = f" {own['mechanism']}" if method == OURS else ""
-            line.append(f"{r['mse_mark']}{r['mse']:.2e}{ratio}{picked}")
+        for cell in cells:
+            r, own = (rows[name, *cell] for name in (method, OURS))
+            ratio = "" if method == OURS else f" ({_ratio(r[field] / own[field])})"
+            line.append(f"{write(r)}{ratio}")
         lines.append(line)
-    return _table(["", *(f"ε = {e:g}" for e in epsilons)], lines)
+    return _table(heads, lines)
+
+
+def _error_table(rows: dict[Key, dict], people: int, domain: int, epsilons: list[float]) -> str:
+    def write(r: dict) -> str:
+        picked = f" {r['mechanism']}" if r["method"] == OURS else ""
+        return f"{r['mse_mark']}{r['mse']:.2e}{picked}"
+
+    heads = ["", *(f"ε = {e:g}" for e in epsilons)]
+    return _ratio_table(rows, heads, [(people, domain, e) for e in epsilons], "mse", write, ORDER)
+
+
+def _timed() -> list[str]:
+    """Methods whose times are told: clipping takes none worth mentioning."""
+    return [method for method in ORDER if method != "hushmote clipped"]
 
 
 def _time_table(rows: dict[Key, dict], domain: int, sizes: list[int]) -> str:
-    lines = []
-    for method in ORDER:
-        if method == "hushmote clipped":
-            continue
-        line = [f"**{method}**" if method == OURS else method]
-        for people in sizes:
-            r, own = (rows[name, people, domain, 1.0] for name in (method, OURS))
-            ratio = "" if method == OURS else f" ({_ratio(r['server_s'] / own['server_s'])})"
-            line.append(f"{r['time_mark']}{_seconds(r['server_s'])}{ratio}")
-        lines.append(line)
-    return _table(["", *(f"N = {n:,}" for n in sizes)], lines)
+    def write(r: dict) -> str:
+        return f"{r['time_mark']}{_seconds(r['server_s'])}"
+
+    heads = ["", *(f"N = {n:,}" for n in sizes)]
+    return _ratio_table(rows, heads, [(n, domain, 1.0) for n in sizes], "server_s", write, _timed())
 
 
 def _seconds(x: float) -> str:
@@ -147,17 +163,11 @@ def _seconds(x: float) -> str:
 
 
 def _client_table(rows: dict[Key, dict], people: int, domains: list[int]) -> str:
-    lines = []
-    for method in ORDER:
-        if method == "hushmote clipped":
-            continue
-        line = [f"**{method}**" if method == OURS else method]
-        for domain in domains:
-            r, own = (rows[name, people, domain, 1.0] for name in (method, OURS))
-            ratio = "" if method == OURS else f" ({_ratio(r['client_s'] / own['client_s'])})"
-            line.append(f"{r['client_s'] * 1e6:.1f}{ratio}")
-        lines.append(line)
-    return _table(["ε = 1", *(f"D = {d:,}" for d in domains)], lines)
+    def write(r: dict) -> str:
+        return f"{r['client_s'] * 1e6:.1f}"
+
+    heads = ["ε = 1", *(f"D = {d:,}" for d in domains)]
+    return _ratio_table(rows, heads, [(people, d, 1.0) for d in domains], "client_s", write, _timed())
 
 
 def _look(method: str) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run, runner
 from fleets import choice_payload
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import cli, show
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
@@ -22,25 +22,8 @@ ROOM = str(REPOSITORY / "examples" / "room_temp.toml")
 
 
 @pytest.fixture
-def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run the command line in an empty folder, 80 columns wide; expect=1: the mistake's line."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(show.out, "_width", 80)
-
-    def run(*arguments: str, expect: int = 0) -> str:
-        monkeypatch.setattr("sys.argv", ["hushmote", "epsilon", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        assert (ended.value.code or 0) == expect, captured.err
-        if expect:
-            assert captured.err.startswith("hushmote: ")
-            assert captured.err.count("\n") == 1
-        if "--json" not in arguments:
-            assert max(map(len, captured.out.splitlines()), default=0) <= 80
-        return captured.err if expect else captured.out
-
-    return run
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner("epsilon", tmp_path, monkeypatch, capsys)
 
 
 def ask(hushmote, *arguments: str) -> dict:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run, runner
 from fleets import bell, choice_payload, number_payload
 
-from hushmote.server import cli, show
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
@@ -40,23 +40,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run the command line in the store's folder; output, or with expect=1 the mistake's line."""
-    monkeypatch.chdir(store)
-    monkeypatch.setattr(show.out, "_width", 80)
-
-    def run(*arguments: str, expect: int = 0) -> str:
-        monkeypatch.setattr("sys.argv", ["hushmote", "estimate", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        assert (ended.value.code or 0) == expect, captured.err
-        if expect:
-            assert captured.err.startswith("hushmote: ")
-            assert captured.err.count("\n") == 1
-        return captured.err if expect else captured.out
-
-    return run
+def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner("estimate", store, monkeypatch, capsys)
 
 
 def ask(hushmote, *arguments: str) -> dict:

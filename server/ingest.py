@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from ..device.ldp_client import Experiment
 from . import keys, report
 from .intervals import NumberSet
-from .store import DedupeKey, Store, Version
+from .store import Store, Version
+from .transaction import DedupeKey
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"

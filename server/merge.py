@@ -17,7 +17,8 @@ from sqlalchemy import Connection, func, select
 
 from . import schema
 from .intervals import NumberSet
-from .store import DedupeKey, IngestTransaction, Store, StoreError, Version, VersionRefused, check_total
+from .store import Store, StoreError, Version, VersionRefused, check_total
+from .transaction import DedupeKey, IngestTransaction
 
 _ROWS = 2000  # read and written together
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from typing import Any, Literal
 
@@ -27,14 +28,20 @@ class Link:
 
     Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
     a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
-    (only MQTT 5 can say so).
+    (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
 
     answer: the CONNACK's reason, None before it. granted: the SUBACK's first refusal, else its first reason.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     """
 
     def __init__(
-        self, protocol: Protocol, client_id: str, login: tuple[str | None, str | None], most: int, pace: Pace
+        self,
+        protocol: Protocol,
+        client_id: str,
+        login: tuple[str | None, str | None],
+        most: int,
+        pace: Pace,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.protocol = protocol
         self.pace = pace
@@ -54,6 +61,8 @@ class Link:
         )
         if login[0] is not None:
             self.client.username_pw_set(*login)
+        if tls is not None:
+            self.client.tls_set_context(tls)
         self.client.on_connect = self._on_connect
         self.client.on_subscribe = self._on_subscribe
         self.client.on_message = self._on_message

@@ -137,9 +137,13 @@ def experiment_topic(fleet: str, name: str) -> str:
     return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
 
 
-def report_filter(fleet: str | None = None) -> str:
-    """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused."""
-    return f"{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
+def report_filter(fleet: str | None = None, share: str | None = None) -> str:
+    """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
+
+    share: name of a group of subscribers, written as a fleet's, among whom the broker divides the reports.
+    """
+    shared = "" if share is None else f"$share/{check_fleet(share)}/"
+    return f"{shared}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
 
 
 def parse_topic(topic: str) -> tuple[str, str]:

@@ -138,3 +138,11 @@ def test_a_topic_that_is_no_reports_says_which_part_is_wrong(topic, part):
 def test_encode_refuses_numbers_and_codes_that_no_board_sends(number, code):
     with pytest.raises(ValueError, match="number must be"):
         report.encode(experiment(), number, code)
+
+
+def test_a_share_of_the_reports_is_asked_for_in_front_of_the_filter():
+    assert report.report_filter("home", "count") == "$share/count/hushmote/v1/home/report/+"
+    assert report.report_filter(None, "count") == "$share/count/hushmote/v1/+/report/+"
+    for share in ("", "a/b", "a+", "#"):
+        with pytest.raises(report.NameRefused):
+            report.report_filter("home", share)

@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -30,7 +30,9 @@ class Link:
     a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
     (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
 
-    answer: the CONNACK's reason, None before it. granted: the SUBACK's first refusal, else its first reason.
+    answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
+    granted: the SUBACK's first refusal, else its first reason. unsubscribed: whether an UNSUBACK has come.
+    trouble: what the socket's last failure was, before the CONNACK only.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     """
 
@@ -47,7 +49,10 @@ class Link:
         self.pace = pace
         self.started = time.monotonic()
         self.answer: ReasonCode | None = None
+        self.session_present = False
         self.granted: ReasonCode | None = None
+        self.unsubscribed = False
+        self.trouble = ""
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
         self._most = most
@@ -65,6 +70,8 @@ class Link:
             self.client.tls_set_context(tls)
         self.client.on_connect = self._on_connect
         self.client.on_subscribe = self._on_subscribe
+        self.client.on_unsubscribe = self._on_unsubscribe
+        self.client.on_log = self._on_log
         self.client.on_message = self._on_message
 
     def connect(self, host: str, port: int) -> None:
@@ -77,13 +84,23 @@ class Link:
             options = {"clean_start": False, "properties": properties}
         self.client.connect(host, port, _KEEPALIVE_S, **options)
 
-    def _on_connect(self, _client: Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
+    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, _p: Any) -> None:
         self.answer = reason
+        self.session_present = bool(flags.session_present)
+        client.on_log = None  # it would cost a line's formatting for every message
+
+    def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
+        # The only place where paho says why TLS failed after the handshake: a client certificate refused.
+        if level == LogLevel.MQTT_LOG_ERR:
+            self.trouble = text
 
     def _on_subscribe(
         self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
         self.granted = next((r for r in reasons if r.is_failure), reasons[0])
+
+    def _on_unsubscribe(self, *_: Any) -> None:
+        self.unsubscribed = True
 
     def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         try:
@@ -104,10 +121,15 @@ class Link:
         self.messages.clear()
         self.mids.clear()
 
-    def close(self) -> None:
-        """Send what is still unsent, acknowledgements first, and disconnect; the session is kept."""
+    def close(self, *, end_session: bool = False) -> None:
+        """Send what is still unsent, acknowledgements first, and disconnect.
+
+        The session is kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
+        """
         end = time.monotonic() + _FLUSH_S
         while self.client.want_write() and time.monotonic() < end:
             if self.client.loop(0.01) != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 return
-        self.client.disconnect()
+        properties = Properties(PacketTypes.DISCONNECT)
+        properties.SessionExpiryInterval = 0
+        self.client.disconnect(properties=properties if end_session else None)

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, update
+from sqlalchemy import Connection, Engine, Table, create_engine, event, func, inspect, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from . import schema
 
 BUSY_TIMEOUT_S = 10
+_SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever makes or changes the schema
 
 
 class StoreError(Exception):
@@ -27,11 +29,12 @@ class StoreError(Exception):
 class Database:
     """An open database with the store's schema in it, by SQLAlchemy URL; raises StoreError, one line.
 
-    create: make it where there is none; otherwise its absence is an error. A database of something else, or
-    of another schema version, is left alone.
+    create: make it where there is none; otherwise its absence is an error. upgrade: bring an older schema
+    version to this one's, in one transaction. A database of something else, or of another schema version
+    otherwise, is left alone. found: the schema version that was there, 0 for none.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str, *, create: bool = True, upgrade: bool = False) -> None:
         try:
             self._url = make_url(url)
             self._dialect = self._url.get_backend_name()
@@ -50,7 +53,7 @@ class Database:
             event.listen(self.engine, "begin", _begin_sqlite)
         try:
             with self.writing() as connection:
-                self._check_schema(connection)
+                self.found = self._check_schema(connection, create, upgrade)
         except StoreError:
             self.close()
             raise
@@ -81,24 +84,54 @@ class Database:
         if not create and not os.path.exists(path):
             raise StoreError(f"there is no store at {path}: publish an experiment first, or correct the path")
 
-    def _check_schema(self, connection: Connection) -> None:
+    def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
+        """Return the version that was found, once the schema is this version's."""
+        version = self._version(connection)
+        if version is None and not create:
+            raise StoreError(
+                f"there is no store at {self.where}: publish an experiment first, or correct the URL"
+            )
+        if version is None or (upgrade and version < schema.VERSION):
+            if self._dialect == "postgresql":
+                # Of two that come at once the second finds what the first made.
+                connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+                version = self._version(connection)
+            if version is None:
+                schema.metadata.create_all(connection)
+                connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+                return 0
+            if version < schema.VERSION:
+                from . import migrations  # here, because every start would pay for Alembic's import
+
+                migrations.upgrade(connection, version)
+                return version
+        if version != schema.VERSION:
+            raise StoreError(self._other_version(version))
+        if self._dialect == "sqlite":
+            # A file that cannot be written is better found out now than with the first report.
+            connection.execute(update(schema.schema_version).values(version=schema.VERSION))
+        return version
+
+    def _version(self, connection: Connection) -> int | None:
+        """The store's schema version, None in an empty database."""
         tables = set(inspect(connection).get_table_names())
         if not tables:
-            schema.metadata.create_all(connection)
-            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
-            return
+            return None
         # Only the version's table: what else a later schema has is not known here.
         if schema.schema_version.name not in tables:
             raise StoreError(f"{self.where} is a database of something else: give another path")
         versions = list(connection.scalars(select(schema.schema_version.c.version)))
-        if versions != [schema.VERSION]:
+        if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
             found = ", ".join(map(str, versions)) or "none"
-            raise StoreError(
-                f"{self.where} has schema version {found}, this Hushmote reads {schema.VERSION}: "
-                "use the Hushmote that wrote it"
-            )
-        # A file that cannot be written is better found out now than with the first report.
-        connection.execute(update(schema.schema_version).values(version=schema.VERSION))
+            raise StoreError(f"{self.where} is damaged: its schema version is {found}; restore a backup")
+        return versions[0]
+
+    def _other_version(self, version: int) -> str:
+        text = f"{self.where} has schema version {version}, this Hushmote reads {schema.VERSION}: "
+        if version > schema.VERSION:
+            return text + "use the Hushmote that wrote it"
+        url = self._url.render_as_string(hide_password=True)
+        return text + f"stop its aggregators, back it up, then `hushmote store upgrade {url}`"
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -120,6 +153,11 @@ class Database:
             yield
         except SQLAlchemyError as e:
             raise StoreError(_one_line(self.where, e)) from e
+
+
+def insert(connection: Connection, table: Table) -> Any:
+    """An INSERT that can say ON CONFLICT: alike in SQLite and PostgreSQL, and not in SQLAlchemy's core."""
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:

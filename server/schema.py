@@ -1,7 +1,7 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
 No column links a device to a code, a value, an address or a time: `dedupe` knows devices and numbers,
-`histogram` codes and windows, and nothing joins them.
+`histogram` codes and windows, and nothing joins them. Every version of this schema is a step in `migrations`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     ForeignKey,
     Integer,
@@ -18,9 +19,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 
@@ -31,6 +33,18 @@ fleet = Table(
     metadata,
     Column("name", String(32), primary_key=True),
     Column("keyed", Boolean, nullable=False),  # false: open, anyone can forge
+    Column("listed", Boolean, nullable=False, server_default=false()),  # true: only allowed devices count
+)
+
+# Devices that were named by hand: allowed, which matters where the fleet is listed, or revoked, for good.
+# Without a row id, which would keep the order in which they were named.
+device = Table(
+    "device",
+    metadata,
+    Column("fleet", String(32), ForeignKey("fleet.name"), primary_key=True),
+    Column("device", String(32), primary_key=True),
+    Column("state", String(8), CheckConstraint("state IN ('allowed', 'revoked')"), nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # A version of an experiment is immutable. `current` marks the one that is published: one of a name or none.

@@ -6,7 +6,7 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database fo
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine, and_, func, select, update
 
 from ..device.ldp_client import Experiment, ExperimentRefused
 from . import schema
-from .database import Database, StoreError
+from .database import Database, StoreError, insert
 from .intervals import NumberSet
-from .report import check_fleet
+from .report import check_device, check_fleet
 from .transaction import IngestTransaction
 
 __all__ = [
@@ -118,6 +118,83 @@ class Store:
             query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
             return {name: bool(keyed) for name, keyed in connection.execute(query)}
 
+    def listed_fleets(self) -> frozenset[str]:
+        """Return the names of the fleets in which only allowed devices count."""
+        with self._reading() as connection:
+            return frozenset(connection.scalars(select(schema.fleet.c.name).where(schema.fleet.c.listed)))
+
+    def set_listed(self, fleet: str, listed: bool) -> None:
+        """Count only allowed devices' reports in a fleet, or any but revoked ones'.
+
+        Raises VersionRefused for a fleet that is not there.
+        """
+        table = schema.fleet
+        with self._writing() as connection:
+            if not connection.execute(
+                update(table).where(table.c.name == fleet).values(listed=listed)
+            ).rowcount:
+                raise VersionRefused(_no_fleet(fleet))
+
+    # Devices
+
+    def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
+        """Allow devices, all of them or none; doing it again changes nothing.
+
+        Raises NameRefused for an id that does not fit, VersionRefused for a fleet that is not there and for a
+        revoked device: whoever holds its key would be let in again.
+        """
+        devices = sorted(set(devices))
+        with self._writing() as connection:
+            self._set_state(connection, fleet, devices, "allowed")
+            gone = self._devices(connection, fleet, "revoked").intersection(devices)
+            if gone:
+                raise VersionRefused(
+                    f"device {min(gone)} of fleet {fleet} is revoked, for good: "
+                    "provision the board again under a new id"
+                )
+
+    def revoke_devices(self, fleet: str, devices: Iterable[str]) -> None:
+        """Revoke devices for good, whether they were heard of or not; doing it again changes nothing.
+
+        Raises NameRefused for an id that does not fit and VersionRefused for a fleet that is not there.
+        """
+        with self._writing() as connection:
+            self._set_state(connection, fleet, sorted(set(devices)), "revoked")
+
+    def revoked(self, fleet: str) -> frozenset[str]:
+        """Return the ids of a fleet's revoked devices."""
+        with self._reading() as connection:
+            return self._devices(connection, fleet, "revoked")
+
+    def roster(self, fleet: str) -> dict[str, str]:
+        """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
+        table = schema.device
+        query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
+        with self._reading() as connection:
+            return dict(sorted((device, state) for device, state in connection.execute(query)))
+
+    def _devices(self, connection: Connection, fleet: str, state: str) -> frozenset[str]:
+        table = schema.device
+        query = select(table.c.device).where(table.c.fleet == fleet, table.c.state == state)
+        return frozenset(connection.scalars(query))
+
+    def _set_state(self, connection: Connection, fleet: str, devices: Sequence[str], state: str) -> None:
+        for device in devices:
+            check_device(device)
+        if self._keyed(connection, fleet) is None:
+            raise VersionRefused(_no_fleet(fleet))
+        if not devices:
+            return
+        rows = [{"fleet": fleet, "device": device, "state": state} for device in devices]
+        statement = insert(connection, schema.device)
+        if state == "revoked":
+            statement = statement.on_conflict_do_update(
+                index_elements=["fleet", "device"], set_={"state": statement.excluded.state}
+            )
+        else:
+            statement = statement.on_conflict_do_nothing()
+        connection.execute(statement, rows)
+
     def _keyed(self, connection: Connection, name: str) -> bool | None:
         return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
 
@@ -135,7 +212,7 @@ class Store:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self._writing() as connection:
             if self._keyed(connection, fleet) is None:
-                raise VersionRefused(f"there is no fleet {fleet}: add it first, open or with keys")
+                raise VersionRefused(_no_fleet(fleet))
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
             if same is not None and same.payload != payload:
@@ -290,6 +367,10 @@ class Store:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+
+def _no_fleet(name: str) -> str:
+    return f"there is no fleet {name}: add it first, open or with keys"
 
 
 def _date(text: str | None) -> datetime.date | None:

@@ -229,8 +229,46 @@ def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 1"):
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 2: use the Hushmote"):
         Store(url(tmp_path))
+
+
+def test_allowed_and_revoked_devices_are_kept_and_what_is_revoked_stays_so(store):
+    store.add_fleet("away", keyed=True)
+    store.allow_devices("home", ["b", "a", "b"])
+    store.allow_devices("home", ["a"])
+    store.revoke_devices("home", ["b", "never-heard-of"])
+    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+    assert store.revoked("home") == {"b", "never-heard-of"}
+    assert store.revoked("away") == frozenset()
+    with pytest.raises(VersionRefused, match="device b of fleet home is revoked, for good: prov") as caught:
+        store.allow_devices("home", ["new", "b"])
+    one_line(caught)
+    store.revoke_devices("home", ["b"])
+    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+    store.allow_devices("home", [])
+
+
+def test_a_fleet_is_listed_only_where_that_was_said(store):
+    store.add_fleet("away", keyed=True)
+    assert store.listed_fleets() == frozenset()
+    store.set_listed("away", True)
+    assert store.listed_fleets() == {"away"}
+    store.add_fleet("away", keyed=True)
+    assert store.listed_fleets() == {"away"}
+    store.set_listed("away", False)
+    assert store.listed_fleets() == frozenset()
+
+
+def test_devices_need_a_fleet_and_an_id_that_a_topic_can_carry(store):
+    for change in (store.allow_devices, store.revoke_devices):
+        with pytest.raises(VersionRefused, match="no fleet gone"):
+            change("gone", ["a"])
+        with pytest.raises(NameRefused):
+            change("home", ["good", "No/Good"])
+    with pytest.raises(VersionRefused, match="no fleet gone"):
+        store.set_listed("gone", True)
+    assert store.roster("home") == {}
 
 
 def test_a_read_only_store_is_one_line(tmp_path):

@@ -1,0 +1,36 @@
+"""The way from each schema version to the next, as Alembic's steps: versions/v1.py, v2.py, ...
+
+The version of a store is the number in its own table, schema_version, and is changed with the schema in one
+transaction; Alembic keeps no table of its own there. There are no steps back: what a newer version wrote, an
+older one may not be able to hold. The way back is the backup that was made before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, update
+
+from .. import schema
+
+
+def steps(current: int) -> list[int]:
+    """Return the versions that are still to come after one, in order; 0 is an empty database."""
+    return [int(script.revision) for script in _scripts(current)]
+
+
+def upgrade(connection: Connection, current: int) -> None:
+    """Take a store from a version to schema.VERSION, within the connection's transaction."""
+    with Operations.context(MigrationContext.configure(connection)):
+        for script in _scripts(current):
+            script.module.upgrade()
+    connection.execute(update(schema.schema_version).values(version=schema.VERSION))
+
+
+def _scripts(current: int) -> list:
+    folder = ScriptDirectory(str(Path(__file__).parent))
+    found = list(folder.iterate_revisions("head", str(current) if current else "base"))
+    return found[::-1]

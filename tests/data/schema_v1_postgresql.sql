@@ -1,0 +1,45 @@
+-- Schema version 1 as Hushmote at de26af1 made it on PostgreSQL.
+CREATE TABLE dedupe (
+	fleet VARCHAR(32) NOT NULL, 
+	experiment VARCHAR(32) NOT NULL, 
+	device VARCHAR(32) NOT NULL, 
+	numbers TEXT NOT NULL, 
+	accepted BIGINT NOT NULL, 
+	PRIMARY KEY (fleet, experiment, device)
+);
+CREATE TABLE fleet (
+	name VARCHAR(32) NOT NULL, 
+	keyed BOOLEAN NOT NULL, 
+	PRIMARY KEY (name)
+);
+CREATE TABLE reject (
+	fleet VARCHAR(32) NOT NULL, 
+	reason VARCHAR(32) NOT NULL, 
+	count BIGINT NOT NULL, 
+	PRIMARY KEY (fleet, reason)
+);
+CREATE TABLE schema_version (
+	version INTEGER NOT NULL
+);
+CREATE TABLE experiment (
+	id SERIAL NOT NULL, 
+	fleet VARCHAR(32) NOT NULL, 
+	name VARCHAR(32) NOT NULL, 
+	digest BYTEA NOT NULL, 
+	sha256 BYTEA NOT NULL, 
+	payload BYTEA NOT NULL, 
+	current BOOLEAN NOT NULL, 
+	expires VARCHAR(10), 
+	PRIMARY KEY (id), 
+	UNIQUE (fleet, digest), 
+	FOREIGN KEY(fleet) REFERENCES fleet (name)
+);
+CREATE TABLE histogram (
+	experiment INTEGER NOT NULL, 
+	"window" VARCHAR(13) NOT NULL, 
+	code INTEGER NOT NULL, 
+	count BIGINT NOT NULL, 
+	PRIMARY KEY (experiment, "window", code), 
+	FOREIGN KEY(experiment) REFERENCES experiment (id)
+);
+INSERT INTO schema_version VALUES (1);

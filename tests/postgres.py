@@ -1,0 +1,191 @@
+"""A real PostgreSQL for tests: a cluster in a temporary folder, on a free port of 127.0.0.1.
+
+Debian's packages put its programs where no PATH looks. PostgreSQL refuses to run as root: then everything is
+done as the user `postgres` that the package made.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from hushmote.simulator.broker import free_port
+
+_START_S = 60.0
+_SUPERUSER = "postgres"
+
+
+def find_postgres() -> Path | None:
+    """Return the folder of PostgreSQL's programs, the newest of several, or None."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: int(p.parts[-3]))
+    path = shutil.which("postgres")
+    return found[-1].parent if found else Path(path).parent if path else None
+
+
+def needs_postgres() -> Path:
+    """Return the folder of PostgreSQL's programs; skips the test where there are none, fails it in CI."""
+    folder = find_postgres()
+    if folder is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed")
+    return folder
+
+
+class Cluster:
+    """A PostgreSQL server with a folder of its own, as a context manager.
+
+    durable: keep what was committed through a power cut, as a server in production does; without it fsync is
+    off, which a kill of its processes does not notice and which makes databases ten times as fast.
+    """
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._programs = needs_postgres()
+        self._durable = durable
+        self._as = ["runuser", "-u", _SUPERUSER, "--"] if getpass.getuser() == "root" else []
+        self._databases = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+
+    def __enter__(self) -> Cluster:
+        self._folder = Path(tempfile.mkdtemp(prefix="hushmote-postgres-"))
+        if self._as:
+            shutil.chown(self._folder, _SUPERUSER)
+        self._run(
+            "initdb",
+            "-D",
+            str(self._folder / "data"),
+            "-U",
+            _SUPERUSER,
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        )
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end(signal.SIGQUIT)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as, str(self._programs / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
+        assert done.returncode == 0, done.stderr
+
+    def start(self) -> None:
+        """Return once it accepts connections."""
+        settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": ""}
+        settings |= {
+            "max_connections": 40,
+            "shared_buffers": "16MB",
+            "fsync": "on" if self._durable else "off",
+        }
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        # The server itself, not pg_ctl: its process id is then known, whoever it runs as.
+        command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
+        user = _SUPERUSER if self._as else None
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                user=user,
+                group=user,
+                extra_groups=[] if user else None,
+            )
+        end = time.monotonic() + _START_S
+        while True:
+            try:
+                psycopg.connect(self.dsn("postgres"), connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                running = self._process.poll() is None and time.monotonic() < end
+                assert running, (self._folder / "log").read_text(errors="replace")
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL the server; its children notice and end, and shared memory is as after a crash."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in good order; connections are cut."""
+        self._end(signal.SIGINT)
+
+    def restart(self) -> None:
+        """kill() and start() again on the same port: recovery from its log of transactions."""
+        self.kill()
+        self.start()
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        self._process.wait(_START_S)
+        self._process = None
+
+    def dsn(self, database: str, user: str = _SUPERUSER) -> str:
+        """The address of a database as psycopg takes it."""
+        return f"host=127.0.0.1 port={self.port} dbname={database} user={user}"
+
+    def url(self, database: str, user: str = _SUPERUSER, port: int | None = None) -> str:
+        """The URL of a database as a Store takes it; port: of a proxy before the server."""
+        return f"postgresql+psycopg://{user}@127.0.0.1:{port or self.port}/{database}"
+
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple]:
+        """Run one statement as the superuser, outside of a transaction; returns its rows, if it has any."""
+        with psycopg.connect(self.dsn(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def create(self, template: str = "template1") -> str:
+        """Make a fresh database as a copy of another; returns its name."""
+        self._databases += 1
+        name = f"store{self._databases}"
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
+            connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        return name
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def fresh_database(cluster: Cluster) -> Iterator[str]:
+    """A context with the URL of an empty database of its own."""
+    name = cluster.create()
+    try:
+        yield cluster.url(name)
+    finally:
+        cluster.drop(name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """The session's PostgreSQL, fsync off; skipped where there is none, and a failure in CI."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> Iterator[str]:
+    """The URL of an empty database, postgresql+psycopg://..., dropped after the test."""
+    with fresh_database(postgres) as url:
+        yield url

@@ -19,6 +19,7 @@ from .report import check_device, check_fleet
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 16
+MOST_MASTERS = 4  # each costs a forged report one more HMAC
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
 _HEX = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
@@ -75,17 +76,27 @@ def create_master_key(path: Path) -> bytes:
 
 
 def load_master_key(path: Path | None = None, environ: Mapping[str, str] | None = None) -> bytes | None:
-    """Return the 32-byte master key from a file, else from HUSHMOTE_MASTER_KEY, else None.
+    """Return the first 32-byte master key of a file, else of HUSHMOTE_MASTER_KEY, else None.
 
-    Both hold 64 hex digits. Raises MasterKeyError where they do not, or where others can read the file.
+    It is what new boards' keys come from and what signs experiments. Raises what load_master_keys does.
+    """
+    return next(iter(load_master_keys(path, environ)), None)
+
+
+def load_master_keys(path: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[bytes, ...]:
+    """Return the 32-byte master keys of a file, else of HUSHMOTE_MASTER_KEY, else none.
+
+    Both hold 64 hex digits, or during a rotation several such keys, one a line or with commas between: the
+    first is in force, the tags of the others still count. Raises MasterKeyError where they do not, or where
+    others can read the file.
     """
     if path is None:
         text = (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE)
-        return None if text is None else _parse(text, ENVIRONMENT_VARIABLE)
+        return () if text is None else _parse(text, ENVIRONMENT_VARIABLE)
     try:
         with open(path, encoding="ascii") as f:
             mode = os.fstat(f.fileno()).st_mode
-            text = f.read(256)
+            text = f.read(1024)
     except UnicodeDecodeError:
         text = ""
         mode = 0
@@ -96,8 +107,14 @@ def load_master_key(path: Path | None = None, environ: Mapping[str, str] | None 
     return _parse(text, str(path))
 
 
-def _parse(text: str, where: str) -> bytes:
+def _parse(text: str, where: str) -> tuple[bytes, ...]:
+    found = text.replace(",", " ").split()
     # The text is never part of the message: it may be all but one digit of a real key.
-    if _HEX.fullmatch(text.strip()) is None:
+    if not found or any(_HEX.fullmatch(word) is None for word in found):
         raise MasterKeyError(f"{where} must hold a master key of exactly 64 hex digits")
-    return bytes.fromhex(text.strip())
+    masters = tuple(bytes.fromhex(word) for word in found)
+    if len(masters) > MOST_MASTERS or len(set(masters)) < len(masters):
+        raise MasterKeyError(
+            f"{where} must hold at most {MOST_MASTERS} master keys of 64 hex digits, no two alike"
+        )
+    return masters

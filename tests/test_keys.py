@@ -92,3 +92,25 @@ def test_the_environment_is_used_where_no_file_is_named(tmp_path):
         keys.load_master_key(None, {"HUSHMOTE_MASTER_KEY": "secret"})
     with pytest.raises(keys.MasterKeyError, match="No such file"):
         keys.load_master_key(tmp_path / "absent", environ)
+
+
+def test_during_a_rotation_a_file_holds_several_keys_and_the_first_is_in_force(tmp_path):
+    path = tmp_path / "master.key"
+    made = [bytes([i]) * 32 for i in range(5)]
+    path.touch(0o600)
+    path.write_text("\n".join(k.hex() for k in made[:4]) + "\n")
+    assert keys.load_master_keys(path) == tuple(made[:4])
+    assert keys.load_master_key(path) == made[0]
+    path.write_text("\n".join(k.hex() for k in made))
+    with pytest.raises(keys.MasterKeyError, match="at most 4"):
+        keys.load_master_keys(path)
+
+
+def test_the_environment_holds_several_keys_with_commas_between():
+    text = MASTER.hex() + "," + MASTER[::-1].hex()
+    environ = {"HUSHMOTE_MASTER_KEY": text}
+    assert keys.load_master_keys(None, environ) == (MASTER, MASTER[::-1])
+    assert keys.load_master_keys(None, {}) == ()
+    with pytest.raises(keys.MasterKeyError, match="64 hex digits") as caught:
+        keys.load_master_keys(None, {"HUSHMOTE_MASTER_KEY": text[:-1]})
+    assert text[:10] not in str(caught.value)

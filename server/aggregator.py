@@ -7,8 +7,10 @@ redelivery is a duplicate) or not acknowledged it (the broker keeps it).
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import logging
+import ssl
 import threading
 import time
 from collections import Counter
@@ -19,9 +21,12 @@ from typing import Literal
 from paho.mqtt.enums import MQTTErrorCode
 
 from . import ingest, keys, report
+from .announce import announcements
 from .batch import Pace
+from .condition import Condition
 from .link import Link, Protocol
 from .store import Store, StoreError
+from .tls import explain
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +39,7 @@ _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not 
 _SHORT_S = 10.0  # a connection that held less is not tried again at once
 _TURN_S = 0.2  # how long run() may take to notice stop()
 _RELOAD_S = 2.0  # how soon an experiment that was added meanwhile is published and counted
+_RETIRED_S = 3.0  # a broker that has more for a session sends it before this
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
 # CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
@@ -47,23 +53,28 @@ class BrokerRefused(Exception):
 
 @dataclass(frozen=True)
 class Counters:
-    """What was done since the start: reports accepted, rejected by reason, batches committed."""
+    """What was done since the start: reports accepted, rejected by reason, batches committed and failed."""
 
     accepted: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
     batches: int = 0
+    failures: int = 0
 
 
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    fleets: names to subscribe to, None for all; every fleet must be in the store. master: 32 bytes, needed
-    for fleets with keys. devices: fleet -> ids that may report; a fleet that is absent allows any. client_id
-    names the session that the broker keeps while the aggregator is away: one aggregator at a time may use it.
-    protocol: "auto" tries MQTT 5 and falls back to 3.1.1. A batch is committed after batch_reports reports or
-    batch_s seconds. on_ready is called whenever the subscription holds, with the experiments published.
+    tls: how the broker is checked, None for plain TCP. fleets: names to subscribe to, None for all; every
+    fleet must be in the store. master: 32 bytes, needed for fleets with keys. client_id names the session
+    that the broker keeps while the aggregator is away: one aggregator at a time may use it. share: name of a
+    group of aggregators on one store, among whom the broker divides the reports; each has a client_id of its
+    own. retire: count what the broker has kept for the session, end the session, and return from run().
+    protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
+    after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
+    the experiments published; on_commit after each commit, with its messages and seconds.
 
-    run() blocks; stop(), ready and counters may be used from other threads and from signal handlers.
+    run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
+    handlers too.
     """
 
     def __init__(
@@ -74,44 +85,55 @@ class Aggregator:
         *,
         username: str | None = None,
         password: str | None = None,
+        tls: ssl.SSLContext | None = None,
         fleets: Sequence[str] | None = None,
         master: bytes | None = None,
-        devices: Mapping[str, frozenset[str]] | None = None,
         client_id: str = CLIENT_ID,
+        share: str | None = None,
+        retire: bool = False,
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
         batch_reports: int = 1000,
         batch_s: float = 1.0,
         on_ready: Callable[[], object] | None = None,
+        on_commit: Callable[[int, float], object] | None = None,
     ) -> None:
         if protocol not in ("auto", "5", "3.1.1"):
             raise ValueError(f'protocol must be "auto", "5" or "3.1.1", not {protocol!r}')
         if not (1 <= batch_reports <= 30_000 and batch_s > 0):
             raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
+        if protocol == "3.1.1" and (share is not None or retire):
+            raise ValueError("shared subscriptions and sessions that end need MQTT 5")
         self._store = store
         self._host = host
         self._port = port
         self._login = (username, password)
+        self._tls = tls
         self._names = fleets
         self._master = master
-        self._devices = devices
         self._client_id = client_id
         self._protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
-        self._may_fall_back = protocol == "auto"
+        self._may_fall_back = protocol == "auto" and share is None and not retire
         self._batch_reports = batch_reports
         self._batch_s = batch_s
         self._on_ready = on_ready
-        self._filters = (
-            [report.report_filter(name) for name in fleets] if fleets else [report.report_filter()]
-        )
+        self._on_commit = on_commit
+        self._share = share
+        self._retire = retire
+        self._filters = [report.report_filter(name, share) for name in fleets or (None,)]
+        self._unshared = [report.report_filter(name) for name in fleets or (None,)]
         self._fleets: dict[str, ingest.Fleet] = {}
         self._look_again = 0.0
         self._published: dict[str, bytes] = {}
         self._publish_wanted = False
         self._state = ""
         self._short_links = 0
-        self._accepted = 0
-        self._rejected: Counter[str] = Counter()
-        self._batches = 0
+        self._counters = Counters()
+        self._link: Link | None = None
+        self._turned = time.monotonic()
+        self._arrived: float | None = None  # when the oldest uncommitted message did
+        self._committed: float | None = None
+        self._commit_failed = self._look_failed = False
+        self._retired_at = 0.0
         self._commit_again = 0.0  # not before this time
         self._commit_delay_s = _RETRY_FIRST_S
         self._stopping = False
@@ -119,8 +141,24 @@ class Aggregator:
 
     @property
     def counters(self) -> Counters:
-        """What has been done since the start."""
-        return Counters(self._accepted, dict(self._rejected), self._batches)
+        """What has been done since the start, as of one commit."""
+        return self._counters
+
+    @property
+    def condition(self) -> Condition:
+        """What it is doing at the moment."""
+        link, now, arrived, committed = self._link, time.monotonic(), self._arrived, self._committed
+        return Condition(
+            connected=link is not None and link.answer is not None and not link.answer.is_failure,
+            subscribed=link is not None and link.granted is not None and not link.granted.is_failure,
+            uncommitted=0 if link is None else len(link.messages),
+            oldest_s=0.0 if arrived is None else now - arrived,
+            since_commit_s=None if committed is None else now - committed,
+            since_turn_s=now - self._turned,
+            failing=self._commit_failed or self._look_failed,
+            published=sum(payload != b"" for payload in self._published.values()),
+            state=self._state,
+        )
 
     def stop(self) -> None:
         """Make run() commit what has arrived and return; safe in a signal handler."""
@@ -142,13 +180,19 @@ class Aggregator:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
         delay_s = _RETRY_FIRST_S
         while not self._stopping:
+            self._turned = time.monotonic()
             link = self._connect()
             if link is not None:
+                self._link = link
+                retired = False
                 try:
-                    self._serve(link)
+                    retired = self._serve(link)
                 finally:
                     self.ready.clear()
-                    link.close()
+                    link.close(end_session=retired)
+                    self._link = self._arrived = None
+                if retired:
+                    return
                 if time.monotonic() - link.started > _SHORT_S:
                     delay_s = _RETRY_FIRST_S
             if not self._stopping:
@@ -162,17 +206,21 @@ class Aggregator:
         # Twice the batch: the broker goes on sending while one is committed.
         most = min(2 * self._batch_reports, 65_535)
         pace = Pace(self._batch_reports, self._batch_s)
-        link = Link(self._protocol, self._client_id, self._login, most, pace)
+        link = Link(self._protocol, self._client_id, self._login, most, pace, self._tls)
         try:
             link.connect(self._host, self._port)
         except (OSError, ValueError) as e:
+            why = explain(e)
+            if why is not None:
+                self._say(logging.ERROR, f"no TLS with the broker at {self._host}:{self._port}: {why}")
+                return None
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
             self._say(logging.WARNING, f"no broker at {self._host}:{self._port} ({reason}): trying again")
             return None
         return link
 
-    def _serve(self, link: Link) -> None:
-        """Work on a connection until it is lost or stop() is called."""
+    def _serve(self, link: Link) -> bool:
+        """Work on a connection until it is lost, stop() is called, or, which is True, it is retired."""
         rc = MQTTErrorCode.MQTT_ERR_SUCCESS
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._stopping:
             before = link.answer, link.granted
@@ -180,29 +228,46 @@ class Aggregator:
                 rc = link.client.loop(self._wait_s(link))
             else:
                 self._sleep(_TURN_S)
+            self._turned = now = time.monotonic()
             if before != (link.answer, link.granted):
                 self._greet(link, before[0] is None)
-            now = time.monotonic()
             if link.answer is None and now - link.started > (
                 _CONNACK_TRIAL_S if self._may_fall_back else _CONNACK_S
             ):
                 break
+            if link.messages:
+                self._arrived = self._arrived or now
+                self._retired_at = now + _RETIRED_S
             if link.pace.due(len(link.messages), now) and now >= self._commit_again:
                 self._commit(link)
             if link.granted is not None:
                 self._look_for_experiments(link, now)
+            if self._retire and link.unsubscribed and not link.messages and now > self._retired_at:
+                return True
         # What a lost connection brought is committed all the same: should the broker have lost it, we have
         # not.
         self._commit(link)
-        if self._stopping:
-            return
+        if not self._stopping:
+            self._explain_loss(link)
+        return False
+
+    def _explain_loss(self, link: Link) -> None:
+        """Say why a connection ended, and change the protocol where it never was one."""
+        where = f"the broker at {self._host}:{self._port}"
         if link.answer is None:
-            self._say(
-                logging.WARNING, f"the broker at {self._host}:{self._port} did not answer: trying again"
-            )
+            why = explain(link.trouble)
+            if why is not None:
+                self._say(logging.ERROR, f"no TLS with {where}: {why}")
+                return
+            text = f"{where} did not answer"
+            if self._share is not None or self._retire:
+                text += " MQTT 5, which a share of reports needs"
+            elif self._tls is not None:
+                text += ": it may want a client certificate, --cert and --cert-key"
+            self._say(logging.WARNING, text + ": trying again")
             self._fall_back()
         elif not link.answer.is_failure:
-            text = f"lost the broker at {self._host}:{self._port}: connecting again"
+            text = f"lost {where}: connecting again"
             short = time.monotonic() - link.started < _SHORT_S
             self._short_links = self._short_links + 1 if short else 0
             if self._short_links > 2:
@@ -223,24 +288,47 @@ class Aggregator:
         where = f"the broker at {self._host}:{self._port}"
         if link.answer.is_failure:
             # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
-            if link.answer.value in (1, _WRONG_PROTOCOL) and self._may_fall_back:
+            old = link.answer.value in (1, _WRONG_PROTOCOL)
+            if old and self._may_fall_back:
                 self._fall_back()
-            elif link.answer.value in _REFUSED or link.answer.value == _WRONG_PROTOCOL:
+            elif old and (self._share is not None or self._retire):
+                raise BrokerRefused(
+                    f"{where} speaks only MQTT 3.1.1, and a share of reports needs MQTT 5: "
+                    "take another broker, or one aggregator without a share"
+                )
+            elif link.answer.value in _REFUSED or old:
                 raise BrokerRefused(f"{where} refuses the connection: {str(link.answer).lower()}")
             else:
                 self._say(logging.WARNING, f"{where} answers {str(link.answer).lower()}: trying again")
         elif connecting:
             self._may_fall_back = False
-            link.client.subscribe([(f, 1) for f in self._filters])
+            self._open(link, where)
         elif link.granted is not None:
             if link.granted.is_failure:
                 raise BrokerRefused(f"{where} refuses the subscription: {str(link.granted).lower()}")
-            self._say(logging.INFO, f"subscribed at {self._host}:{self._port} with MQTT {link.protocol}")
+            shared = "" if self._share is None else f", as one of {self._share}"
+            self._say(
+                logging.INFO,
+                f"subscribed at {self._host}:{self._port} with MQTT {link.protocol}{shared}",
+            )
             self._published = {}
-            self._publish(link)
-            self.ready.set()
-            if self._on_ready is not None:
-                self._on_ready()
+            self._publish_wanted = True
+
+    def _open(self, link: Link, where: str) -> None:
+        """Subscribe; or unsubscribe for good, so that what is published from now on goes to others."""
+        if self._retire:
+            if not link.session_present:
+                raise BrokerRefused(
+                    f"{where} keeps nothing for a client with the id {self._client_id}: "
+                    "it was retired before, or the id is another"
+                )
+            self._retired_at = time.monotonic() + _RETIRED_S
+            link.client.unsubscribe(self._filters)
+            return
+        if self._share is not None:
+            # Left by a time without the share: all reports would come here as well as this one's part.
+            link.client.unsubscribe(self._unshared)
+        link.client.subscribe([(f, 1) for f in self._filters])
 
     def _fall_back(self) -> None:
         if self._may_fall_back:
@@ -253,22 +341,35 @@ class Aggregator:
         """Commit what has arrived, then acknowledge it; or, where the store fails, keep both for later."""
         if not link.messages:
             return
+        # Wall time, which decides the window only; all waiting is by the monotonic clock.
         now = datetime.datetime.now(datetime.UTC)
+        start, size, done = time.monotonic(), len(link.messages), self._counters
         try:
             fleets = self._fresh_fleets(link.messages)
             tally = ingest.ingest(self._store, link.messages, fleets, now)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
-            log.error("%s; reports wait at the broker", e)
+            self._commit_failed = True
+            self._counters = dataclasses.replace(done, failures=done.failures + 1)
+            self._say(logging.ERROR, f"{e}; reports wait at the broker")
             self._commit_again = time.monotonic() + self._commit_delay_s
             self._commit_delay_s = min(2 * self._commit_delay_s, _RETRY_MOST_S)
             return
+        self._committed = time.monotonic()
+        if self._commit_failed:
+            self._say(logging.INFO, "reports are counted again")
+        self._commit_failed = False
         self._commit_delay_s = _RETRY_FIRST_S
-        self._accepted += tally.accepted
+        rejected = Counter(done.rejected)
         for (_fleet, reason), count in tally.rejected.items():
-            self._rejected[reason] += count
-        self._batches += 1
+            rejected[reason] += count
+        self._counters = Counters(
+            done.accepted + tally.accepted, dict(rejected), done.batches + 1, done.failures
+        )
+        if self._on_commit is not None:
+            self._on_commit(size, self._committed - start)
         link.acknowledge()
+        self._arrived = None
 
     def _fresh_fleets(self, messages: list[tuple[str, bytes]]) -> Mapping[str, ingest.Fleet]:
         """The fleets, read again where a report names what was not there at the last look."""
@@ -280,7 +381,7 @@ class Aggregator:
     # Experiments
 
     def _load(self) -> dict[str, ingest.Fleet]:
-        return ingest.fleets(self._store, self._master, self._names, self._devices)
+        return ingest.fleets(self._store, self._master, self._names)
 
     def _reload(self) -> None:
         try:
@@ -298,24 +399,21 @@ class Aggregator:
         try:
             self._reload()
         except StoreError as e:
+            self._look_failed = True
             self._say(logging.ERROR, str(e))
             return
+        if self._look_failed:
+            self._say(logging.INFO, "the store can be read again")
+        self._look_failed = False
         self._publish(link)
+        if not self.ready.is_set():
+            self.ready.set()
+            if self._on_ready is not None:
+                self._on_ready()
 
     def _publish(self, link: Link) -> None:
         """Publish, retained, what this connection has not published yet."""
-        wanted: dict[str, bytes] = {}
-        today = datetime.datetime.now(datetime.UTC).date()
-        for fleet in self._fleets.values():
-            for version in fleet.versions.values():
-                topic = report.experiment_topic(fleet.name, version.experiment.name)
-                if version.published_on(today):
-                    wanted[topic] = version.payload
-                    if fleet.master is not None:
-                        key = keys.announce_key(fleet.master, fleet.name)
-                        wanted[topic] = keys.sign_experiment(key, topic, version.payload)
-                else:
-                    wanted.setdefault(topic, b"")
+        wanted = announcements(self._fleets.values(), datetime.datetime.now(datetime.UTC).date())
         for topic, payload in wanted.items():
             if self._published.get(topic) != payload:
                 link.client.publish(topic, payload, qos=1, retain=True)
@@ -332,4 +430,5 @@ class Aggregator:
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while not self._stopping and (left := end - time.monotonic()) > 0:
+            self._turned = time.monotonic()
             time.sleep(min(left, _TURN_S))

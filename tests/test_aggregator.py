@@ -151,7 +151,7 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
     # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
     monkeypatch.setattr(
         "hushmote.server.aggregator.Link",
-        lambda protocol, client_id, login, most, pace: Link(protocol, client_id, login, 20, pace),
+        lambda protocol, client_id, login, _most, pace, tls: Link(protocol, client_id, login, 20, pace, tls),
     )
     messages, counts = crowd(100)
     with running(store, mosquitto, batch_s=1000.0) as aggregator:

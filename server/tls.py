@@ -1,0 +1,130 @@
+"""TLS towards the broker: the context that checks it, and what went wrong in one line."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+
+# Reasons of OpenSSL for refusing the broker's certificate (X509_V_ERR_...), and what would be right.
+_VERIFY = {
+    9: "its certificate is not valid yet: set this machine's clock, or wait",
+    10: "its certificate has expired: renew it",
+    18: "its certificate is signed by itself and not trusted: give the CA that vouches for it with --ca",
+    19: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
+    20: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
+    21: "its certificate is of a CA that is not trusted: give that CA's certificate with --ca",
+    23: "its certificate was revoked: give it a new one",
+    62: "its certificate is for another name: connect by a name in it, or renew it with this one",
+    64: "its certificate is for another address: connect by a name in it, or renew it with this address",
+}
+# What a broker answers to our certificate: OpenSSL's names of the alerts, in parts.
+_ALERTS = {
+    "CERTIFICATE_REQUIRED": "it wants a client certificate: give --cert and --cert-key",
+    "HANDSHAKE_FAILURE": "it agrees to no handshake: it may want a client certificate, --cert and --cert-key",
+    "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed with --cert",
+    "CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew it",
+    "CERTIFICATE_REVOKED": "it says that our certificate was revoked: make a new one",
+    "BAD_CERTIFICATE": "it does not accept our certificate: give one that its CA signed with --cert",
+    "CERTIFICATE_UNKNOWN": "it does not accept our certificate: give one that its CA signed with --cert",
+    "UNSUPPORTED_CERTIFICATE": "it does not accept our certificate: it must be made for TLS clients",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS on this port: use another port, or mqtt://",
+    "RECORD_LAYER_FAILURE": "it does not speak TLS on this port: use another port, or mqtt://",
+    "PROTOCOL_VERSION": "it speaks no TLS 1.2 or newer: update it",
+    "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer: update it",
+    "UNEXPECTED_EOF": "it closed the connection in the handshake: is TLS set up on this port?",
+    "certificate required": "it wants a client certificate: give --cert and --cert-key",
+}
+
+
+class CertificateError(ValueError):
+    """A certificate or key file that cannot be used; the text says why and what would be right."""
+
+
+def client_context(
+    ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext:
+    """Return how a broker is checked: its certificate and its name, TLS 1.2 or newer.
+
+    ca: PEM file of the CAs that are trusted, None for the system's. certificate, key: PEM files with what is
+    shown to the broker, both or none. Raises CertificateError.
+    """
+    if (certificate is None) != (key is None):
+        raise CertificateError("a client certificate and its key belong together: give --cert and --cert-key")
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca is not None:
+        # Only this one: a private broker's name could be certified by any of the system's CAs.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _certificates(ca)
+        context.load_verify_locations(cafile=ca)
+    if certificate is not None and key is not None:
+        _check_dates(_certificates(certificate)[0], certificate)
+        _load(context, certificate, key)
+    return context
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise CertificateError(f"cannot read {path}: {e.strerror}") from None
+
+
+def _certificates(path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_read(path))
+    except ValueError:
+        raise CertificateError(
+            f"{path} holds no certificate: it must be a PEM file, -----BEGIN CERTIFICATE-----"
+        ) from None
+
+
+def _check_dates(certificate: x509.Certificate, path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    if now > certificate.not_valid_after_utc:
+        raise CertificateError(
+            f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: renew it, brokers refuse it"
+        )
+    if now < certificate.not_valid_before_utc:
+        raise CertificateError(
+            f"{path} holds from {certificate.not_valid_before_utc:%Y-%m-%d} on: set this clock, or wait"
+        )
+
+
+def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    if b"PRIVATE KEY-----" not in _read(key):
+        raise CertificateError(f"{key} holds no key: it must be a PEM file, -----BEGIN PRIVATE KEY-----")
+    try:
+        # An empty password instead of OpenSSL's question at the terminal, which a service cannot answer.
+        context.load_cert_chain(certificate, key, password=b"")
+    except ssl.SSLError as e:
+        if e.reason == "KEY_VALUES_MISMATCH":
+            raise CertificateError(f"{key} is not the key of {certificate}: give the pair") from None
+        if b"ENCRYPTED" in _read(key):
+            raise CertificateError(
+                f"{key} is encrypted: give a key without a passphrase, in a file of mode 0600"
+            ) from None
+        raise CertificateError(f"cannot use {certificate} with {key}: {e.reason or e}") from None
+
+
+def explain(error: BaseException | str) -> str | None:
+    """Return what is wrong with a TLS connection and what would be right, or None where it is not TLS.
+
+    error: what a connection attempt raised, or the line that says how one was lost.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _VERIFY.get(error.verify_code, f"its certificate is refused: {error.verify_message}")
+    if isinstance(error, ssl.SSLError):
+        text = f"{error.reason or ''} {error}"
+    elif isinstance(error, str) and "SSL" in error:
+        text = error
+    else:
+        return None
+    for part, words in _ALERTS.items():
+        if part in text.replace(" ", "_").upper() or part in text:
+            return words
+    return f"TLS failed: {text.strip()}"

@@ -7,15 +7,19 @@ by reason; nothing that arrives raises.
 from __future__ import annotations
 
 import datetime
+import functools
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..device.ldp_client import Experiment
 from . import keys, report
 from .intervals import NumberSet
+from .rate_limit import Device, RateLimit
 from .store import Store, Version
-from .transaction import DedupeKey
+from .transaction import DedupeKey, IngestTransaction
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
@@ -24,6 +28,8 @@ DUPLICATE = "duplicate"
 OUT_OF_RANGE = "out of range"
 OVER_BUDGET = "over budget"
 UNKNOWN_DEVICE = "unknown device"
+REVOKED_DEVICE = "revoked device"
+TOO_FAST = "too fast"
 UNKNOWN_FLEET = "unknown fleet"
 REASONS = (
     MALFORMED,
@@ -33,6 +39,8 @@ REASONS = (
     OUT_OF_RANGE,
     OVER_BUDGET,
     UNKNOWN_DEVICE,
+    REVOKED_DEVICE,
+    TOO_FAST,
     UNKNOWN_FLEET,
 )
 
@@ -41,24 +49,34 @@ REASONS = (
 MAX_INTERVALS = 1024
 
 
+# Devices whose keys are remembered: some 40 MiB at most.
+_REMEMBERED = 1 << 17
+_key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
+
+
 @dataclass(frozen=True)
 class Fleet:
     """What a fleet's reports are judged by.
 
-    master: the 32-byte master key, None in an open fleet. versions: digest -> version. most: experiment name
-    -> number of reports that no device's budget exceeds, None where unlimited. devices: the ids that may
-    report, None for any.
+    masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
+    digest -> version. most: experiment name -> number of reports that no device's budget exceeds, None where
+    unlimited. revoked: ids that may no longer report. listed: whether only devices that the store allows may.
     """
 
     name: str
-    master: bytes | None = None
+    masters: tuple[bytes, ...] = ()
     versions: Mapping[bytes, Version] = field(default_factory=dict)
     most: Mapping[str, int | None] = field(default_factory=dict)
-    devices: frozenset[str] | None = None
+    revoked: frozenset[str] = frozenset()
+    listed: bool = False
+
+    @property
+    def master(self) -> bytes | None:
+        """The master key in use, which signs experiments; the others are of before a rotation."""
+        return self.masters[0] if self.masters else None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A report that is authentic and in range; whether it is new, only the dedupe sets know."""
 
     key: DedupeKey
@@ -77,31 +95,32 @@ class Tally:
 
 
 def fleets(
-    store: Store,
-    master: bytes | None = None,
-    names: Sequence[str] | None = None,
-    devices: Mapping[str, frozenset[str]] | None = None,
+    store: Store, master: bytes | Sequence[bytes] | None = None, names: Sequence[str] | None = None
 ) -> dict[str, Fleet]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
-    devices: fleet -> allowed device ids; a fleet that is absent allows any. Raises MasterKeyError where a
-    fleet has keys and no master key is given, and StoreError.
+    master: the master key of the fleets that have keys, 32 bytes, or several: the one in use, then former
+    ones, whose tags still count. Raises MasterKeyError where a fleet has keys and none is given, and
+    StoreError.
     """
+    masters = (master,) if isinstance(master, bytes) else tuple(master or ())
     found = store.fleets()
     versions = store.experiments()
+    listed = store.listed_fleets()
     chosen = {}
     for name in found if names is None else [n for n in names if n in found]:
-        if found[name] and master is None:
+        if found[name] and not masters:
             raise keys.MasterKeyError(
                 f"fleet {name} has keys: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
         chosen[name] = Fleet(
             name=name,
-            master=master if found[name] else None,
+            masters=masters if found[name] else (),
             versions={v.experiment.digest: v for v in own},
             most=_most(v.experiment for v in own),
-            devices=None if devices is None else devices.get(name),
+            revoked=store.revoked(name),
+            listed=name in listed,
         )
     return chosen
 
@@ -153,8 +172,8 @@ def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[st
     fleet = fleets.get(name)
     if fleet is None:
         return "", UNKNOWN_FLEET
-    if fleet.devices is not None and device not in fleet.devices:
-        return name, UNKNOWN_DEVICE
+    if device in fleet.revoked:
+        return name, REVOKED_DEVICE
     try:
         sent = report.decode(payload)
     except report.MalformedReport:
@@ -165,14 +184,14 @@ def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[st
     experiment = version.experiment
     if len(sent.code) != experiment.code_bytes:
         return name, MALFORMED
-    if fleet.master is None:
+    if not fleet.masters:
         # A tag that nobody can check is not an open fleet's: board and server are set up differently.
         if sent.tag is not None:
             return name, BAD_TAG
-    else:
-        key = keys.device_key(fleet.master, name, device)
-        if not report.verify(sent, key, device, experiment.sha256):
-            return name, BAD_TAG
+    elif not any(
+        report.verify(sent, _key(master, name, device), device, experiment.sha256) for master in fleet.masters
+    ):
+        return name, BAD_TAG
     code = int.from_bytes(sent.code, "big")
     if code >= experiment.code_count or sent.number == 0:
         return name, OUT_OF_RANGE
@@ -180,32 +199,53 @@ def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[st
     return name, Candidate(key, sent.number, fleet.most[experiment.name], version, code)
 
 
-def settle(
-    candidates: Iterable[Candidate], seen: Mapping[DedupeKey, NumberSet], now: datetime.datetime
-) -> tuple[dict[DedupeKey, NumberSet], Counter[tuple[int, str, int]], Counter[tuple[str, str]]]:
-    """Return the dedupe sets that change, the counts to add and the rejects; pure.
+@dataclass(frozen=True)
+class Settlement:
+    """What a batch changes: dedupe sets, counts by (version id, window, code), rejects by (fleet, reason)."""
 
-    seen must hold a set for every candidate's key. now is the time of arrival, UTC.
+    seen: Mapping[DedupeKey, NumberSet]
+    counts: Counter[tuple[int, str, int]]
+    rejects: Counter[tuple[str, str]]
+
+
+def settle(
+    candidates: Iterable[Candidate],
+    seen: Mapping[DedupeKey, NumberSet],
+    now: datetime.datetime,
+    room: Callable[[Device], int] | None = None,
+) -> tuple[Settlement, Counter[Device]]:
+    """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
+
+    seen must hold a set for every candidate's key. now is the time of arrival, UTC. room: how many reports of
+    a (fleet, device) may be accepted, None for any number.
     """
     changed: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
     rejects: Counter[tuple[str, str]] = Counter()
+    taken: Counter[Device] = Counter()
     windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
-    for c in candidates:
-        numbers = changed.get(c.key) or seen[c.key]
-        if c.number in numbers:
-            rejects[c.key[0], DUPLICATE] += 1
-        elif c.most is not None and c.number > c.most:
+    for key, number, most, version, code in candidates:
+        numbers = changed.get(key) or seen[key]
+        if number in numbers:
+            rejects[key[0], DUPLICATE] += 1
+            continue
+        if most is not None and number > most:
             # Boards number from 1 without gaps, so this also bounds how many can be accepted.
-            rejects[c.key[0], OVER_BUDGET] += 1
-        else:
-            more = numbers.add(c.number)
-            if more.intervals > MAX_INTERVALS:
-                rejects[c.key[0], OUT_OF_RANGE] += 1
+            rejects[key[0], OVER_BUDGET] += 1
+            continue
+        more = numbers.add(number)
+        if more.intervals > MAX_INTERVALS:
+            rejects[key[0], OUT_OF_RANGE] += 1
+            continue
+        if room is not None:
+            device = key[0], key[2]
+            if taken[device] >= room(device):
+                rejects[key[0], TOO_FAST] += 1
                 continue
-            changed[c.key] = more
-            counts[c.version.id, windows[c.version.experiment.window], c.code] += 1
-    return changed, counts, rejects
+            taken[device] += 1
+        changed[key] = more
+        counts[version.id, windows[version.experiment.window], code] += 1
+    return Settlement(changed, counts, rejects), taken
 
 
 def window(kind: str, now: datetime.datetime) -> str:
@@ -217,7 +257,11 @@ def window(kind: str, now: datetime.datetime) -> str:
 
 
 def ingest(
-    store: Store, messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet], now: datetime.datetime
+    store: Store,
+    messages: Iterable[tuple[str, bytes]],
+    fleets: Mapping[str, Fleet],
+    now: datetime.datetime,
+    limit: RateLimit | None = None,
 ) -> Tally:
     """Judge a batch of (topic, payload) messages and commit what became of it.
 
@@ -225,9 +269,27 @@ def ingest(
     the batch was counted, and it may be tried again.
     """
     candidates, rejects = screen(messages, fleets)
+    room = None
+    if limit is not None:
+        limit.start(time.monotonic())
+        room = limit.room
     with store.ingest() as transaction:
-        seen = transaction.seen(c.key for c in candidates)
-        changed, counts, more_rejects = settle(candidates, seen, now)
-        rejects += more_rejects
-        transaction.write(changed, counts, rejects)
-    return Tally(counts.total(), dict(rejects))
+        for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
+            candidates, strangers = _allowed(candidates, name, transaction)
+            if strangers:
+                rejects[name, UNKNOWN_DEVICE] += strangers
+        settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room)
+        rejects += settled.rejects
+        transaction.write(settled.seen, settled.counts, rejects)
+    if limit is not None:
+        limit.add(taken)
+    return Tally(settled.counts.total(), dict(rejects))
+
+
+def _allowed(
+    candidates: list[Candidate], fleet: str, transaction: IngestTransaction
+) -> tuple[list[Candidate], int]:
+    """The candidates but for the fleet's devices that are not on its list, and how many those were."""
+    allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
+    kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]
+    return kept, len(candidates) - len(kept)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
+_SHORT = 32  # characters of a set that is remembered: nearly all devices have one of a few short ones
 _TEXT = re.compile(r"([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?", re.ASCII)
 
 
@@ -30,6 +32,8 @@ class NumberSet:
     def add(self, number: int) -> NumberSet:
         """Return the set with number in it as well."""
         bounds = self.bounds
+        if bounds and bounds[-1] == number:  # the next one, as nearly always
+            return NumberSet((*bounds[:-1], number + 1))
         i = bisect_right(bounds, number)
         if i % 2:
             return self
@@ -40,18 +44,27 @@ class NumberSet:
 
     def encode(self) -> str:
         """Return the set as text, both ends included: "1-57,60-60"."""
+        if len(self.bounds) == 2:
+            return f"{self.bounds[0]}-{self.bounds[1] - 1}"
         pairs = zip(self.bounds[::2], self.bounds[1::2], strict=True)
         return ",".join(f"{start}-{end - 1}" for start, end in pairs)
 
     @classmethod
     def decode(cls, text: str) -> NumberSet:
         """Return the set in a text from encode(); raises ValueError for any other."""
-        if _TEXT.fullmatch(text) is None:
-            raise ValueError("not a set of report numbers")
-        bounds: list[int] = []
-        for pair in text.split(",") if text else ():
-            first, _, last = pair.partition("-")
-            bounds += (int(first), int(last) + 1)
-        if any(a >= b for a, b in itertools.pairwise(bounds)):
-            raise ValueError("not a set of report numbers in ascending order")
-        return cls(tuple(bounds))
+        return _remembered(text) if len(text) <= _SHORT else _decode(text)
+
+
+def _decode(text: str) -> NumberSet:
+    if _TEXT.fullmatch(text) is None:
+        raise ValueError("not a set of report numbers")
+    bounds: list[int] = []
+    for pair in text.split(",") if text else ():
+        first, _, last = pair.partition("-")
+        bounds += (int(first), int(last) + 1)
+    if any(a >= b for a, b in itertools.pairwise(bounds)):
+        raise ValueError("not a set of report numbers in ascending order")
+    return NumberSet(tuple(bounds))
+
+
+_remembered = functools.lru_cache(maxsize=4096)(_decode)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass
+import struct
+from typing import NamedTuple
 
 from ..device.ldp_client import Experiment
 
@@ -17,10 +18,12 @@ AUTHENTICATED = 1  # flag
 TAG_BYTES = 8
 MAX_PAYLOAD_BYTES = 1 + 4 + 4 + 3 + TAG_BYTES
 
-_HEAD_BYTES = 1 + 4 + 4
+_HEAD = struct.Struct(">B4sI")  # format and flags, digest, number
+_TAGGED = FORMAT << 4 | AUTHENTICATED
 _PREFIX = "hushmote/v1"
 _FLEET = re.compile(r"[a-z0-9_-]{1,32}", re.ASCII)
 _DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
+_TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
 
 
 class MalformedReport(ValueError):
@@ -39,8 +42,7 @@ class TopicRefused(ValueError):
         self.part = part
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One report as it was sent.
 
     digest: first 4 bytes of the experiment's SHA-256. number: 1, 2, 3, ... (0 is possible here and never
@@ -59,21 +61,17 @@ def decode(payload: bytes) -> Report:
     """Return the Report in a payload; raises MalformedReport with the reason."""
     if not payload:
         raise MalformedReport("empty")
-    version, flags = payload[0] >> 4, payload[0] & 15
-    if version != FORMAT:
-        raise MalformedReport(f"format version {version}, not {FORMAT}")
-    if flags & ~AUTHENTICATED:
-        raise MalformedReport(f"unknown flags {flags:#x}")
-    end = len(payload) - (TAG_BYTES if flags & AUTHENTICATED else 0)
-    if not 1 <= end - _HEAD_BYTES <= 3:
+    head = payload[0]
+    if head & ~AUTHENTICATED != FORMAT << 4:
+        if head >> 4 != FORMAT:
+            raise MalformedReport(f"format version {head >> 4}, not {FORMAT}")
+        raise MalformedReport(f"unknown flags {head & 15:#x}")
+    end = len(payload) - (TAG_BYTES if head == _TAGGED else 0)
+    if not 1 <= end - _HEAD.size <= 3:
         raise MalformedReport(f"{len(payload)} bytes do not hold a code of 1 to 3 bytes")
-    return Report(
-        digest=bytes(payload[1:5]),
-        number=int.from_bytes(payload[5:9], "big"),
-        code=bytes(payload[_HEAD_BYTES:end]),
-        tag=bytes(payload[end:]) if flags & AUTHENTICATED else None,
-        signed=bytes(payload[:end]),
-    )
+    _, digest, number = _HEAD.unpack_from(payload)
+    tag = payload[end:] if head == _TAGGED else None
+    return Report(digest, number, payload[_HEAD.size : end], tag, payload[:end])
 
 
 def encode(
@@ -148,11 +146,11 @@ def report_filter(fleet: str | None = None, share: str | None = None) -> str:
 
 def parse_topic(topic: str) -> tuple[str, str]:
     """Return (fleet, device) of a report's topic; raises TopicRefused, which says what part is wrong."""
+    if found := _TOPIC.fullmatch(topic):
+        return found[1], found[2]
     parts = topic.split("/")
     if len(parts) != 5 or parts[0] != "hushmote" or parts[1] != "v1" or parts[3] != "report":
         raise TopicRefused("topic")
     if not is_fleet(parts[2]):
         raise TopicRefused("fleet")
-    if not is_device(parts[4]):
-        raise TopicRefused("device")
-    return parts[2], parts[4]
+    raise TopicRefused("device")

@@ -5,10 +5,11 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, select
+from sqlalchemy import Connection, Dialect, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import schema
@@ -28,34 +29,47 @@ class IngestTransaction:
 
     def seen(self, keys: Iterable[DedupeKey]) -> dict[DedupeKey, NumberSet]:
         """Return the numbers seen so far per key, locked against other aggregators until the commit."""
-        keys = set(keys)
-        seen = self._select_seen(keys)
-        missing = sorted(keys - seen.keys())
-        if missing and self._connection.dialect.name != "sqlite":
-            # A row that is not there cannot be locked. SQLite needs no rows: its one writer holds the file.
-            rows = [
-                {"fleet": f, "experiment": e, "device": d, "numbers": "", "accepted": 0}
-                for f, e, d in missing
-            ]
-            self._connection.execute(_insert(self._connection, schema.dedupe).on_conflict_do_nothing(), rows)
-            seen |= self._select_seen(set(missing))
+        keys = sorted(set(keys))
+        # SQLite's one writer holds the whole file.
+        lockless = self._connection.dialect.name == "sqlite"
+        seen = self._select_seen(keys) if lockless else self._lock_seen(keys)
         return {key: seen.get(key, NumberSet()) for key in keys}
 
-    def _select_seen(self, keys: set[DedupeKey]) -> dict[DedupeKey, NumberSet]:
-        table = schema.dedupe
+    def _lock_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        savepoint = self._connection.begin_nested()
+        seen = self._select_seen(keys)
+        missing = [key for key in keys if key not in seen]
+        if not missing:
+            savepoint.commit()  # which keeps the locks
+            return seen
+        # A row that is not there cannot be locked. The others are let go first: whoever inserts rows while
+        # holding others, and then wants more, may wait for one who waits for him.
+        savepoint.rollback()
+        insert = _insert(self._connection.dialect, schema.dedupe).on_conflict_do_nothing()
+        rows = [
+            {"fleet": f, "experiment": e, "device": d, "numbers": "", "accepted": 0} for f, e, d in missing
+        ]
+        self._connection.execute(insert, rows)
+        return self._select_seen(keys)
+
+    def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
+        """Return those of the devices that the fleet's list allows."""
+        found: set[str] = set()
+        ids = sorted(devices)
+        for start in range(0, len(ids), _PARAMETERS):
+            part = {"fleet": fleet, "devices": ids[start:][:_PARAMETERS]}
+            found.update(self._connection.scalars(_ALLOWED, part))
+        return found
+
+    def _select_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
         groups: dict[tuple[str, str], list[str]] = {}
-        for fleet, experiment, device in sorted(keys):
+        for fleet, experiment, device in keys:
             groups.setdefault((fleet, experiment), []).append(device)
         seen: dict[DedupeKey, NumberSet] = {}
         for (fleet, experiment), devices in groups.items():
             for start in range(0, len(devices), _PARAMETERS):
-                part = devices[start : start + _PARAMETERS]
-                where = and_(
-                    table.c.fleet == fleet, table.c.experiment == experiment, table.c.device.in_(part)
-                )
-                query = select(table.c.device, table.c.numbers).where(where)
-                query = query.order_by(table.c.device).with_for_update()
-                for device, numbers in self._connection.execute(query):
+                part = {"fleet": fleet, "experiment": experiment, "devices": devices[start:][:_PARAMETERS]}
+                for device, numbers in self._connection.execute(_SEEN, part):
                     seen[fleet, experiment, device] = NumberSet.decode(numbers)
         return seen
 
@@ -70,31 +84,53 @@ class IngestTransaction:
         counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
         """
         # Sorted, so that two aggregators lock rows in one order and the file keeps no order of arrival.
-        rows = [
-            {"fleet": f, "experiment": e, "device": d, "numbers": numbers.encode(), "accepted": len(numbers)}
-            for (f, e, d), numbers in sorted(seen.items(), key=lambda item: item[0])
-        ]
-        self._upsert(schema.dedupe, rows, replace=("numbers", "accepted"))
-        rows = [
-            {"experiment": e, "window": w, "code": c, "count": n} for (e, w, c), n in sorted(counts.items())
-        ]
-        self._upsert(schema.histogram, rows, add="count")
-        rows = [{"fleet": f, "reason": r, "count": n} for (f, r), n in sorted(rejects.items())]
-        self._upsert(schema.reject, rows, add="count")
+        self._upsert(schema.dedupe, [(*key, numbers.encode(), len(numbers)) for key, numbers in seen.items()])
+        self._upsert(schema.histogram, [(*key, count) for key, count in counts.items()])
+        self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
 
-    def _upsert(
-        self, table: Table, rows: list[dict[str, Any]], replace: tuple[str, ...] = (), add: str | None = None
-    ) -> None:
-        if not rows:
-            return
-        statement = _insert(self._connection, table)
-        new = {name: statement.excluded[name] for name in replace}
-        if add is not None:
-            new[add] = table.c[add] + statement.excluded[add]
-        keys = [column.name for column in table.primary_key]
-        statement = statement.on_conflict_do_update(index_elements=keys, set_=new)
-        self._connection.execute(statement, rows)
+    def _upsert(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            rows.sort()
+            self._connection.exec_driver_sql(_upsert_text(self._connection.dialect, table), rows)
 
 
-def _insert(connection: Connection, table: Table) -> Any:
-    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+_ALLOWED = select(schema.device.c.device).where(
+    schema.device.c.fleet == bindparam("fleet"),
+    schema.device.c.state == "allowed",
+    schema.device.c.device.in_(bindparam("devices", expanding=True)),
+)
+
+_SEEN = (
+    select(schema.dedupe.c.device, schema.dedupe.c.numbers)
+    .where(
+        schema.dedupe.c.fleet == bindparam("fleet"),
+        schema.dedupe.c.experiment == bindparam("experiment"),
+        schema.dedupe.c.device.in_(bindparam("devices", expanding=True)),
+    )
+    .order_by(schema.dedupe.c.device)
+    .with_for_update()
+)
+
+
+@functools.lru_cache(maxsize=16)
+def _upsert_text(dialect: Dialect, table: Table) -> str:
+    """The statement that inserts whole rows; of one that is there, it adds the count or replaces the rest.
+
+    As text, for rows in tuples: a dictionary of parameters for each row costs more than writing the row.
+    """
+    new = _insert(dialect, table)
+    changes = {
+        column.name: table.c.count + new.excluded.count
+        if column.name == "count"
+        else new.excluded[column.name]
+        for column in table.columns
+        if not column.primary_key
+    }
+    new = new.on_conflict_do_update(index_elements=list(table.primary_key), set_=changes)
+    own = sqlite.dialect if dialect.name == "sqlite" else postgresql.dialect
+    style = "qmark" if dialect.name == "sqlite" else "format"
+    return str(new.compile(dialect=own(paramstyle=style)))
+
+
+def _insert(dialect: Dialect, table: Table) -> Any:
+    return (sqlite if dialect.name == "sqlite" else postgresql).insert(table)

@@ -1,6 +1,7 @@
-"""Every report is counted once or rejected for one of eight reasons; nothing that arrives raises."""
+"""Every report is counted once or rejected for one of ten reasons; nothing that arrives raises."""
 
 import datetime
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,8 +10,10 @@ from wire import MASTER, experiment, payload_of, reports
 
 from hushmote.server import ingest, keys, report
 from hushmote.server.ingest import Fleet
-from hushmote.server.store import Store
+from hushmote.server.rate_limit import HOUR_S, RateLimit
+from hushmote.server.store import Store, StoreError
 
+KEY_A = keys.device_key(MASTER, "keyed", "a")
 NOW = datetime.datetime(2026, 11, 21, 14, 30, tzinfo=datetime.UTC)
 
 
@@ -24,10 +27,10 @@ def store(tmp_path):
         yield store
 
 
-def take(store, *messages, devices=None):
+def take(store, *messages, master=MASTER, limit=None):
     """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
-    fleets = ingest.fleets(store, MASTER, devices=devices)
-    tally = ingest.ingest(store, messages, fleets, NOW)
+    fleets = ingest.fleets(store, master)
+    tally = ingest.ingest(store, messages, fleets, NOW, limit)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
 
 
@@ -124,18 +127,73 @@ def test_every_kind_of_bad_report_has_its_reason(store):
     ]
     for message, reason in cases:
         assert take(store, message) == (0, {reason: 1}), (message, reason)
-    assert set(ingest.REASONS) == {reason for _, reason in cases} | {"duplicate"}
+    assert set(ingest.REASONS) == {reason for _, reason in cases} | {
+        "duplicate",
+        "revoked device",
+        "too fast",
+    }
     assert store.histogram("open", exp.digest).sum() == store.histogram("keyed", exp.digest).sum() == 0
     by_fleet = store.rejects()
     assert sum(n for reasons in by_fleet.values() for n in reasons.values()) == len(cases)
     assert set(by_fleet) == {"open", "keyed", ""}  # strangers' fleets make no rows
 
 
-def test_a_fleet_with_a_list_of_devices_takes_no_other(store):
+def test_a_listed_fleet_takes_reports_of_allowed_devices_only(store):
     exp = experiment()
-    devices = {"open": frozenset({"a"})}
+    store.allow_devices("open", ["a"])
     messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
-    assert take(store, *messages, devices=devices) == (1, {"unknown device": 1})
+    assert take(store, messages[1]) == (1, {})  # the list alone closes nothing
+    store.set_listed("open", True)
+    again = sent("b", report.encode(exp, 2, 0))
+    assert take(store, messages[0], again) == (1, {"unknown device": 1})
+    assert take(store, *(sent("b", report.encode(exp, n, 0), "keyed") for n in (1, 2))) == (0, {"bad tag": 2})
+    store.allow_devices("open", ["b"])
+    assert take(store, again) == (1, {})
+
+
+def test_a_revoked_device_is_dropped_in_every_fleet_of_its_own_and_its_past_stays(store):
+    exp = experiment()
+    assert take(store, sent("a", report.encode(exp, 1, 0))) == (1, {})
+    store.revoke_devices("open", ["a"])
+    assert take(store, sent("a", report.encode(exp, 2, 0)), sent("b", report.encode(exp, 1, 0))) == (
+        1,
+        {"revoked device": 1},
+    )
+    assert take(store, *(sent("a", r, "keyed") for r in reports("a", exp, 1, key=KEY_A))) == (1, {})
+    assert store.histogram("open", exp.digest).sum() == 2
+
+
+def test_tags_of_a_former_master_key_count_as_long_as_it_is_given(store):
+    exp = experiment()
+    new = bytes(32)
+    first, second = reports("a", exp, 2, key=KEY_A)
+    assert take(store, sent("a", first, "keyed"), master=new) == (0, {"bad tag": 1})
+    assert take(store, sent("a", first, "keyed"), master=(new, MASTER)) == (1, {})
+    assert take(store, sent("a", second, "keyed"), master=new) == (0, {"bad tag": 1})
+    key = keys.device_key(new, "keyed", "b")
+    assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), master=(new, MASTER)) == (1, {})
+
+
+def test_a_device_that_reports_faster_than_the_limit_is_held_to_it_and_no_other_is(store):
+    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+    limit = RateLimit(3)
+    flood = [sent("a", report.encode(exp, n, 0)) for n in range(1, 6)]
+    assert take(store, *flood, sent("b", report.encode(exp, 1, 0)), limit=limit) == (4, {"too fast": 2})
+    # Duplicates take no room, and over batches the limit is the same one.
+    assert take(store, *flood[:3], flood[4], limit=limit) == (0, {"duplicate": 3, "too fast": 1})
+    limit.start(time.monotonic() + HOUR_S + 1)
+    assert take(store, flood[4], limit=limit) == (1, {})
+
+
+def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
+    limit = RateLimit(1)
+    message = sent("a", report.encode(experiment(), 1, 0))
+    fleets = ingest.fleets(store, MASTER)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE histogram")
+    with pytest.raises(StoreError):
+        ingest.ingest(store, [message], fleets, NOW, limit)
+    assert limit.room(("open", "a")) == 1
 
 
 def test_a_fleet_with_keys_needs_the_master_key(store):

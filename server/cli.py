@@ -45,6 +45,7 @@ from .provision import ProvisionError
 from .report import NameRefused
 from .statistic import EstimateError
 from .store import Store, StoreError, Version
+from .store_cli import store_app
 from .units import UnitsError
 
 app = typer.Typer(
@@ -289,6 +290,7 @@ app.command("demo")(simulator.demo)
 app.command("plan")(plan_cli.plan_command)
 app.add_typer(budget_app, name="budget")
 app.add_typer(epsilon_app, name="epsilon")
+app.add_typer(store_app, name="store")
 app.command("ledger")(ledger_cli.ledger_command)
 app.command("audit")(audit_cli.audit_command)
 app.command("merge")(merge_command)

@@ -259,7 +259,7 @@ class Store:
                 Version(id_, fleet_, bytes(payload), bool(current), _date(expires), Experiment.parse(payload))
                 for id_, fleet_, payload, current, expires in connection.execute(query)
             ]
-        except (ExperimentRefused, ValueError) as e:
+        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
 
     # Results

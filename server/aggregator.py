@@ -25,6 +25,7 @@ from .announce import announcements
 from .batch import Pace
 from .condition import Condition
 from .link import Link, Protocol
+from .rate_limit import RateLimit
 from .store import Store, StoreError
 from .tls import explain
 
@@ -65,10 +66,12 @@ class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
     tls: how the broker is checked, None for plain TCP. fleets: names to subscribe to, None for all; every
-    fleet must be in the store. master: 32 bytes, needed for fleets with keys. client_id names the session
-    that the broker keeps while the aggregator is away: one aggregator at a time may use it. share: name of a
-    group of aggregators on one store, among whom the broker divides the reports; each has a client_id of its
-    own. retire: count what the broker has kept for the session, end the session, and return from run().
+    fleet must be in the store. master: 32 bytes, needed for fleets with keys; several during a rotation, the
+    one in force first. client_id names the session that the broker keeps while the aggregator is away: one
+    aggregator at a time may use it. share: name of a group of aggregators on one store, among whom the broker
+    divides the reports; each has a client_id of its own. retire: count what the broker has kept for the
+    session, end the session, and return from run(). rate: reports of one device counted within an hour at
+    most, None for any number; each aggregator of a group counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
     the experiments published; on_commit after each commit, with its messages and seconds.
@@ -87,10 +90,11 @@ class Aggregator:
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         fleets: Sequence[str] | None = None,
-        master: bytes | None = None,
+        master: bytes | Sequence[bytes] | None = None,
         client_id: str = CLIENT_ID,
         share: str | None = None,
         retire: bool = False,
+        rate: int | None = None,
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
         batch_reports: int = 1000,
         batch_s: float = 1.0,
@@ -119,6 +123,7 @@ class Aggregator:
         self._on_commit = on_commit
         self._share = share
         self._retire = retire
+        self._limit = None if rate is None else RateLimit(rate)
         self._filters = [report.report_filter(name, share) for name in fleets or (None,)]
         self._unshared = [report.report_filter(name) for name in fleets or (None,)]
         self._fleets: dict[str, ingest.Fleet] = {}
@@ -225,7 +230,8 @@ class Aggregator:
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._stopping:
             before = link.answer, link.granted
             if len(link.messages) < _MOST_UNCOMMITTED * self._batch_reports:
-                rc = link.client.loop(self._wait_s(link))
+                # A full batch first; more only while the store fails.
+                rc = link.turn(self._wait_s(link), max(self._batch_reports, len(link.messages) + 1))
             else:
                 self._sleep(_TURN_S)
             self._turned = now = time.monotonic()
@@ -346,7 +352,7 @@ class Aggregator:
         start, size, done = time.monotonic(), len(link.messages), self._counters
         try:
             fleets = self._fresh_fleets(link.messages)
-            tally = ingest.ingest(self._store, link.messages, fleets, now)
+            tally = ingest.ingest(self._store, link.messages, fleets, now, self._limit)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self._commit_failed = True

@@ -37,10 +37,10 @@ class Pace:
         self._trials = 0
         self._committed = 0.0
 
-    def arrived(self, count: int, now: float) -> None:
-        """Note that a message came in and the batch holds count messages now."""
+    def arrived(self, count: int, new: int, now: float) -> None:
+        """Note that new messages came in and the batch holds count messages now."""
         self._last = now
-        if count == 1:
+        if count == new:
             self._first = now
             resumed = self._stuck is not None and now - self._committed < _RESUMED_S
             self._trials = self._trials + 1 if resumed else 0

@@ -13,6 +13,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from .batch import Pace
+from .batch_client import BatchClient
 from .report import MAX_PAYLOAD_BYTES
 
 Protocol = Literal["5", "3.1.1"]
@@ -57,7 +58,7 @@ class Link:
         self.mids: list[int] = []
         self._most = most
         options: dict[str, Any] = {} if protocol == "5" else {"clean_session": False}
-        self.client = Client(
+        self.client = BatchClient(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
             protocol=MQTTv5 if protocol == "5" else MQTTv311,
@@ -83,6 +84,16 @@ class Link:
             properties.ReceiveMaximum = self._most
             options = {"clean_start": False, "properties": properties}
         self.client.connect(host, port, _KEEPALIVE_S, **options)
+
+    def turn(self, wait_s: float, most: int) -> MQTTErrorCode:
+        """Wait so long for the broker, then read, write and keep alive; hold at most so many messages."""
+        before = len(self.messages)
+        rc = self.client.loop(0.0 if self.client.has_more else wait_s)
+        while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more and len(self.messages) < most:
+            rc = self.client.loop_read()
+        if len(self.messages) > before:
+            self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
+        return rc
 
     def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, _p: Any) -> None:
         self.answer = reason
@@ -111,12 +122,10 @@ class Link:
         self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
         if message.qos == 1:
             self.mids.append(message.mid)
-        self.pace.arrived(len(self.messages), time.monotonic())
 
     def acknowledge(self) -> None:
         """Acknowledge all messages in order and forget them; a connection that is gone takes no harm."""
-        for mid in self.mids:
-            self.client.ack(mid, 1)
+        self.client.acknowledge(self.mids)
         self.pace.committed(len(self.messages), time.monotonic())
         self.messages.clear()
         self.mids.clear()

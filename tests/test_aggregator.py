@@ -391,7 +391,7 @@ def test_what_cannot_be_run_is_refused_before_it_connects(store):
 
 def steps(pace, count, start, gap_s=0.0001):
     for i in range(1, count + 1):
-        pace.arrived(i, start + i * gap_s)
+        pace.arrived(i, 1, start + i * gap_s)
 
 
 def test_a_batch_is_due_when_full_or_old_and_thin_traffic_is_not_committed_singly():

@@ -1,5 +1,18 @@
-"""python -m hushmote.server: the command line."""
+"""The entry of the command line: `hushmote` and `python -m hushmote.server`."""
 
-from .cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command; `serve`, which is restarted most and waited for, loads nothing of the others."""
+    if sys.argv[1:2] == ["serve"]:
+        from .serve_cli import main as run
+    else:
+        from .cli import main as run
+    run()
+
+
+if __name__ == "__main__":
+    main()

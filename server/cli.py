@@ -1,4 +1,4 @@
-"""The command line; each command but the aggregator's own has a module of its own, named after it.
+"""The command line; most commands have a module of their own, named after it.
 
 Every command that prints a result takes --json. A user's mistake is one line on standard error and exit
 status 1.
@@ -6,7 +6,6 @@ status 1.
 
 from __future__ import annotations
 
-import enum
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +24,8 @@ from ..simulator.population import PopulationError
 from ..simulator.structures import StructureError
 from ..simulator.study_cli import study_app
 from ..simulator.study_ranges import StudyError
-from . import audit_cli, board_cli, estimate_cli, ledger_cli, plan_cli, plausibility, serving, show
+from . import audit_cli, board_cli, estimate_cli, ledger_cli, plan_cli, plausibility, serve_cli, show
 from .accounting import AccountingError
-from .aggregator import CLIENT_ID, BrokerRefused
 from .board import FlashError
 from .board_status import StatusRefused
 from .budget import plain_guarantee
@@ -35,7 +33,7 @@ from .budget_cli import budget_app
 from .disclosure import DisclosureError
 from .epsilon_cli import epsilon_app
 from .experiment import DefinitionError, load
-from .keys import MasterKeyError, create_master_key, load_master_key
+from .keys import create_master_key
 from .merge import MergeRefused
 from .merge_cli import merge_command
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
@@ -59,19 +57,6 @@ experiment_app = typer.Typer(
 )
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(study_app, name="study")
-
-Broker = Annotated[
-    str, typer.Option("--broker", help="mqtt://[user:password@]host[:port]", envvar="HUSHMOTE_BROKER")
-]
-DEFAULT_BROKER = "mqtt://localhost:1883"
-
-
-class Protocol(enum.StrEnum):
-    """MQTT versions to speak; auto tries 5 first."""
-
-    auto = "auto"
-    v5 = "5"
-    v311 = "3.1.1"
 
 
 def describe(experiment: Experiment) -> dict[str, Any]:
@@ -195,33 +180,6 @@ def keygen(file: Annotated[Path, typer.Argument(help="File to write, mode 0600."
     show.out.print(f"{file} holds a new master key; it never leaves the server, and nobody can make it again")
 
 
-@app.command("serve")
-def serve(
-    store: StoreUrl = DEFAULT_STORE,
-    broker: Broker = DEFAULT_BROKER,
-    master_key: Annotated[
-        Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
-    ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="MQTT version.")] = Protocol.auto,
-    client_id: Annotated[str, typer.Option(help="Name of the session that the broker keeps.")] = CLIENT_ID,
-    batch: Annotated[int, typer.Option(help="Reports committed together at most.", min=1)] = 1000,
-    batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = 1.0,
-) -> None:
-    """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
-    address = serving.parse_broker_url(broker)
-    master = load_master_key(master_key)
-    with Store(store) as opened:
-        serving.serve(
-            opened,
-            address,
-            master,
-            protocol=protocol.value,
-            batch_reports=batch,
-            batch_s=batch_s,
-            client_id=client_id,
-        )
-
-
 @app.command("status")
 def status(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show what was counted and what was rejected, and why."""
@@ -284,6 +242,7 @@ def participants(store: Store, version: Version) -> int:
     return found.devices if found else 0
 
 
+app.command("serve")(serve_cli.serve_command)
 app.command("estimate")(estimate_cli.estimate_command)
 app.command("simulate")(simulator.simulate)
 app.command("demo")(simulator.demo)
@@ -302,7 +261,6 @@ USER_ERRORS = (
     AttackError,
     UsageError,
     BrokerError,
-    BrokerRefused,
     DailyError,
     DefinitionError,
     DemoError,
@@ -311,7 +269,6 @@ USER_ERRORS = (
     FlashError,
     GatewayError,
     LDPError,
-    MasterKeyError,
     MergeRefused,
     NameRefused,
     NoiseError,
@@ -324,8 +281,8 @@ USER_ERRORS = (
     StructureError,
     StudyError,
     UnitsError,
+    *serve_cli.USER_ERRORS,
     audit_cli.AuditError,
-    serving.BrokerUrlError,
 )
 
 

@@ -1,7 +1,6 @@
 """The store's database: opened, checked, and its failures put into one line.
 
-SQLite in WAL mode with synchronous=FULL by default, so that what was committed survives a power cut;
-PostgreSQL by URL.
+SQLite in WAL mode with synchronous=FULL, so that what was committed survives a power cut; PostgreSQL by URL.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, func, inspect, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -38,19 +38,9 @@ class Database:
         try:
             self._url = make_url(url)
             self._dialect = self._url.get_backend_name()
-            if self._dialect not in ("sqlite", "postgresql"):
-                raise StoreError(f"a store is sqlite:///path or postgresql://..., not {self._dialect}")
-            options = {"timeout": BUSY_TIMEOUT_S} if self._dialect == "sqlite" else {}
-            if self._dialect == "sqlite":
-                self._check_path(create)
-            self.engine: Engine = create_engine(self._url, connect_args=options)
+            self.engine: Engine = self._open(create)
         except ArgumentError:
             raise StoreError(f"{url!r} is not a store: write sqlite:///path") from None
-        except ImportError as e:
-            raise StoreError(f"no database driver for {self._dialect}: install {e.name}") from None
-        if self._dialect == "sqlite":
-            event.listen(self.engine, "connect", _set_up_sqlite)
-            event.listen(self.engine, "begin", _begin_sqlite)
         try:
             with self.writing() as connection:
                 self.found = self._check_schema(connection, create, upgrade)
@@ -68,6 +58,27 @@ class Database:
         if self._dialect == "sqlite":
             return self._url.database or ":memory:"
         return self._url.render_as_string(hide_password=True)
+
+    def _open(self, create: bool) -> Engine:
+        if self._dialect == "sqlite":
+            self._check_path(create)
+            engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        if self._dialect != "postgresql":
+            raise StoreError(f"a store is sqlite:///path or postgresql+psycopg://..., not {self._dialect}")
+        if self._url.drivername == "postgresql":
+            self._url = self._url.set(drivername="postgresql+psycopg")
+        if self._url.drivername != "postgresql+psycopg":
+            raise StoreError("a PostgreSQL store is reached by psycopg: write postgresql+psycopg://...")
+        try:
+            from . import postgresql
+        except ImportError:
+            raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
+        engine = create_engine(self._url, connect_args=postgresql.connect_options(self._url))
+        postgresql.set_up(engine)
+        return engine
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database
@@ -157,7 +168,7 @@ class Database:
 
 def insert(connection: Connection, table: Table) -> Any:
     """An INSERT that can say ON CONFLICT: alike in SQLite and PostgreSQL, and not in SQLAlchemy's core."""
-    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql_dialect).insert(table)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
@@ -183,9 +194,11 @@ _WHAT_WOULD_BE_RIGHT = {
     "not a database": "it is not an SQLite database; give another path",
     "readonly": "it is read-only; make file and folder writable",
     "is full": "the disk is full; free some space",
+    "No space left": "the disk is full; free some space",
     "locked": "another program holds its write lock; stop that program or wait",
     "unable to open": "no permission, or not a file; give another path",
     "malformed": "the file is damaged; restore a backup",
+    "lock timeout": "another program holds its write lock; stop that program or wait",
     "no such table": "it is damaged or a database of something else; give another path",
 }
 
@@ -196,4 +209,6 @@ def _one_line(where: str, error: SQLAlchemyError) -> str:
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
         if part in text:
             return f"cannot use {where}: {advice}"
+    if "permission denied" in text:
+        return f"cannot use {where}: {text}; its owner can grant it"
     return f"cannot use {where}: {text}"

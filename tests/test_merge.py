@@ -3,21 +3,22 @@
 import datetime
 import hashlib
 import json
+import re
 import signal
-import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import event
+from postgres import Cluster, fresh_database
+from sqlalchemy import NullPool, create_engine, event, select
 from wire import experiment, experiment_payload, payload_of, reports
 
-from hushmote.server import cli, ingest, report
+from hushmote.server import cli, ingest, report, schema
 from hushmote.server.estimate import estimate
 from hushmote.server.intervals import NumberSet
 from hushmote.server.merge import MergeRefused, _union, merge
@@ -29,13 +30,18 @@ TEMP = (experiment_payload(),)
 
 
 class Sites:
-    """Stores in one folder, by name."""
+    """Stores by name: files in one folder, or databases of one PostgreSQL."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder, self._stack = folder, stack
+    def __init__(self, folder: Path, stack: ExitStack, postgres: Cluster | None = None) -> None:
+        self.folder, self._stack, self._postgres = folder, stack, postgres
+        self._databases: dict[str, str] = {}
 
     def url(self, name: str) -> str:
-        return f"sqlite:///{self.folder / name}.sqlite"
+        if self._postgres is None:
+            return f"sqlite:///{self.folder / name}.sqlite"
+        if name not in self._databases:
+            self._databases[name] = self._stack.enter_context(fresh_database(self._postgres))
+        return self._databases[name]
 
     def open(self, name: str, *, fleet: str = "home", keyed: bool = False, payloads=TEMP):
         store = self._stack.enter_context(Store(self.url(name)))
@@ -44,15 +50,33 @@ class Sites:
             store.add_experiment(fleet, payload, LAST)
         return store
 
-    def content(self, name: str) -> list[str]:
-        with closing(sqlite3.connect(self.folder / f"{name}.sqlite")) as connection:
-            return list(connection.iterdump())
+    def at(self, name: str) -> str:
+        """A pattern of the end of what messages call the store."""
+        return re.escape(Path(self.url(name)).name)
+
+    def content(self, name: str) -> dict[str, list[dict]]:
+        """Every row of every table."""
+        return content(create_engine(self.url(name), poolclass=NullPool))
+
+    def damage(self, name: str, statement: str) -> None:
+        """Change rows as no store does."""
+        with create_engine(self.url(name), poolclass=NullPool).begin() as connection:
+            connection.exec_driver_sql(statement)
 
 
-@pytest.fixture
-def sites(tmp_path):
+def content(engine):
+    with engine.connect() as connection:
+        return {
+            t.name: sorted((dict(r) for r in connection.execute(select(t)).mappings()), key=repr)
+            for t in schema.metadata.sorted_tables
+        }
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sites(request, tmp_path):
+    postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
     with ExitStack() as stack:
-        yield Sites(tmp_path, stack)
+        yield Sites(tmp_path, stack, postgres)
 
 
 def take(store, messages, now=DAYS[0], fleet="home"):
@@ -77,13 +101,13 @@ def table(store, name):
     return sorted(rows, key=repr)
 
 
-def refused(sites, into, *sources, match, error: type[Exception] = MergeRefused):
-    before = [sites.content(Path(s.where).stem) for s in (into, *sources)]
+def refused(into, *sources, match, error: type[Exception] = MergeRefused):
+    before = [content(s.engine) for s in (into, *sources)]
     for dry_run in (True, False):
         with pytest.raises(error, match=match) as caught:
             merge(into, sources, dry_run=dry_run)
         assert "\n" not in str(caught.value)
-        assert before == [sites.content(Path(s.where).stem) for s in (into, *sources)]
+        assert before == [content(s.engine) for s in (into, *sources)]
     return str(caught.value)
 
 
@@ -131,12 +155,12 @@ def test_reports_that_both_counted_are_refused_with_their_number_and_so_is_a_sec
     one, two = made("one", exp), made("two", exp)
     take(a, one[:3] + two[:1])
     take(b, one[1:] + two[1:])
-    text = refused(sites, a, b, match="the same 2 reports of 1 device to temp in fleet home")
+    text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
     assert str(a.where) in text
     c = sites.open("c", payloads=())
     take_of_c = merge(c, [b])
     assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
-    refused(sites, c, b, match="the same 6 reports of 2 devices")
+    refused(c, b, match="the same 6 reports of 2 devices")
 
 
 def test_two_sources_that_counted_the_same_are_refused_and_neither_is_added(sites):
@@ -144,7 +168,7 @@ def test_two_sources_that_counted_the_same_are_refused_and_neither_is_added(site
     a, b, c = (sites.open(name) for name in "abc")
     take(b, made("one", exp))
     take(c, made("one", exp, frozenset({4})) + made("other", exp))
-    refused(sites, a, b, c, match="the same 1 report of 1 device")
+    refused(a, b, c, match="the same 1 report of 1 device")
 
 
 def test_the_same_numbers_of_other_fleets_or_experiments_are_other_reports(sites):
@@ -165,7 +189,7 @@ def test_the_same_numbers_of_other_fleets_or_experiments_are_other_reports(sites
 
 
 def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
-    refused(sites, sites.open("a"), sites.open("b", keyed=True), match="fleet home is open in .*a.sqlite and")
+    refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
 
 
 def test_a_version_that_raises_a_total_is_refused(sites):
@@ -175,8 +199,8 @@ def test_a_version_that_raises_a_total_is_refused(sites):
         sites.open("other", payloads=[experiment_payload(budget={"rule": "unlimited"})]),
     )
     high = sites.open("high", payloads=[more])
-    refused(sites, less, high, match="cap above its first, 4000000")
-    refused(sites, less, other, match="budget rule sum for good")
+    refused(less, high, match="cap above its first, 4000000")
+    refused(less, other, match="budget rule sum for good")
     assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
 
 
@@ -189,21 +213,25 @@ def test_a_digest_of_two_versions_is_refused(sites):
             break
         found[digest] = payload
     a, b = sites.open("a", payloads=[found[digest]]), sites.open("b", payloads=[payload])
-    refused(sites, a, b, match=f"digest {digest.hex()} of fleet home is temp in")
+    refused(a, b, match=f"digest {digest.hex()} of fleet home is temp in")
 
 
 def test_a_store_whose_counts_no_dedupe_set_stands_for_is_refused(sites):
     a, b = sites.open("a"), sites.open("b")
     with b.ingest() as transaction:
         transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
-    refused(sites, a, b, match="b.sqlite counts 3 reports to temp in fleet home and knows the numbers of 0")
-    refused(sites, b, a, match="b.sqlite counts 3 reports")
+    there = sites.at("b")
+    refused(a, b, match=f"{there} counts 3 reports to temp in fleet home and knows the numbers of 0")
+    refused(b, a, match=f"{there} counts 3 reports")
 
 
 def test_a_store_is_not_merged_with_itself_under_any_name(sites):
     a, b = sites.open("a"), sites.open("b")
-    (sites.folder / "link.sqlite").symlink_to(sites.folder / "a.sqlite")
-    with Store(sites.url("link")) as link:
+    other_url = sites.url("a") + "?application_name=other"
+    if "sqlite" in other_url:
+        (sites.folder / "link.sqlite").symlink_to(sites.folder / "a.sqlite")
+        other_url = sites.url("link")
+    with Store(other_url) as link:
         for sources in ([a], [link], [b, b]):
             with pytest.raises(MergeRefused, match="given twice"):
                 merge(a, sources)
@@ -213,15 +241,12 @@ def test_damaged_dedupe_rows_are_refused_in_either_store(sites):
     exp = experiment()
     a, b = sites.open("a"), sites.open("b")
     take(b, made("one", exp))
-    with closing(sqlite3.connect(sites.folder / "b.sqlite")) as connection, connection:
-        connection.execute("UPDATE dedupe SET numbers = '1-3'")
-    refused(sites, a, b, match="b.sqlite is damaged", error=StoreError)
+    sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
+    refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
     take(a, made("one", exp))
-    with closing(sqlite3.connect(sites.folder / "b.sqlite")) as connection, connection:
-        connection.execute("UPDATE dedupe SET numbers = '1-4'")
-    with closing(sqlite3.connect(sites.folder / "a.sqlite")) as connection, connection:
-        connection.execute("UPDATE dedupe SET numbers = 'x'")
-    refused(sites, a, b, match="a.sqlite is damaged", error=StoreError)
+    sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
+    sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
+    refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
 
 
 def test_what_the_target_publishes_stays_and_what_it_did_not_know_comes_as_it_is(sites):
@@ -323,7 +348,7 @@ def test_the_command_says_what_it_added_and_refuses_in_one_line(sites, monkeypat
     assert error.startswith("hushmote: both ")
     assert error.count("\n") == 1
     assert "there is no store at" in run(urls[0], sites.url("none"), expect=1).err
-    assert not (sites.folder / "none.sqlite").exists()
+    assert list(sites.folder.glob("none*")) == []
 
 
 @given(st.frozensets(st.integers(1, 30)), st.frozensets(st.integers(1, 30)))

@@ -21,6 +21,7 @@ from hushmote.server import schema
 from hushmote.server.intervals import NumberSet
 from hushmote.server.report import NameRefused
 from hushmote.server.store import Participation, Store, StoreError, VersionRefused
+from hushmote.simulator.broker import free_port
 
 
 def url(tmp_path, name="store.sqlite"):
@@ -28,7 +29,14 @@ def url(tmp_path, name="store.sqlite"):
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(store_url):
+    with Store(store_url) as store:
+        store.add_fleet("home", keyed=False)
+        yield store
+
+
+@pytest.fixture
+def sqlite_store(tmp_path):
     with Store(url(tmp_path)) as store:
         store.add_fleet("home", keyed=False)
         yield store
@@ -65,13 +73,13 @@ def test_counts_add_up_over_batches_windows_and_versions(store):
         store.histogram("home", bytes(4))
 
 
-def test_what_was_committed_is_there_after_opening_again(tmp_path):
-    with Store(url(tmp_path)) as store:
+def test_what_was_committed_is_there_after_opening_again(store_url):
+    with Store(store_url) as store:
         store.add_fleet("home", keyed=True)
         exp = store.add_experiment("home", experiment_payload())
         key = ("home", "temp", "k3")
         add(store, {(1, "all", 1): 1}, seen={key: NumberSet((1, 3))}, rejects={("home", "duplicate"): 4})
-    with Store(url(tmp_path), create=False) as store:
+    with Store(store_url, create=False) as store:
         assert store.fleets() == {"home": True}
         assert store.histogram("home", exp.digest)[1] == 1
         assert store.participation("home") == {"temp": Participation(devices=1, reports=2)}
@@ -90,18 +98,18 @@ def test_a_batch_that_raises_leaves_nothing_behind(store):
     assert store.rejects() == {}
 
 
-def test_sqlite_commits_survive_a_power_cut_by_its_own_settings(store):
-    with store.engine.connect() as connection:
+def test_sqlite_commits_survive_a_power_cut_by_its_own_settings(sqlite_store):
+    with sqlite_store.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
 
 
-def test_no_table_links_a_device_to_a_code_a_window_or_an_order_of_arrival(store):
+def test_no_table_links_a_device_to_a_code_a_window_or_an_order_of_arrival(sqlite_store):
     links = {"code", "window", "count", "value", "address", "time"}
     for table in schema.metadata.tables.values():
         columns = {c.name for c in table.columns}
         assert not ("device" in columns and columns & links), table.name
-    with store.engine.connect() as connection:
+    with sqlite_store.engine.connect() as connection:
         sql = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'dedupe'").scalar()
     assert "WITHOUT ROWID" in sql
 
@@ -193,6 +201,8 @@ def test_a_missing_folder_a_folder_and_a_wrong_url_are_one_line(tmp_path):
         ("sqlite://", "write sqlite:///path"),
         ("store.sqlite", "write sqlite:///path"),
         ("mysql://host/x", "not mysql"),
+        ("postgresql+psycopg2://host/x", r"write postgresql\+psycopg://"),
+        (f"postgresql://127.0.0.1:{free_port()}/x", "[Cc]onnection refused"),
     ]
     for where, match in cases:
         with pytest.raises(StoreError, match=match) as caught:
@@ -200,10 +210,12 @@ def test_a_missing_folder_a_folder_and_a_wrong_url_are_one_line(tmp_path):
         one_line(caught)
 
 
-def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(tmp_path):
+def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(store_url, tmp_path):
     with pytest.raises(StoreError, match="there is no store at"):
-        Store(url(tmp_path), create=False)
+        Store(store_url, create=False)
     assert list(tmp_path.iterdir()) == []
+    Store(store_url).close()
+    Store(store_url, create=False).close()
 
 
 def test_a_file_that_is_not_a_database_is_left_alone(tmp_path):
@@ -290,15 +302,15 @@ def limit_pages(store, extra):
     store.engine.dispose()
 
 
-def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(store):
-    exp = store.add_experiment("home", experiment_payload(bins=4096, mechanism="olh", g=3))
-    limit_pages(store, 2)
+def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(sqlite_store):
+    exp = sqlite_store.add_experiment("home", experiment_payload(bins=4096, mechanism="olh", g=3))
+    limit_pages(sqlite_store, 2)
     seen = {("home", "temp", f"device-{i}"): NumberSet((1, 2)) for i in range(2000)}
     with pytest.raises(StoreError, match="the disk is full") as caught:
-        add(store, {(1, "2026-11-21", code): 1 for code in range(2000)}, seen=seen)
+        add(sqlite_store, {(1, "2026-11-21", code): 1 for code in range(2000)}, seen=seen)
     one_line(caught)
-    assert store.histogram("home", exp.digest).sum() == 0
-    assert store.participation("home") == {}
+    assert sqlite_store.histogram("home", exp.digest).sum() == 0
+    assert sqlite_store.participation("home") == {}
 
 
 def test_a_store_whose_pages_are_garbage_is_one_line(tmp_path):
@@ -314,8 +326,8 @@ def test_a_store_whose_pages_are_garbage_is_one_line(tmp_path):
     one_line(caught)
 
 
-def test_two_writers_of_one_file_wait_for_each_other_and_lose_nothing(tmp_path):
-    stores = [Store(url(tmp_path)) for _ in range(2)]
+def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url):
+    stores = [Store(store_url) for _ in range(2)]
     stores[0].add_fleet("home", keyed=False)
     exp = stores[0].add_experiment("home", experiment_payload())
     key = ("home", "temp", "k3")
@@ -337,10 +349,10 @@ def test_two_writers_of_one_file_wait_for_each_other_and_lose_nothing(tmp_path):
         s.close()
 
 
-def test_a_copy_of_the_file_opens_elsewhere(store, tmp_path):
-    exp = store.add_experiment("home", experiment_payload())
-    add(store, {(1, "all", 2): 5})
-    store.close()
+def test_a_copy_of_the_file_opens_elsewhere(sqlite_store, tmp_path):
+    exp = sqlite_store.add_experiment("home", experiment_payload())
+    add(sqlite_store, {(1, "all", 2): 5})
+    sqlite_store.close()
     shutil.copy(tmp_path / "store.sqlite", tmp_path / "copy.sqlite")
     with Store(url(tmp_path, "copy.sqlite"), create=False) as copy:
         assert copy.histogram("home", exp.digest)[2] == 5

@@ -1,0 +1,85 @@
+"""How a store in PostgreSQL is connected to: durable whatever the server's defaults, never silent for ever.
+
+Needs psycopg, which only the extra `postgresql` brings: database imports this where such a store is opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+import psycopg
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import URL
+
+# A disk that stalls or a lock that another holds may last; a batch that fails is tried again.
+LOCK_TIMEOUT_S = 30
+STATEMENT_TIMEOUT_S = 120
+# After which a client that stopped in the middle of a batch, its rows locked, is sent away by the server.
+IDLE_TIMEOUT_S = 300
+
+# What libpq is told where the URL says nothing else: a server that is gone is noticed within half a minute.
+_LINK = {
+    "application_name": "hushmote",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+
+
+class AnsweringConnection(psycopg.Connection[Any]):
+    """A connection that gives up where the server says nothing for too long, as a stopped one does.
+
+    The server's own timeouts end what runs; a server that does not run, or the end of a commit, they do not.
+    """
+
+    answer_s = STATEMENT_TIMEOUT_S + 30.0
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
+        """psycopg's, which drives each exchange with the server; raises OperationalError after answer_s."""
+        return super().wait(self._impatient(gen), *args, **options)
+
+    def _impatient(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        end = time.monotonic() + self.answer_s
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    self.pgconn.finish()  # whatever it says later, nobody waits for it any more
+                    raise psycopg.OperationalError(f"no answer for {self.answer_s:g} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+def connect_options(url: URL) -> dict[str, Any]:
+    """Return what psycopg is told beside the URL, whose own options win."""
+    return {name: value for name, value in _LINK.items() if name not in url.query}
+
+
+def set_up(engine: Engine) -> None:
+    """Have an engine's connections made and set as a store needs them."""
+    event.listen(
+        engine, "do_connect", lambda _d, _r, args, options: AnsweringConnection.connect(*args, **options)
+    )
+    event.listen(engine, "connect", _set)
+
+
+def _set(connection: psycopg.Connection[Any], _record: object) -> None:
+    with connection.cursor() as cursor:
+        # A server may be set to answer before a commit is on disk. A stricter setting than ours stays.
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false)"
+            " WHERE current_setting('synchronous_commit') <> 'remote_apply'"
+        )
+        for name, seconds in (
+            ("lock_timeout", LOCK_TIMEOUT_S),
+            ("statement_timeout", STATEMENT_TIMEOUT_S),
+            ("idle_in_transaction_session_timeout", IDLE_TIMEOUT_S),
+        ):
+            cursor.execute("SELECT set_config(%s, %s, false)", (name, f"{seconds}s"))
+    connection.commit()

@@ -22,7 +22,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from . import ingest, keys, report
 from .announce import announcements
-from .batch import Pace
+from .batch import BATCH_REPORTS, BATCH_S, Pace
 from .condition import Condition
 from .link import Link, Protocol
 from .rate_limit import RateLimit
@@ -96,8 +96,8 @@ class Aggregator:
         retire: bool = False,
         rate: int | None = None,
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
-        batch_reports: int = 1000,
-        batch_s: float = 1.0,
+        batch_reports: int = BATCH_REPORTS,
+        batch_s: float = BATCH_S,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
     ) -> None:
@@ -197,6 +197,8 @@ class Aggregator:
                     link.close(end_session=retired)
                     self._link = self._arrived = None
                 if retired:
+                    where = f"the broker at {self._host}:{self._port}"
+                    self._say(logging.INFO, f"retired: nothing is left for {self._client_id} at {where}")
                     return
                 if time.monotonic() - link.started > _SHORT_S:
                     delay_s = _RETRY_FIRST_S

@@ -1,0 +1,157 @@
+"""Several aggregators on one store, behind one shared subscription: each report is counted by one of them."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+from served import add_fleet, crowd, publish, served, until
+from wire import experiment
+
+from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+
+
+@pytest.fixture
+def store(store_url):
+    with Store(store_url) as store:
+        add_fleet(store)
+        yield store
+
+
+@contextlib.contextmanager
+def member(url, broker, name, *more):
+    """An aggregator of the share `crew`, a process of its own."""
+    arguments = ("--store", url, "--broker", f"mqtt://{broker.host}:{broker.port}", "--client-id", name)
+    with served(*arguments, "--share", "crew", "--batch-s", "0.1", *more) as process:
+        yield process
+
+
+def counted(store):
+    return int(store.histogram("open", experiment().digest).sum())
+
+
+def accepted(process):
+    """What a process that has ended says it accepted."""
+    line = next(line for line in process.log().splitlines() if "reports accepted" in line)
+    return int(line.split("stopped: ")[1].split()[0])
+
+
+@needs_mosquitto
+def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_none(store_url, store):
+    first, _ = crowd(200)
+    second, _ = crowd(1000, first=200)
+    _, counts = crowd(1200)
+    with MosquittoBroker() as broker, member(store_url, broker, "a") as a:
+        a.ready()
+        with member(store_url, broker, "b") as b:
+            b.ready()
+            publish(broker, first)
+            until(lambda: counted(store) == 200, lambda: counted(store))
+            b.process.kill()
+            b.wait()
+        publish(broker, second)
+        # The broker goes on giving b its share, which nobody counts for now.
+        until(lambda: counted(store) >= 600, lambda: counted(store))
+        assert counted(store) < 1200
+        with member(store_url, broker, "b") as b:
+            b.ready()
+            until(lambda: counted(store) == 1200, lambda: counted(store))
+            assert b.end() == 0
+        assert a.end() == 0
+        assert accepted(b) > 100
+        assert accepted(a) > 100
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert store.rejects() == {}
+    assert store.participation("open")["temp"].reports == 1200
+
+
+@needs_mosquitto
+def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with Store(url) as store:
+        add_fleet(store)
+        waiting, _ = crowd(300)
+        later, _ = crowd(200, first=300)
+        _, counts = crowd(500)
+        with MosquittoBroker() as broker, member(url, broker, "a") as a:
+            a.ready()
+            with member(url, broker, "b") as b:
+                b.ready()
+                b.process.kill()
+                b.wait()
+            publish(broker, waiting)
+            with member(url, broker, "b", "--retire") as b:
+                assert b.wait() == 0
+            assert accepted(b) > 50
+            assert "nothing is left for b" in b.log()
+            assert counted(store) == 300
+            publish(broker, later)
+            until(lambda: counted(store) == 500, lambda: counted(store))
+            with member(url, broker, "b", "--retire") as b:
+                assert b.wait() == 1
+            assert "keeps nothing for a client with the id b" in b.log()
+            assert a.end() == 0
+        assert list(store.histogram("open", experiment().digest)) == counts
+        assert store.rejects() == {}
+
+
+@needs_mosquitto
+def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its_session(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    messages, counts = crowd(400)
+    with Store(url) as store, MosquittoBroker() as broker:
+        add_fleet(store)
+        alone = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--client-id", "a")
+        with served(*alone) as a:
+            a.ready()
+            assert a.end() == 0
+        with member(url, broker, "a") as a, member(url, broker, "b") as b:
+            a.ready()
+            b.ready()
+            publish(broker, messages)
+            until(lambda: counted(store) == 400, lambda: counted(store))
+            assert (a.end(), b.end()) == (0, 0)
+            assert accepted(a) + accepted(b) == 400
+            assert min(accepted(a), accepted(b)) > 100
+        assert list(store.histogram("open", experiment().digest)) == counts
+        assert store.rejects() == {}  # a second copy would be a duplicate
+
+
+def test_a_share_needs_mqtt_5_and_a_client_id_of_its_own(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        with pytest.raises(ValueError, match="need MQTT 5"):
+            Aggregator(store, share="crew", protocol="3.1.1")
+        with served("--share", "crew") as process:
+            assert process.wait() == 1
+        assert "--share needs --client-id" in process.log()
+        with served("--share", "crew", "--client-id", "a/b") as process:
+            assert process.wait() == 1
+        assert "--client-id must be" in process.log()
+        with served("--share", "Crew!", "--client-id", "a", "--store", f"sqlite:///{tmp_path}/x") as process:
+            assert process.wait() == 1
+        assert process.log().count("\n") == 1, process.log()
+
+
+def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):
+    with (
+        Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        add_fleet(store)
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                # What a 3.1.1 broker answers to MQTT 5: its own code 1.
+                connection.sendall(b"\x20\x02\x00\x01")
+                connection.recv(1000)
+
+        threading.Thread(target=answer, daemon=True).start()
+        aggregator = Aggregator(store, port=server.getsockname()[1], client_id="a", share="crew")
+        with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
+            aggregator.run()

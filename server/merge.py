@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from . import schema
+from .database import insert
 from .intervals import NumberSet
 from .store import Store, StoreError, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
@@ -44,11 +45,16 @@ class Added:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge adds in all: fleets that were new, per experiment's name, and reject counters."""
+    """What a merge adds in all: fleets that were new, per experiment's name, and reject counters.
+
+    named: devices that were neither allowed nor revoked in the target. revoked: those that it did not revoke.
+    """
 
     fleets: tuple[str, ...]
     experiments: tuple[Added, ...]
     rejects: int
+    named: int
+    revoked: int
 
 
 class _DryRun(Exception):
@@ -56,14 +62,16 @@ class _DryRun(Exception):
 
 
 def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Merged:
-    """Add the sources' fleets, versions, histograms, dedupe sets and rejects to a store, in one transaction.
+    """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
 
     Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
-    first source's come along. Sources are read as they were at one moment and are not changed. dry_run: do it
-    all and undo it, to say what would be added. Rejects are added unseen: nothing tells whether they were
-    added before, so a source that has nothing else can be added twice.
-    Raises MergeRefused where a fleet is open in one and keyed in another, a digest stands for two versions, a
-    version would raise a name's total, both counted the same reports, or a store's counts and dedupe sets do
+    first source's come along. A device that is revoked in any of them is revoked. Sources are read as they
+    were at one moment and are not changed. dry_run: do it all and undo it, to say what would be added.
+    Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
+    can be added twice.
+    Raises MergeRefused where a fleet is open in one and keyed in another, or listed in one only, a digest
+    stands for two versions, a version would raise a name's total, both counted the same reports, or a store's
+    counts and dedupe sets do
     not match; and StoreError. Then nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
@@ -103,13 +111,15 @@ class _Totals:
         self.devices: Counter[tuple[str, str]] = Counter()
         self.kept: set[tuple[str, str]] = set()
         self.rejects = 0
+        self.named = 0
+        self.revoked = 0
 
     def merged(self) -> Merged:
         names = sorted(self.versions.keys() | self.reports.keys() | self.kept)
         lines = (
             Added(*n, self.versions[n], self.reports[n], self.devices[n], kept=n in self.kept) for n in names
         )
-        return Merged(tuple(self.fleets), tuple(lines), self.rejects)
+        return Merged(tuple(self.fleets), tuple(lines), self.rejects, self.named, self.revoked)
 
 
 class _Merge:
@@ -128,6 +138,7 @@ class _Merge:
 
     def run(self) -> None:
         self._add_fleets()
+        self._add_devices()
         found = self._source.versions(self._connection, None)
         for store, connection in ((self._into, self._target), (self._source, self._connection)):
             _check_counts(store, connection, {(v.fleet, v.experiment.name) for v in found})
@@ -138,18 +149,54 @@ class _Merge:
 
     def _add_fleets(self) -> None:
         table = schema.fleet
-        query = select(table.c.name, table.c.keyed).order_by(table.c.name)
-        have = {name: bool(keyed) for name, keyed in self._target.execute(query)}
-        for name, keyed in self._connection.execute(query):
+        query = select(table.c.name, table.c.keyed, table.c.listed).order_by(table.c.name)
+        have = {name: (bool(keyed), bool(listed)) for name, keyed, listed in self._target.execute(query)}
+        for name, keyed, listed in self._connection.execute(query):
             if name not in have:
-                self._target.execute(table.insert().values(name=name, keyed=bool(keyed)))
+                self._target.execute(table.insert().values(name=name, keyed=keyed, listed=listed))
                 self._total.fleets.append(name)
-            elif have[name] != bool(keyed):
-                here, there = ("with keys", "open") if have[name] else ("open", "with keys")
-                raise MergeRefused(
-                    f"fleet {name} is {here} in {self._into.where} and {there} in {self._source.where}: "
-                    "these are two fleets of one name"
-                )
+                continue
+            here, there = have[name], (bool(keyed), bool(listed))
+            if here[0] != there[0]:
+                words = [("with keys" if keyed else "open") for keyed, _ in (here, there)]
+                advice = "these are two fleets of one name"
+            elif here[1] != there[1]:
+                words = [
+                    ("for listed devices" if listed else "for any device") for _, listed in (here, there)
+                ]
+                advice = "make it the same in both"
+            else:
+                continue
+            raise MergeRefused(
+                f"fleet {name} is {words[0]} in {self._into.where} and {words[1]} in {self._source.where}: "
+                + advice
+            )
+
+    def _add_devices(self) -> None:
+        table = schema.device
+        found = self._connection.execute(
+            select(table.c.fleet, table.c.device, table.c.state)
+            .order_by(table.c.fleet, table.c.device)
+            .execution_options(yield_per=_ROWS)
+        )
+        statement = insert(self._target, table)
+        statement = statement.on_conflict_do_update(
+            index_elements=["fleet", "device"],
+            set_={"state": statement.excluded.state},
+            where=statement.excluded.state == "revoked",  # for good, whatever the other says
+        )
+        before = self._states()
+        for part in found.mappings().partitions():
+            self._target.execute(statement, [dict(row) for row in part])
+        after = self._states()
+        self._total.named += after.total() - before.total()
+        self._total.revoked += after["revoked"] - before["revoked"]
+
+    def _states(self) -> Counter[str]:
+        """State -> devices that the target has in it."""
+        state = schema.device.c.state
+        query = select(state, func.count()).group_by(state)
+        return Counter(dict(self._target.execute(query).tuples().all()))
 
     def _add_versions(self, found: list[Version]) -> dict[int, int]:
         """Return source id -> target id."""

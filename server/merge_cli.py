@@ -52,6 +52,8 @@ def _show(added: Merged, where: str, dry_run: bool) -> None:
     if added.fleets:
         show.out.print(f"new fleets: {', '.join(added.fleets)}")
     show.out.print(f"rejected reports: {added.rejects:,}")
+    if added.named or added.revoked:
+        show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
     kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
     if kept:
         show.out.print(f"published there otherwise, and left as it was here: {', '.join(kept)}")

@@ -133,7 +133,7 @@ def test_merged_sites_are_one_aggregator_that_had_seen_everything(sites):
     assert [sites.content(name) for name in "abc"] == before
     had = into.participation("home")["temp"]
     assert merge(into, sources) == said
-    for name in ("fleet", "experiment", "histogram", "dedupe", "reject"):
+    for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
         assert table(into, name) == table(whole, name), name
     (line,) = said.experiments
     now_has = into.participation("home")["temp"]
@@ -190,6 +190,45 @@ def test_the_same_numbers_of_other_fleets_or_experiments_are_other_reports(sites
 
 def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
     refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
+
+
+def test_a_fleet_that_is_listed_in_one_only_is_refused_and_comes_along_as_it_is(sites):
+    a, b = sites.open("a"), sites.open("b")
+    b.set_listed("home", True)
+    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for listed devices in")
+    c = sites.open("c", fleet="away")
+    merge(c, [b])
+    assert c.listed_fleets() == {"home"}
+
+
+def test_a_device_revoked_at_any_site_is_revoked_and_one_allowed_at_any_is_allowed(sites):
+    a, b, c = (sites.open(name) for name in "abc")
+    a.allow_devices("home", ["x", "y"])
+    a.revoke_devices("home", ["z"])
+    b.allow_devices("home", ["z", "v"])
+    b.revoke_devices("home", ["x"])
+    c.revoke_devices("home", ["x", "w"])
+    said = merge(a, [b, c])
+    assert a.roster("home") == {
+        "v": "allowed",
+        "w": "revoked",
+        "x": "revoked",
+        "y": "allowed",
+        "z": "revoked",
+    }
+    assert (said.named, said.revoked) == (2, 2)
+    assert b.roster("home") == {"v": "allowed", "x": "revoked", "z": "allowed"}
+
+
+def test_a_store_in_a_file_is_merged_into_one_in_postgresql(tmp_path, postgres_url):
+    exp = experiment()
+    with ExitStack() as stack:
+        site = Sites(tmp_path, stack).open("site")
+        take(site, made("one", exp))
+        main = stack.enter_context(Store(postgres_url))
+        assert [x.reports for x in merge(main, [site]).experiments] == [4]
+        np.testing.assert_array_equal(main.histogram("home", exp.digest), site.histogram("home", exp.digest))
+        assert table(main, "dedupe") == table(site, "dedupe")
 
 
 def test_a_version_that_raises_a_total_is_refused(sites):

@@ -196,7 +196,10 @@ class _Merge:
         """State -> devices that the target has in it."""
         state = schema.device.c.state
         query = select(state, func.count()).group_by(state)
-        return Counter(dict(self._target.execute(query).tuples().all()))
+        states: Counter[str] = Counter()
+        for name, count in self._target.execute(query):
+            states[name] = count
+        return states
 
     def _add_versions(self, found: list[Version]) -> dict[int, int]:
         """Return source id -> target id."""

@@ -31,17 +31,17 @@ from rich.table import Table
 from hushmote.device.ldp_client import Experiment
 from hushmote.server import keys, report
 from hushmote.server.aggregator import Aggregator
+from hushmote.server.batch import BATCH_REPORTS
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "bench"
 MASTER = bytes(range(32))
-BATCH_REPORTS = 1000
 _WINDOW = 1000  # of the publisher, in messages
 _DEADLINE_S = 120.0
 # With what it ships, mosquitto would save 200,000 queued messages every second and do little else.
-_NO_SAVING = ("autosave_interval 3600",)
+NO_SAVING = ("autosave_interval 3600",)
 
 
 def bare(port: int, wanted: int, out: Connection) -> None:
@@ -79,7 +79,7 @@ def bare(port: int, wanted: int, out: Connection) -> None:
 def whole(port: int, wanted: int, out: Connection, url: str) -> None:
     """Run the aggregator until it has accepted so many more reports; sends what bare() sends."""
     with Store(url) as store:
-        aggregator = Aggregator(store, port=port, fleets=[FLEET], master=MASTER, batch_reports=BATCH_REPORTS)
+        aggregator = Aggregator(store, port=port, fleets=[FLEET], master=MASTER)
         start = time.perf_counter()
 
         def watch() -> None:
@@ -140,7 +140,7 @@ def main() -> None:
     names = [f"d{i:06}" for i in range(devices)]
     device_keys = [keys.device_key(MASTER, FLEET, name) for name in names]
     rows = []
-    with tempfile.TemporaryDirectory() as folder, MosquittoBroker(settings=_NO_SAVING) as broker:
+    with tempfile.TemporaryDirectory() as folder, MosquittoBroker(settings=NO_SAVING) as broker:
         url = f"sqlite:///{folder}/store.sqlite"
         with Store(url) as store:
             store.add_fleet(FLEET, keyed=True)

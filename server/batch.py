@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Under load, what a commit costs, mostly pages written twice, is divided among so many reports.
+BATCH_REPORTS = 4000
+BATCH_S = 1.0
+
 # Mosquitto's max_inflight_messages, which holds wherever the client's own Receive Maximum does not (MQTT
 # 3.1.1).
 USUAL_WINDOW = 20
@@ -27,8 +31,8 @@ class Pace:
     size until they were old enough and after whose acknowledgement messages came at once.
     """
 
-    batch_reports: int = 1000
-    batch_s: float = 1.0
+    batch_reports: int = BATCH_REPORTS
+    batch_s: float = BATCH_S
     window: int | None = USUAL_WINDOW
 
     def __post_init__(self) -> None:

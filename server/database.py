@@ -19,6 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from . import schema
 
 BUSY_TIMEOUT_S = 10
+_CACHE_KIB = 64 << 10
+_CHECKPOINT_PAGES = 8 << 10  # of 4 KiB
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever makes or changes the schema
 
 
@@ -180,6 +182,9 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
         cursor.execute("PRAGMA foreign_keys=ON")
+        # A million devices are some 50 MB. Pages that many batches change are copied into the file once.
+        cursor.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     finally:
         cursor.close()
 

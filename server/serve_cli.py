@@ -16,6 +16,7 @@ import typer
 
 from . import log_format, serving
 from .aggregator import CLIENT_ID, Aggregator, BrokerRefused
+from .batch import BATCH_REPORTS, BATCH_S
 from .broker_address import BrokerAddress, BrokerUrlError, parse_broker_url
 from .condition import trouble
 from .endpoint import Endpoint, EndpointError, parse_endpoint
@@ -103,8 +104,10 @@ def serve_command(
             help="Reports counted per device and hour at most.", min=1, max=65_535, show_default=False
         ),
     ] = None,
-    batch: Annotated[int, typer.Option(help="Reports committed together at most.", min=1, max=30_000)] = 1000,
-    batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = 1.0,
+    batch: Annotated[
+        int, typer.Option(help="Reports committed together at most.", min=1, max=30_000)
+    ] = BATCH_REPORTS,
+    batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = BATCH_S,
     http: Annotated[
         str | None,
         typer.Option(help="host:port for /metrics and /healthz: 127.0.0.1:9417.", show_default=False),

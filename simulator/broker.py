@@ -238,6 +238,11 @@ class MosquittoBroker(Broker):
         self.stop()
         raise BrokerError(f"mosquitto did not start: {lines[-1] if lines else 'it says nothing'}")
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None where it does not run."""
+        return None if self._process is None else self._process.pid
+
     def terminate(self) -> None:
         """End it in good order; what it keeps is on disk and there again after start()."""
         self._end(signal.SIGTERM)

@@ -118,6 +118,11 @@ class Cluster:
                 assert running, (self._folder / "log").read_text(errors="replace")
                 time.sleep(0.05)
 
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, None where it does not run."""
+        return None if self._process is None else self._process.pid
+
     def kill(self) -> None:
         """SIGKILL the server; its children notice and end, and shared memory is as after a crash."""
         self._end(signal.SIGKILL)

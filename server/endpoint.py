@@ -58,6 +58,7 @@ class Endpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
     metrics: Callable[[], bytes]
     trouble: Callable[[], str | None]
 

@@ -222,6 +222,8 @@ class Aggregator:
                 self._say(logging.ERROR, f"no TLS with the broker at {self._host}:{self._port}: {why}")
                 return None
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
+            if self._tls is not None and isinstance(e, ConnectionResetError):
+                reason += "; does it speak TLS on this port?"
             self._say(logging.WARNING, f"no broker at {self._host}:{self._port} ({reason}): trying again")
             return None
         return link
@@ -271,6 +273,8 @@ class Aggregator:
             if self._share is not None or self._retire:
                 text += " MQTT 5, which a share of reports needs"
             elif self._tls is not None:
+                if self._state.startswith("no TLS with"):
+                    return  # the reason that came with another try is the better one
                 text += ": it may want a client certificate, --cert and --cert-key"
             self._say(logging.WARNING, text + ": trying again")
             self._fall_back()

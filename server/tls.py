@@ -75,8 +75,9 @@ def _read(path: Path) -> bytes:
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:
+    content = _read(path)
     try:
-        return x509.load_pem_x509_certificates(_read(path))
+        return x509.load_pem_x509_certificates(content)
     except ValueError:
         raise CertificateError(
             f"{path} holds no certificate: it must be a PEM file, -----BEGIN CERTIFICATE-----"

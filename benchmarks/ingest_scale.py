@@ -3,10 +3,10 @@
     python benchmarks/ingest_scale.py [--quick]
 
 Members: a fleet with keys has sent one authenticated report of each of 96,000 devices, at QoS 1, while all
-members of a shared subscription were away; mosquitto divided them among their sessions. Then all members start
-at once, each in a process of its own, on one store (SQLite in WAL mode; PostgreSQL with fsync on), and nobody
-publishes: the publisher takes no share of the cores. The clock runs from the moment that all hold their
-subscription. What the cores of this machine hide is modelled from CPU seconds per report, see modelled().
+members of a shared subscription were away; mosquitto divided them among their sessions. Then all members
+connect at once, each in a process of its own, on one store (SQLite in WAL mode; PostgreSQL with fsync on).
+Nobody publishes meanwhile: the publisher takes no share of the cores. What the cores of this machine hide is
+modelled from CPU seconds per report, see modelled().
 
 Million: the same reports into stores whose dedupe table holds 100,000 and 1,000,000 devices, in turn; the
 devices that report are drawn from all. Peak memory is the aggregator's own process.
@@ -43,7 +43,7 @@ from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from postgres import Cluster, find_postgres
+from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImports]
 
 SHARE = "count"
 _DEADLINE_S = 180.0
@@ -51,7 +51,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def member(port: int, url: str, number: int, share: str | None, out: Connection) -> None:
-    """Count until told to stop; sends "ready", then its accepted reports as often as it is asked."""
+    """Once told to go, count until told to stop; sends its accepted reports as often as it is asked."""
     commit_s = 0.0
 
     def committed(_size: int, seconds: float) -> None:
@@ -70,13 +70,13 @@ def member(port: int, url: str, number: int, share: str | None, out: Connection)
         )
 
         def answer() -> None:
-            aggregator.ready.wait(_DEADLINE_S)
-            out.send("ready")
             while out.recv() != "stop":
-                out.send(aggregator.counters.accepted)
+                out.send((aggregator.counters.accepted, aggregator.ready.is_set()))
             aggregator.stop()
 
         answering = threading.Thread(target=answer)
+        out.send("ready")
+        out.recv()
         before = time.process_time()
         answering.start()
         aggregator.run()
@@ -114,12 +114,15 @@ def drain(port: int, url: str, members: int, wanted: int, share: str | None = SH
     for pipe in pipes:
         assert pipe.recv() == "ready"
     start = time.perf_counter()
-    accepted = 0
-    while accepted < wanted:
+    for pipe in pipes:
+        pipe.send("go")
+    accepted, ready = 0, False
+    while accepted < wanted or not ready:
         time.sleep(0.01)
         for pipe in pipes:
             pipe.send("how many")
-        accepted = sum(pipe.recv() for pipe in pipes)
+        found = [pipe.recv() for pipe in pipes]
+        accepted, ready = sum(count for count, _ in found), all(is_ready for _, is_ready in found)
         assert time.perf_counter() - start < _DEADLINE_S, f"{accepted} of {wanted}"
     seconds = time.perf_counter() - start
     for pipe in pipes:

@@ -31,10 +31,14 @@ def until(condition, what):
 
 
 class Served:
-    """A process of `hushmote serve`; .log() is its standard error so far."""
+    """A process of `hushmote serve`; .log() is its standard error so far.
 
-    def __init__(self, *arguments, environment=None, prefix=()):
-        command = [*prefix, sys.executable, "-m", "hushmote.server", "serve", *map(str, arguments)]
+    environment: further variables. script: what is run in place of `-m hushmote.server`.
+    """
+
+    def __init__(self, *arguments, environment=None, script=None):
+        program = ["-m", "hushmote.server"] if script is None else ["-c", script]
+        command = [sys.executable, *program, "serve", *map(str, arguments)]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
         self.process = subprocess.Popen(
             command,

@@ -121,21 +121,6 @@ def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its
         assert store.rejects() == {}  # a second copy would be a duplicate
 
 
-def test_a_share_needs_mqtt_5_and_a_client_id_of_its_own(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        with pytest.raises(ValueError, match="need MQTT 5"):
-            Aggregator(store, share="crew", protocol="3.1.1")
-        with served("--share", "crew") as process:
-            assert process.wait() == 1
-        assert "--share needs --client-id" in process.log()
-        with served("--share", "crew", "--client-id", "a/b") as process:
-            assert process.wait() == 1
-        assert "--client-id must be" in process.log()
-        with served("--share", "Crew!", "--client-id", "a", "--store", f"sqlite:///{tmp_path}/x") as process:
-            assert process.wait() == 1
-        assert process.log().count("\n") == 1, process.log()
-
-
 def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):
     with (
         Store(f"sqlite:///{tmp_path}/store.sqlite") as store,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography import x509
+if TYPE_CHECKING:
+    from cryptography import x509
 
 # Reasons of OpenSSL for refusing the broker's certificate (X509_V_ERR_...), and what would be right.
 _VERIFY = {
@@ -75,6 +77,8 @@ def _read(path: Path) -> bytes:
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:
+    from cryptography import x509  # only here: it takes longer to load than an aggregator without TLS waits
+
     content = _read(path)
     try:
         return x509.load_pem_x509_certificates(content)

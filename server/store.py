@@ -211,7 +211,9 @@ class Store:
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self._writing() as connection:
-            if self._keyed(connection, fleet) is None:
+            # Of two that add at once the second judges what the first has added.
+            locked = select(schema.fleet.c.name).where(schema.fleet.c.name == fleet).with_for_update()
+            if connection.scalar(locked) is None:
                 raise VersionRefused(_no_fleet(fleet))
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)

@@ -10,6 +10,7 @@ and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 import binascii
 import json
 import os
+import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
@@ -164,33 +165,52 @@ def set_clock():
         raise Outage("the clock is at %d and no time server answered: allow NTP" % time.gmtime()[0])
 
 
+def make_tls(settings):
+    """How the broker is checked, and what is shown to it; None for a connection without TLS."""
+    if not settings.get("mqtt_ca"):
+        if settings.get("mqtt_cert"):
+            raise NeedsPerson("mqtt_cert without mqtt_ca: flash what `hushmote provision` wrote")
+        return None
+    import tls
+
+    set_clock()
+    context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = tls.CERT_REQUIRED
+    try:
+        context.load_verify_locations(binascii.a2b_base64(settings["mqtt_ca"]))
+    except ValueError:
+        raise NeedsPerson("mqtt_ca is not a certificate: `hushmote provision` takes it as a PEM file")
+    certificate, key = settings.get("mqtt_cert"), settings.get("mqtt_key")
+    if certificate or key:
+        try:
+            context.load_cert_chain(binascii.a2b_base64(certificate), binascii.a2b_base64(key))
+        except (ValueError, TypeError):  # TypeError: only one of the two
+            raise NeedsPerson("mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote")
+    return context
+
+
 def make_mqtt_maker(settings):
     """The function that Reporter calls for a new MQTT client object."""
     try:
         from umqtt.simple import MQTTClient
     except ImportError:
         raise NeedsPerson("no umqtt.simple: `mpremote mip install umqtt.simple`")
-    tls = None
-    if settings.get("mqtt_ca"):
-        import ssl
-
-        set_clock()
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        tls.verify_mode = ssl.CERT_REQUIRED
-        try:
-            tls.load_verify_locations(cadata=binascii.a2b_base64(settings["mqtt_ca"]))
-        except ValueError:
-            raise NeedsPerson("mqtt_ca is not a certificate: `hushmote provision` takes it as a PEM file")
+    context = make_tls(settings)
 
     def make_mqtt():
-        return MQTTClient(
+        mqtt = MQTTClient(
             settings["device_id"],
             settings["mqtt_host"],
             settings.get("mqtt_port") or 0,
             settings.get("mqtt_user"),
             settings.get("mqtt_password"),
-            ssl=tls,
+            ssl=context,
         )
+        if context is not None and hasattr(mqtt, "ssl_params"):
+            # umqtt.simple before 1.4 looks for the module ussl instead, which checks nobody's certificate.
+            sys.modules["ussl"] = context
+            mqtt.ssl_params = {"server_hostname": settings["mqtt_host"]}
+        return mqtt
 
     return make_mqtt
 

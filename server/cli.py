@@ -39,7 +39,8 @@ from .merge_cli import merge_command
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
 from .planning import PlanError
 from .policy import PolicyError
-from .provision import ProvisionError
+from .provision_cli import provision_app
+from .provision_error import ProvisionError
 from .report import NameRefused
 from .statistic import EstimateError
 from .store import Store, StoreError, Version
@@ -253,7 +254,7 @@ app.add_typer(store_app, name="store")
 app.command("ledger")(ledger_cli.ledger_command)
 app.command("audit")(audit_cli.audit_command)
 app.command("merge")(merge_command)
-app.command("provision")(board_cli.provision_command)
+app.add_typer(provision_app, name="provision")
 app.command("flash")(board_cli.flash_command)
 
 USER_ERRORS = (

@@ -1,7 +1,8 @@
-"""Files with secrets: made new, for their owner's eyes alone, and on disk when the call returns."""
+"""Files with secrets: for their owner's eyes alone, and on disk when the call returns."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,3 +14,12 @@ def create(path: Path, content: bytes) -> None:
         f.write(content)
         f.flush()
         os.fsync(f.fileno())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600 in the place of another, whole or not at all; raises OSError."""
+    new = path.with_name(path.name + ".new")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    create(new, content)
+    os.replace(new, path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import keys, private_file
+from . import authority, keys, private_file
+from .provision_error import ProvisionError
 from .report import NameRefused, check_device, check_fleet
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -37,12 +37,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "mqtt_user": (str, type(None)),
     "mqtt_password": (str, type(None)),
     "mqtt_ca": (str, type(None)),
+    "mqtt_cert": (str, type(None)),
+    "mqtt_key": (str, type(None)),
     "ledger_made": (bool,),
 }
-
-
-class ProvisionError(ValueError):
-    """Settings that cannot be made, read or used; the text says what would be right."""
+_MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,9 @@ class DeviceSettings:
     """What one board must know, as its settings file holds it.
 
     key, announce_key: 64 hex digits, None in an open fleet. mqtt_ca: the broker's CA certificate, base64 of
-    its DER; None for a connection without TLS. ledger_made: whether these settings have made a board's ledger
-    already; boards never see it.
+    its DER; None for a connection without TLS. mqtt_cert, mqtt_key: the board's own certificate and its key,
+    base64 of DER, or None twice. ledger_made: whether these settings have made a board's ledger already;
+    boards never see it.
     """
 
     fleet: str
@@ -66,6 +66,8 @@ class DeviceSettings:
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
     mqtt_ca: str | None = None
+    mqtt_cert: str | None = None
+    mqtt_key: str | None = dataclasses.field(default=None, repr=False)
     ledger_made: bool = False
 
     def to_json(self) -> bytes:
@@ -93,16 +95,19 @@ def provision_device(
     mqtt_user: str | None = None,
     mqtt_password: str | None = None,
     mqtt_ca: Path | None = None,
+    certificate: authority.Issued | None = None,
 ) -> DeviceSettings:
     """Make a board's settings; where path is given, write them to a new file that only its owner can read.
 
     master_key: 32 bytes, None for an open fleet. device_id: 64 random bits where none is given; never take a
     MAC address or a chip id, which would follow the board for life. mqtt_port: 8883 with a CA, else 1883,
-    where none is given. mqtt_ca: PEM file with the broker's CA certificate. Raises ProvisionError,
-    NameRefused or MasterKeyError; an existing file is never overwritten.
+    where none is given. mqtt_ca: PEM file with the broker's CA certificate. certificate: the board's own, of
+    this device id. Raises ProvisionError, NameRefused or MasterKeyError; an existing file is never
+    overwritten.
     """
     check_fleet(fleet)
     device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
+    own, own_key = (None, None) if certificate is None else certificate.board_fields()
     settings = DeviceSettings(
         fleet=fleet,
         device_id=device_id,
@@ -116,6 +121,8 @@ def provision_device(
         mqtt_user=mqtt_user,
         mqtt_password=mqtt_password,
         mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
+        mqtt_cert=own,
+        mqtt_key=own_key,
     )
     _check(dataclasses.asdict(settings), "these settings")
     if path is not None:
@@ -123,9 +130,36 @@ def provision_device(
     return settings
 
 
+def renewed(
+    settings: DeviceSettings,
+    master_key: bytes | None,
+    mqtt_ca: Path,
+    certificate: authority.Issued | None,
+) -> DeviceSettings:
+    """Return the same board's settings with the keys of another master key, CA and certificate.
+
+    The device id and whether a ledger was made stay, so `hushmote flash` leaves the board's ledger alone.
+    """
+    own, own_key = (None, None) if certificate is None else certificate.board_fields()
+    fleet, device = settings.fleet, settings.device_id
+    made = dataclasses.replace(
+        settings,
+        key=None if master_key is None else keys.device_key(master_key, fleet, device).hex(),
+        announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
+        mqtt_ca=_certificate(mqtt_ca),
+        mqtt_cert=own,
+        mqtt_key=own_key,
+    )
+    _check(dataclasses.asdict(made), "these settings")
+    return made
+
+
 def describe(settings: DeviceSettings, path: Path) -> str:
     """One line on a settings file, without its secrets."""
     keyed = "without keys (open fleet)" if settings.key is None else "with keys"
+    if settings.mqtt_cert is not None and settings.mqtt_key is not None:
+        until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key, str(path)).until
+        keyed += f", certificate until {until:%Y-%m-%d}"
     missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
     line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
     return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if missing else "")
@@ -168,17 +202,17 @@ def check_complete(settings: DeviceSettings, path: Path) -> None:
 def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSettings:
     """Note in the settings file whether they have made a ledger; the file is replaced in one step."""
     marked = dataclasses.replace(settings, ledger_made=made)
-    if marked == settings:
-        return settings
-    new = path.with_name(path.name + ".new")
+    if marked != settings:
+        replace_settings(path, marked)
+    return marked
+
+
+def replace_settings(path: Path, settings: DeviceSettings) -> None:
+    """Write settings in the place of those that are there, in one step; raises ProvisionError."""
     try:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        _write_new(new, marked.to_json())
-        os.replace(new, path)
+        private_file.replace(path, settings.to_json())
     except OSError as e:
         raise ProvisionError(f"cannot write {path}: {e.strerror}") from None
-    return marked
 
 
 def _check(values: dict[str, Any], where: str) -> None:
@@ -186,7 +220,7 @@ def _check(values: dict[str, Any], where: str) -> None:
         if name not in _TYPES:
             raise ProvisionError(f"{where}: unknown field {name}")
     for name, types in _TYPES.items():
-        if name not in values and name != "ledger_made":
+        if name not in values and name not in _MAY_BE_MISSING:
             raise ProvisionError(f"{where}: {name} is missing")
         # bool is an int: a port of True is a mistake all the same.
         if name in values and type(values[name]) not in types:
@@ -214,6 +248,14 @@ def _check(values: dict[str, Any], where: str) -> None:
             base64.b64decode(values["mqtt_ca"], validate=True)
         except binascii.Error:
             raise ProvisionError(f"{where}: mqtt_ca must be base64 of a certificate's DER, or null") from None
+    own, own_key = values.get("mqtt_cert"), values.get("mqtt_key")
+    if (own is None) != (own_key is None):
+        raise ProvisionError(f"{where}: mqtt_cert and mqtt_key belong together: give both, or null twice")
+    if own is not None and own_key is not None:
+        if values["mqtt_ca"] is None:
+            raise ProvisionError(f"{where}: mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
+        if authority.parse_board_fields(own, own_key, where).name != values["device_id"]:
+            raise ProvisionError(f"{where}: mqtt_cert is another board's: its name must be the device_id")
 
 
 def _certificate(path: Path) -> str:

@@ -7,7 +7,6 @@ import enum
 import logging
 import os
 import re
-import stat
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from .batch import BATCH_REPORTS, BATCH_S
 from .broker_address import BrokerAddress, BrokerUrlError, parse_broker_url
 from .condition import trouble
 from .endpoint import Endpoint, EndpointError, parse_endpoint
-from .keys import MasterKeyError, load_master_keys
+from .keys import MasterKeyError, load_master_keys, readable_by_others
 from .options import DEFAULT_STORE, StoreUrl, UsageError
 from .report import NameRefused
 from .store import Store, StoreError
@@ -201,7 +200,7 @@ def _password(path: Path) -> str:
         raise UsageError(f"{path} must hold a password, one line of text") from None
     except OSError as e:
         raise UsageError(f"cannot read the password {path}: {e.strerror}") from None
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if readable_by_others(path, mode):
         raise UsageError(f"{path} can be read by others: chmod 600 it")
     if not password:
         raise UsageError(f"{path} must hold a password, one line of text")

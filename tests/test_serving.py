@@ -15,7 +15,7 @@ from command_line import runner
 from served import add_fleet, crowd, publish, served, until
 from wire import experiment, payload_of
 
-from hushmote.server import report
+from hushmote.server import keys, report
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
 
@@ -181,6 +181,16 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, cap
         mistake = run(*options, expect=1)
         assert words in mistake
         assert "p%40ss" not in mistake
+
+
+def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups_bits(tmp_path, monkeypatch):
+    master = tmp_path / "master.key"
+    made = keys.create_master_key(master)
+    master.chmod(0o440)
+    with pytest.raises(keys.MasterKeyError, match="can be read by others"):
+        keys.load_master_keys(master)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert keys.load_master_keys(master) == (made,)
 
 
 @needs_mosquitto

@@ -91,7 +91,9 @@ def serve_command(
     share: Annotated[
         str | None,
         typer.Option(
-            help="Group of aggregators on one store that divide the reports; MQTT 5.", show_default=False
+            help="Group of aggregators on one store that divide the reports; MQTT 5.",
+            envvar="HUSHMOTE_SHARE",
+            show_default=False,
         ),
     ] = None,
     retire: Annotated[

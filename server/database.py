@@ -201,7 +201,7 @@ _WHAT_WOULD_BE_RIGHT = {
     "is full": "the disk is full; free some space",
     "No space left": "the disk is full; free some space",
     "locked": "another program holds its write lock; stop that program or wait",
-    "unable to open": "no permission, or not a file; give another path",
+    "unable to open": "no permission, a read-only disk, or no file; make it writable or give another path",
     "malformed": "the file is damaged; restore a backup",
     "lock timeout": "another program holds its write lock; stop that program or wait",
     "no such table": "it is damaged or a database of something else; give another path",

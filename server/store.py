@@ -281,6 +281,8 @@ class Store:
             rows = connection.execute(query).all()
         counts = np.zeros(version.experiment.code_count, np.int64)
         for code, count in rows:
+            if not 0 <= code < len(counts):
+                raise StoreError(f"{self.where} is damaged: it has counts of codes that are none")
             counts[code] = count
         return counts
 
@@ -351,7 +353,7 @@ class Store:
         try:
             with self._writing() as connection:
                 yield IngestTransaction(connection)
-        except ValueError as e:
+        except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: {e}") from e
 
     # Whole stores

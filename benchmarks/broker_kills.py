@@ -1,0 +1,168 @@
+"""What mosquitto loses by SIGKILL, by its settings, and what they cost.
+
+    python benchmarks/broker_kills.py [--kills 15] [--quick]
+
+30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
+the aggregator is away, so that all waits in its queue, and while it is connected. Lost is what a board was
+told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. Then
+the cost: how many reports a second 40 boards get acknowledged at full speed while so many wait in the queue
+already. Writes benchmarks/results/broker_kills.json.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import paho.mqtt.client as mqtt
+from accuracy import RESULTS, machine
+from paho.mqtt.enums import CallbackAPIVersion
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import chaos  # pyright: ignore[reportMissingImports]
+import wire  # pyright: ignore[reportMissingImports]
+from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
+
+from hushmote.server import report
+from hushmote.simulator.broker import MosquittoBroker
+
+
+@dataclass(frozen=True)
+class Case:
+    """settings: lines of mosquitto.conf. hold_s: what a board waits for beyond the PUBACK, see Board."""
+
+    name: str
+    settings: tuple[str, ...]
+    hold_s: float | None = None
+
+
+CASES = (
+    Case("PUBACK, saved every half hour (default)", ("autosave_interval 1800",)),
+    Case("PUBACK, saved every second", ("autosave_interval 1",)),
+    Case("PUBACK, saved on changes", ("autosave_on_changes true", "autosave_interval 1")),
+    Case("PINGRESP 3 s after it, saved every second", ("autosave_interval 1",), 3.0),
+    Case("PINGRESP after it, saved on changes", ("autosave_on_changes true", "autosave_interval 1"), 0.0),
+)
+
+
+def faults(kills: int, away: bool, seed: int) -> list[chaos.Fault]:
+    """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
+    rng = np.random.default_rng(seed)
+    if not away:
+        return [chaos.Fault("kill broker while connected", rng.uniform(0, 1), 0.0) for _ in range(kills)]
+    pairs = [
+        (chaos.Fault("stop aggregator", 4.0, 3.0), chaos.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
+        for _ in range(kills)
+    ]
+    return [fault for pair in pairs for fault in pair]
+
+
+def lost(case: Case, kills: int, away: bool) -> dict:
+    """Kill and count."""
+    options = ("--batch-s", "0.1")
+    setting = chaos.Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
+    with tempfile.TemporaryDirectory() as folder:
+        plan = faults(kills, away, seed=1)
+        verdict = chaos.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
+    assert not verdict.strange, verdict
+    assert not verdict.miscounted, verdict
+    assert verdict.kills == kills, verdict
+    return {"kills": kills, "told": verdict.told, "lost": verdict.lost, "seconds": verdict.seconds}
+
+
+async def rate(port: int, hold_s: float | None, seconds: float) -> float:
+    """Reports a second that 40 boards are told were received."""
+    asked = wire.experiment(budget={"rule": "unlimited"})
+    boards = [
+        Board(
+            report.report_topic("rate", f"d{i}"),
+            port,
+            Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64),
+            np.random.default_rng(i),
+            hold_s=hold_s,
+        )
+        for i in range(40)
+    ]
+    living = [asyncio.create_task(board.live()) for board in boards]
+    await asyncio.sleep(1 + (hold_s or 0))  # until reports are told at the rate at which they are published
+    before, start = sum(len(board.told) for board in boards), time.perf_counter()
+    await asyncio.sleep(seconds)
+    told, took = sum(len(board.told) for board in boards) - before, time.perf_counter() - start
+    for task in living:
+        task.cancel()
+    return told / took
+
+
+def cost(case: Case, queued: int, seconds: float) -> float:
+    """Reports a second that are acknowledged while so many wait for an absent subscriber."""
+    with MosquittoBroker(settings=case.settings) as broker:
+        subscribe(broker.port)
+        fill(broker.port, queued)
+        return asyncio.run(rate(broker.port, case.hold_s, seconds))
+
+
+def subscribe(port: int) -> None:
+    """Leave a session that the broker queues every report for."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="queue", clean_session=False)
+    subscribed = []
+    client.on_subscribe = lambda *_: subscribed.append(True)
+    client.connect("127.0.0.1", port)
+    while not client.is_connected():
+        client.loop(0.1)
+    client.subscribe(report.report_filter(), 1)
+    while not subscribed:
+        client.loop(0.1)
+    client.disconnect()
+
+
+def fill(port: int, count: int) -> None:
+    """Publish count messages as large as reports; returns once all are acknowledged."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.max_inflight_messages_set(1000)
+    room = threading.Semaphore(2000)
+    client.on_publish = lambda *_: room.release()
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    for i in range(count):
+        room.acquire()
+        client.publish(report.report_topic("rate", f"q{i}"), bytes(19), qos=1)
+    for _ in range(2000):
+        room.acquire()
+    client.disconnect()
+    client.loop_stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--kills", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="2 kills of two cases; writes no file")
+    options = parser.parse_args()
+    kills, cases = (2, CASES[1:4:2]) if options.quick else (options.kills, CASES)
+    queues, seconds = ((0,), 2.0) if options.quick else ((0, 10_000, 100_000), 8.0)
+    table = Table("told received by", "lost, away", "connected", *(f"/s, {q:,} queued" for q in queues))
+    rows = []
+    for case in cases:
+        row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
+        row |= {"away": lost(case, kills, True), "connected": lost(case, kills, False)}
+        row["per_s"] = {queued: round(cost(case, queued, seconds)) for queued in queues}
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        rows.append(row)
+        shown = [f"{row[k]['lost']:,} of {row[k]['told']:,}" for k in ("away", "connected")]
+        table.add_row(case.name, *shown, *(f"{row['per_s'][q]:,}" for q in queues))
+    Console(width=140).print(table)
+    if not options.quick:
+        found = {"machine": machine(), "kills": kills, "cases": rows}
+        (RESULTS / "broker_kills.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -204,7 +204,7 @@ def test_every_sqlite_connection_syncs_each_commit(tmp_path):
 def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_doubles_nothing():
     messages, counts = crowd(1000, EXP)
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(durable=True))
+        cluster = stack.enter_context(Cluster())
         broker = stack.enter_context(MosquittoBroker())
         store = made(stack.enter_context(Store(cluster.url(cluster.create()))))
         with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:

@@ -28,7 +28,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-import chaos  # pyright: ignore[reportMissingImports]
+import chaos_run  # pyright: ignore[reportMissingImports]
 import wire  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
 
@@ -54,13 +54,16 @@ CASES = (
 )
 
 
-def faults(kills: int, away: bool, seed: int) -> list[chaos.Fault]:
+def faults(kills: int, away: bool, seed: int) -> list[chaos_run.Fault]:
     """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
     rng = np.random.default_rng(seed)
     if not away:
-        return [chaos.Fault("kill broker while connected", rng.uniform(0, 1), 0.0) for _ in range(kills)]
+        return [chaos_run.Fault("kill broker while connected", rng.uniform(0, 1), 0.0) for _ in range(kills)]
     pairs = [
-        (chaos.Fault("stop aggregator", 4.0, 3.0), chaos.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
+        (
+            chaos_run.Fault("stop aggregator", 4.0, 3.0),
+            chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0),
+        )
         for _ in range(kills)
     ]
     return [fault for pair in pairs for fault in pair]
@@ -69,10 +72,10 @@ def faults(kills: int, away: bool, seed: int) -> list[chaos.Fault]:
 def lost(case: Case, kills: int, away: bool) -> dict:
     """Kill and count."""
     options = ("--batch-s", "0.1")
-    setting = chaos.Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
+    setting = chaos_run.Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
     with tempfile.TemporaryDirectory() as folder:
         plan = faults(kills, away, seed=1)
-        verdict = chaos.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
+        verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
     assert not verdict.strange, verdict
     assert not verdict.miscounted, verdict
     assert verdict.kills == kills, verdict

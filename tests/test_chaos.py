@@ -4,7 +4,7 @@ import datetime
 
 import numpy as np
 import pytest
-from chaos import FLEET, Setting, judge, plan, run
+from chaos_run import FLEET, Setting, judge, plan, run
 from chaos_boards import Board, Encoded
 from postgres import Cluster
 from wire import experiment, payload_of
@@ -45,7 +45,7 @@ def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(t
 
 
 @needs_mosquitto
-def test_a_database_that_is_killed_or_cut_off_in_mid_commit_counts_nothing_twice(tmp_path):
+def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(tmp_path):
     faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
     with Cluster() as postgres:
         url = postgres.url(postgres.create())

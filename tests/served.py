@@ -30,6 +30,17 @@ def until(condition, what):
         time.sleep(0.05)
 
 
+def with_setting(module, name, value):
+    """A script for Served: the command with another time than it ships with, so that a test need not wait."""
+    return f"""
+import sys
+from hushmote.server import {module}, serve_cli
+{module}.{name} = {value}
+sys.argv[0] = "hushmote"
+serve_cli.main()
+"""
+
+
 class Served:
     """A process of `hushmote serve`; .log() is its standard error so far.
 

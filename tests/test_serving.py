@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_line import runner
-from served import add_fleet, crowd, publish, served, until
+from served import add_fleet, crowd, publish, served, until, with_setting
 from wire import experiment, payload_of
 
 from hushmote.server import keys, report
@@ -21,14 +21,6 @@ from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-# The command with other times than it ships with, so that a test need not wait as long.
-SCRIPT = """
-import sys
-from hushmote.server import serve_cli, serving
-serving.{name} = {value}
-sys.argv[0] = "hushmote"
-serve_cli.main()
-"""
 
 
 @pytest.fixture
@@ -83,7 +75,7 @@ def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitt
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto, signals):
     messages, counts = crowd(40)
-    script = SCRIPT.format(name="STOP_S", value=1.0 if signals == 1 else 600.0)
+    script = with_setting("serving", "STOP_S", 1.0 if signals == 1 else 600.0)
     with served(*arguments(store, mosquitto), script=script) as process:
         process.ready()
         with locked(store):
@@ -121,7 +113,7 @@ def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
 @needs_mosquitto
 def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto):
     messages, _ = crowd(30)
-    script = SCRIPT.format(name="_MINUTE_S", value=0.5)
+    script = with_setting("serving", "_MINUTE_S", 0.5)
     with served(*arguments(store, mosquitto), script=script) as process:
         process.ready()
         publish(mosquitto, messages + messages)

@@ -4,9 +4,11 @@ import contextlib
 import socket
 import threading
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from served import add_fleet, crowd, publish, served, until
-from wire import experiment
+from wire import experiment, payload_of
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.store import Store
@@ -119,6 +121,38 @@ def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its
             assert min(accepted(a), accepted(b)) > 100
         assert list(store.histogram("open", experiment().digest)) == counts
         assert store.rejects() == {}  # a second copy would be a duplicate
+
+
+@needs_mosquitto
+def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp_path):
+    heard = []
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
+        add_fleet(store)
+        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+        listener.on_message = lambda _client, _data, message: heard.append(message.payload)
+        listener.connect(broker.host, broker.port)
+        listener.subscribe("hushmote/v1/+/experiment/+", 1)
+        listener.loop_start()
+        members = [Aggregator(store, port=broker.port, client_id=name, share="crew") for name in ("a", "b")]
+        threads = [threading.Thread(target=member.run) for member in members]
+        for thread in threads:
+            thread.start()
+        try:
+            until(lambda: all(member.ready.is_set() for member in members), heard)
+            until(lambda: len(heard) == 2, heard)
+            # Either looks for new experiments every 2 s: adding one shows that they have looked since.
+            new = store.add_experiment("open", payload_of(experiment(name="door")))
+            until(lambda: len(heard) == 4, heard)
+            store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+            until(lambda: len(heard) == 6, heard)
+        finally:
+            for member, thread in zip(members, threads, strict=True):
+                member.stop()
+                thread.join()
+            listener.disconnect()
+            listener.loop_stop()
+    assert len(heard) == 6
+    assert heard.count(payload_of(new)) == 2
 
 
 def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):

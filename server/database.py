@@ -78,7 +78,9 @@ class Database:
             from . import postgresql
         except ImportError:
             raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
-        engine = create_engine(self._url, connect_args=postgresql.connect_options(self._url))
+        options = postgresql.connect_options(self._url)
+        # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
+        engine = create_engine(self._url, connect_args=options, pool_pre_ping=True)
         postgresql.set_up(engine)
         return engine
 

@@ -202,7 +202,7 @@ def test_every_sqlite_connection_syncs_each_commit(tmp_path):
 
 @needs_mosquitto
 def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_doubles_nothing():
-    messages, counts = crowd(1000, EXP)
+    messages, counts = crowd(1500, EXP)
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         broker = stack.enter_context(MosquittoBroker())
@@ -210,14 +210,25 @@ def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_double
         with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
             stream = threading.Thread(target=publish, args=(broker, messages))
             stream.start()
-            for least in (1, 400):
+            for least in (1, 300, 700):
                 until(lambda n=least: aggregator.counters.accepted >= n, aggregator.counters)
                 cluster.restart()
             stream.join()
-            until(lambda: total(aggregator) >= 1000, aggregator.counters)
+            until(lambda: total(aggregator) >= 1500, aggregator.counters)
         assert list(store.histogram("open", EXP.digest)) == counts
         found = check(store)
-        assert (found.reports, found.violations) == (1000, ())
+        assert (found.reports, found.violations) == (1500, ())
+
+
+# Returns once the server's process is gone.
+CUT = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'hushmote'"
+
+
+def test_a_connection_dropped_between_two_batches_fails_neither(postgres, postgres_url):
+    with Store(postgres_url) as store:
+        take(made(store), batch(["a"]))
+        postgres.execute(CUT)
+        assert take(store, batch(["a", "b"])).accepted == 1
 
 
 def test_a_connection_cut_in_mid_batch_counts_nothing_of_it(postgres, postgres_url):
@@ -226,9 +237,7 @@ def test_a_connection_cut_in_mid_batch_counts_nothing_of_it(postgres, postgres_u
         with fails("terminating connection|server closed"), store.ingest() as transaction:
             key = ("open", "temp", "b")
             transaction.write({key: NumberSet((1, 2))}, {(1, "2026-11-21", 1): 1}, {})
-            postgres.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hushmote'"
-            )
+            postgres.execute(CUT)
         assert counted(store) == 1
         assert take(store, batch(["a", "b"])).accepted == 1
         assert check(store).violations == ()

@@ -161,11 +161,12 @@ EXPERIMENTS = [
 ]
 FIELDS = [*sorted(set().union(*EXPERIMENTS)), "extra"]
 PAYLOADS = [json.dumps(fields | {"name": f"e{i}"}).encode() for i, fields in enumerate(EXPERIMENTS)]
+PARSED = [Experiment.parse(payload) for payload in PAYLOADS]
 DEVICES = ["a", "k3f9x1", "x" * 32, "-"]
 
 
 def make_report(choose: Choices) -> bytes:
-    asked = Experiment.parse(choose.one_of(PAYLOADS))
+    asked = choose.one_of(PARSED)
     device, number = choose.one_of(DEVICES), choose.one_of((1, 1, 2, 3, 4, 5, 77, (1 << 32) - 1))
     key = choose.one_of((None, bytes(32)))
     return mutate(choose, report.encode(asked, number, choose.integer(0, asked.code_count - 1), device, key))
@@ -480,7 +481,7 @@ def make_messages(choose: Choices) -> list[tuple[str, bytes]]:
             continue
         fleet, device = choose.one_of(("open", "keyed", "none")), choose.one_of(DEVICES)
         topic = f"hushmote/v1/{fleet}/report/{device}"
-        asked = Experiment.parse(choose.one_of(PAYLOADS))
+        asked = choose.one_of(PARSED)
         number = choose.one_of((1, 2, 3, 4, 5, choose.integer(1, (1 << 32) - 1)))
         key = keys.device_key(MASTER, "keyed", device) if fleet == "keyed" else None
         payload = report.encode(asked, number, choose.integer(0, asked.code_count - 1), device, key)
@@ -505,7 +506,7 @@ class Ingest:
             for payload in PAYLOADS:
                 store.add_experiment(fleet, payload)
         self.fleets = ingest.fleets(store, MASTER)
-        self._asked = {e.digest: e for e in map(Experiment.parse, PAYLOADS)}
+        self._asked = {e.digest: e for e in PARSED}
         self._counts: Counter[tuple[str, bytes, int]] = Counter()
         self._seen: dict[tuple[str, str, str], set[int]] = {}
         self.arrived = self.accepted = self.rejected = 0

@@ -1,0 +1,208 @@
+"""An aggregator at full rate for an hour: memory, descriptors and the write-ahead log stay as they are.
+
+    python benchmarks/soak.py [--minutes 60] [--quick]
+
+A real `hushmote serve` on SQLite and a real mosquitto. 50,000 devices of a fleet with keys report round after
+round, one report each, signed, at QoS 1, through a connection that publishes whenever fewer than BACKLOG
+reports wait: the queue is never empty, so that the aggregator always has as much to do as it can. Every
+5 seconds (--quick: every second) the process's private and resident memory, its descriptors and the log's
+size are read.
+
+The trend is the least squares line through the second half's samples, averaged in 12 blocks so that they are
+nearly independent; its 95 % interval is told in MiB an hour. At the end everything published must be counted,
+once. Writes benchmarks/results/soak.json; --quick runs a minute and writes nothing.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+from accuracy import RESULTS, experiment_payload, machine
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server import keys, report
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+FLEET = "soak"
+MASTER = bytes(range(32))
+BACKLOG = 20_000
+_WINDOW = 500  # reports that the publisher sends before it waits for their acknowledgements
+_BLOCKS = 12
+_T_95 = 2.228  # Student's t for 12 - 2 degrees of freedom
+_READY_S = 60.0
+
+
+class Publisher:
+    """A connection that publishes windows of reports and reads their acknowledgements."""
+
+    def __init__(self, port: int, experiment: Experiment, devices: int) -> None:
+        self._experiment = experiment
+        self._rng = np.random.default_rng(1)
+        names = [f"d{i:06}" for i in range(devices)]
+        self._devices = [(name, keys.device_key(MASTER, FLEET, name)) for name in names]
+        self._topics = [report.report_topic(FLEET, name).encode() for name in names]
+        self.published = 0
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._socket.sendall(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04soak")
+        assert self._read(4)[3] == 0, "refused"
+
+    def window(self) -> None:
+        """Publish the next reports; returns when the broker has acknowledged them."""
+        packets = bytearray()
+        codes = self._rng.integers(0, self._experiment.code_count, _WINDOW).tolist()
+        for mid, code in enumerate(codes, 1):
+            number, i = divmod(self.published, len(self._devices))
+            name, key = self._devices[i]
+            payload = report.encode(self._experiment, number + 1, code, name, key)
+            body = len(self._topics[i]).to_bytes(2, "big") + self._topics[i] + mid.to_bytes(2, "big")
+            packets += bytes((0x32, len(body) + len(payload))) + body + payload
+            self.published += 1
+        self._socket.sendall(packets)
+        self._read(4 * _WINDOW)
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            if not more:
+                raise ConnectionError("the broker closed the connection")
+            data += more
+        return data
+
+
+class Watched:
+    """The aggregator's process: what it holds, and what it says of itself."""
+
+    def __init__(self, url: str, port: int, log: Path) -> None:
+        self._http = free_port()
+        self._file = Path(url.removeprefix("sqlite:///") + "-wal")
+        command = [sys.executable, "-m", "hushmote.server", "serve", "--store", url]
+        command += ["--broker", f"mqtt://127.0.0.1:{port}", "--http", f"127.0.0.1:{self._http}"]
+        environment = os.environ | {keys.ENVIRONMENT_VARIABLE: MASTER.hex()}
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        end = time.monotonic() + _READY_S
+        while b"ready\n" not in log.read_bytes():
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < end, "not ready"
+            time.sleep(0.05)
+
+    def handled(self) -> int:
+        """Reports accepted and rejected so far."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._http}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        names = ("hushmote_reports_accepted_total", "hushmote_reports_rejected_total")
+        return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith(names))
+
+    def sample(self) -> dict:
+        """Memory in KiB, descriptors, bytes of the write-ahead log."""
+        proc = Path(f"/proc/{self.process.pid}")
+        rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
+        kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
+        return {
+            "resident_kib": kib["Rss"],
+            "private_kib": kib["Private_Clean"] + kib["Private_Dirty"],
+            "descriptors": len(list((proc / "fd").iterdir())),
+            "wal_bytes": self._file.stat().st_size if self._file.exists() else 0,
+        }
+
+
+def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """Slope of values an hour and the half width of its 95 % interval, from block means."""
+    blocks = np.array_split(np.arange(len(values)), _BLOCKS)
+    x = np.array([seconds[b].mean() for b in blocks]) / 3600
+    y = np.array([values[b].mean() for b in blocks])
+    dx = x - x.mean()
+    slope = float(dx @ y / (dx @ dx))
+    residual = y - y.mean() - slope * dx
+    return slope, _T_95 * float(np.sqrt(residual @ residual / (_BLOCKS - 2) / (dx @ dx)))
+
+
+def soak(minutes: float, devices: int, sample_s: float) -> dict:
+    """Run for so many minutes; returns samples, trend and counts."""
+    payload = experiment_payload("hh", 256, 1_000_000)
+    samples = []
+    with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
+        url = f"sqlite:///{folder}/store.sqlite"
+        with Store(url) as store:
+            store.add_fleet(FLEET, keyed=True)
+            store.add_experiment(FLEET, payload)
+        watched = Watched(url, broker.port, Path(folder) / "log")
+        try:
+            publisher = Publisher(broker.port, Experiment.parse(payload), devices)
+            start = due = time.monotonic()
+            while (now := time.monotonic()) - start < 60 * minutes:
+                handled = watched.handled()
+                if now >= due:
+                    due += sample_s
+                    samples.append({"seconds": round(now - start, 1), "handled": handled} | watched.sample())
+                    samples[-1]["waiting"] = publisher.published - handled
+                    if len(samples) % 60 == 0:
+                        print(json.dumps(samples[-1]), file=sys.stderr, flush=True)
+                if publisher.published - handled > BACKLOG:
+                    time.sleep(0.1)
+                while publisher.published - handled < BACKLOG and time.monotonic() < now + 1:
+                    publisher.window()
+            end = time.monotonic() + 300
+            while watched.handled() < publisher.published and time.monotonic() < end:
+                time.sleep(0.5)
+            watched.process.send_signal(signal.SIGTERM)
+            status = watched.process.wait(60)
+        finally:
+            watched.process.kill()
+        with Store(url, create=False) as store:
+            counted = sum(p.reports for p in store.participation(FLEET).values())
+            (version,) = store.experiments(FLEET)
+            histogram = int(store.histogram(FLEET, version.experiment.digest).sum())
+            rejected = store.rejects()
+    half = samples[len(samples) // 2 :]
+    seconds = np.array([s["seconds"] for s in half])
+    trends = {}
+    for name in ("private_kib", "resident_kib"):
+        slope, width = trend(seconds, np.array([s[name] for s in half]))
+        trends[name.replace("kib", "mib_per_hour")] = [round(slope / 1024, 3), round(width / 1024, 3)]
+    return {
+        "minutes": minutes,
+        "devices": devices,
+        "published": publisher.published,
+        "counted": counted,
+        "histogram": histogram,
+        "rejected": rejected,
+        "exit_status": status,
+        "per_s": round((half[-1]["handled"] - half[0]["handled"]) / (seconds[-1] - seconds[0])),
+        "least_waiting": min(s["waiting"] for s in half),
+        "private_mib": [round(half[i]["private_kib"] / 1024, 2) for i in (0, -1)],
+        "resident_mib_most": round(max(s["resident_kib"] for s in samples) / 1024, 1),
+        "trend_and_95_percent": trends,
+        "descriptors": [min(s["descriptors"] for s in half), max(s["descriptors"] for s in half)],
+        "wal_mib_most": round(max(s["wal_bytes"] for s in samples) / 2**20, 1),
+        "samples": samples[:: max(1, len(samples) // 120)],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--quick", action="store_true", help="one minute, 2,000 devices; writes no file")
+    options = parser.parse_args()
+    found = soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
+    shown = {name: value for name, value in found.items() if name != "samples"}
+    print(json.dumps(shown, indent=1))
+    if not options.quick:
+        (RESULTS / "soak.json").write_text(json.dumps({"machine": machine()} | found, indent=1) + "\n")
+    exact = found["published"] == found["counted"] == found["histogram"] and not found["rejected"]
+    return 0 if exact and found["exit_status"] == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

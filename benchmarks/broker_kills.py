@@ -57,16 +57,16 @@ CASES = (
 def faults(kills: int, away: bool, seed: int) -> list[chaos_run.Fault]:
     """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
     rng = np.random.default_rng(seed)
-    if not away:
-        return [chaos_run.Fault("kill broker while connected", rng.uniform(0, 1), 0.0) for _ in range(kills)]
-    pairs = [
-        (
-            chaos_run.Fault("stop aggregator", 4.0, 3.0),
-            chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0),
-        )
-        for _ in range(kills)
-    ]
-    return [fault for pair in pairs for fault in pair]
+    found = []
+    for _ in range(kills):
+        if away:
+            found.append(chaos_run.Fault("stop aggregator", 4.0, 3.0))
+            found.append(chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
+        else:
+            found.append(chaos_run.Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
+            # Anew, so that the next kill does not come while it waits to try again.
+            found.append(chaos_run.Fault("stop aggregator", 0.5, 0.0))
+    return found
 
 
 def lost(case: Case, kills: int, away: bool) -> dict:

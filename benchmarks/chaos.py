@@ -3,10 +3,10 @@
     python benchmarks/chaos.py [--kills 240] [--seed 1] [--only CAMPAIGN] [--quick]
 
 The long form of tests/test_chaos.py; tests/chaos_run.py says what is disturbed and what must hold. Each
-campaign runs series of faults against new stores, with other seeds and batch sizes, until it has had its share
-of the kills. A kill is a SIGKILL of an aggregator, of mosquitto or of PostgreSQL; what else disturbs is told
-beside. Prints a table, writes benchmarks/results/chaos.json (not with --only or --quick), and exits with 1
-where anything was lost or counted twice.
+campaign runs series of faults against new stores, with other seeds and batch sizes, until it has had its
+share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto or of PostgreSQL; what else disturbs is
+told beside. Prints a table, writes benchmarks/results/chaos.json (not with --only or --quick), and exits with
+1 where anything was lost or counted twice.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -60,7 +61,7 @@ class Campaign:
 
     name: str
     share: float
-    weights: dict[str, float]
+    weights: Mapping[str, float]
     postgres: bool = False
     setting: chaos_run.Setting = _ALONE
 

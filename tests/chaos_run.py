@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -191,16 +192,20 @@ class AggregatorProcess:
     @property
     def ready(self) -> bool:
         """Whether it has subscribed since it was started."""
-        return self.subscriptions > 0
+        return self.subscribed_since(self._started_at)
 
     @property
-    def subscriptions(self) -> int:
-        """How often it has subscribed since it was started."""
+    def logged_bytes(self) -> int:
+        """How much it has logged, over all its lives."""
+        return self.log.stat().st_size
+
+    def subscribed_since(self, logged_bytes: int) -> bool:
+        """Whether it runs and has subscribed since it had logged so much."""
         if self._process is None:
-            return 0
+            return False
         if self._process.poll() is not None:
             raise AssertionError(f"an aggregator ended by itself: {self.log.read_text()[-2000:]}")
-        return self.log.read_bytes()[self._started_at :].count(b"ready\n")
+        return b"ready\n" in self.log.read_bytes()[max(logged_bytes, self._started_at) :]
 
     def signal(self, number: int) -> None:
         """Send a signal to a process that is to live on."""
@@ -209,13 +214,13 @@ class AggregatorProcess:
 
     def end(self, number: int) -> None:
         """End it by a signal and wait for that."""
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self._process.send_signal(number)
-        code = self._process.wait(_END_S)
+        process.send_signal(number)
+        code = process.wait(_END_S)
         if number == signal.SIGTERM:
             self.exits.append(code)
-        self._process = None
 
 
 @dataclass(frozen=True)
@@ -426,15 +431,23 @@ class _Chaos:
                     await asyncio.sleep(0.1)
 
     async def _strike_connected_broker(self, fault: Fault) -> None:
-        async with self._lock(self._broker):
+        """Kill the broker while all else works; what only an aggregator's memory holds needs a store, too."""
+        things = [self._broker, *self._aggregators, self._proxies["aggregators"]]
+        things += [self._database, self._proxies["database"]] if self._database is not None else []
+        async with AsyncExitStack() as stack:
+            for thing in things:
+                await stack.enter_async_context(self._lock(thing))
+            for aggregator in self._aggregators:
+                await _until(lambda a=aggregator: a.ready, "ready", _READY_S)
             # The aggregators' sessions have been saved then, or nobody would keep what comes after the kill.
             await asyncio.sleep(_SAVED_S)
             await _until(self._caught_up, "caught up", _END_S)
-            before = [aggregator.subscriptions for aggregator in self._aggregators]
+            before = [aggregator.logged_bytes for aggregator in self._aggregators]
             await asyncio.to_thread(self._broker.kill)
+            await asyncio.sleep(fault.lasts_s)
             await asyncio.to_thread(self._broker.start)
-            for aggregator, count in zip(self._aggregators, before, strict=True):
-                await _until(lambda a=aggregator, n=count: a.subscriptions > n, "connected again", _READY_S)
+            for aggregator, logged in zip(self._aggregators, before, strict=True):
+                await _until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected", _READY_S)
 
     def _caught_up(self) -> bool:
         """Whether at most five reports of each board, told received, wait to be counted."""
@@ -442,10 +455,10 @@ class _Chaos:
         return self._processed()[0] > told - 5 * len(self._boards)
 
     async def _strike_connections(self, fault: Fault, proxy: Proxy) -> None:
-        if fault.kind.startswith("cut"):
-            proxy.cut()
-            return
         async with self._lock(proxy):
+            if fault.kind.startswith("cut"):
+                proxy.cut()
+                return
             proxy.swallow("down", *(() if "answers" in fault.kind else ("up",)))
             await asyncio.sleep(fault.lasts_s)
             proxy.forward()

@@ -4,8 +4,8 @@ import datetime
 
 import numpy as np
 import pytest
-from chaos_run import FLEET, Setting, judge, plan, run
 from chaos_boards import Board, Encoded
+from chaos_run import FLEET, Setting, judge, plan, run
 from postgres import Cluster
 from wire import experiment, payload_of
 

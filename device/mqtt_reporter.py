@@ -198,6 +198,10 @@ def _reason(e):
             return "the broker closed the connection"
         if code in (errno.EHOSTUNREACH, errno.ECONNABORTED, errno.ENOTCONN, 101):  # 101: ENETUNREACH
             return "the broker cannot be reached: is the network up?"
+        if type(code) is int and code <= -0x1080:  # mbedTLS numbers its errors from here to -0x7fff
+            if code == -0x7780:
+                return "the broker refuses this board's certificate, or wants one"
+            return "TLS failed, mbedTLS error -0x%x" % -code
         if type(code) is int and code < 0:  # getaddrinfo() of every port has its own negative numbers
             return "the broker's name was not found: is the network up?"
         return "network error, errno %s" % code
@@ -205,6 +209,8 @@ def _reason(e):
         return _CONNACK[code - 1]
     if isinstance(e, MemoryError):
         return "out of memory"
+    if isinstance(e, ValueError) and type(code) is str and "ertificate" in code:  # mbedTLS, in lines
+        return "the broker is refused: " + " ".join(code.split())
     if isinstance(e, (AssertionError, IndexError, ValueError)):  # how umqtt.simple checks what it reads
         return _NOT_MQTT
     return "%s: %s" % (type(e).__name__, code)

@@ -71,9 +71,13 @@ class FleetBroker:
         return (self.folder.path / "log").read_text(errors="replace")
 
     def reload(self) -> None:
-        """What an operator does after a revocation or rotation: SIGHUP; the broker says nothing to it."""
+        """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""
         assert self._process is not None
+        # Each time it reads the access list, which comes last, it remarks on this line.
+        remark = "experiment/+' does not contain"
+        before = self.log().count(remark)
         self._process.send_signal(signal.SIGHUP)
+        until(lambda: self.log().count(remark) > before, "mosquitto reads its files again")
 
     def stop(self) -> None:
         if self._process is not None:
@@ -113,12 +117,20 @@ class Visitor:
         client_id: str = "",
         login: tuple[str, str] | None = None,
         host: str = "localhost",
+        clean: bool = True,
     ) -> None:
         self.messages: list[tuple[str, bytes]] = []
         self.answer: str | None = None
         self.ended: str | None = None
         self.acknowledged: list[str] = []
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+        clean_session = None if protocol == paho.MQTTv5 else clean
+        self.client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id or "x",
+            clean_session,
+            protocol=protocol,
+            reconnect_on_failure=False,
+        )
         if tls is not None:
             self.client.tls_set_context(tls)
         if login is not None:

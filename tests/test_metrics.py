@@ -105,9 +105,10 @@ def test_health_follows_the_database(postgres, postgres_url):
             url = f"http://127.0.0.1:{port}"
             until(lambda: health(url) == (200, None), lambda: health(url))
             postgres.kill()
-            publish(broker, messages)
+            # Without a report: it looks for new experiments, and cannot.
             until(lambda: health(url)[0] == 503, lambda: health(url))
             assert "the store failed" in health(url)[1]
+            publish(broker, messages)
             assert scrape(url)["hushmote_reports_accepted_total"] == 0
             postgres.start()
             until(lambda: health(url) == (200, None), lambda: health(url))

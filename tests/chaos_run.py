@@ -204,7 +204,12 @@ class AggregatorProcess:
         if self._process is None:
             return False
         if self._process.poll() is not None:
-            raise AssertionError(f"an aggregator ended by itself: {self.log.read_text()[-2000:]}")
+            last = self.log.read_text()[-2000:]
+            # Started while its database is away it says so and ends; a service manager starts it again.
+            assert self._process.returncode == 1, last
+            assert "hushmote: cannot use postgresql" in last[last.rfind("ready\n") :], last
+            self.start()
+            return False
         return b"ready\n" in self.log.read_bytes()[max(logged_bytes, self._started_at) :]
 
     def signal(self, number: int) -> None:
@@ -467,6 +472,8 @@ class _Chaos:
 
     async def _come_to_rest(self) -> None:
         """Wait until every living board has been told of all it made, and all that is queued is counted."""
+        for aggregator in self._aggregators:
+            await _until(lambda a=aggregator: a.ready, "ready", _READY_S)
         for name in self._living:
             self._boards[name].finish()
         async with asyncio.timeout(_END_S):

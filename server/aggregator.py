@@ -318,7 +318,8 @@ class Aggregator:
         elif link.granted is not None:
             if link.granted.is_failure:
                 raise BrokerRefused(f"{where} refuses the subscription: {str(link.granted).lower()}")
-            shared = "" if self._share is None else f", as one of {self._share}"
+            # Without the group's name: who knows it, and may subscribe, could take reports out of it.
+            shared = "" if self._share is None else ", sharing the reports with others"
             self._say(
                 logging.INFO,
                 f"subscribed at {self._host}:{self._port} with MQTT {link.protocol}{shared}",

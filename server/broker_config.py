@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from .provision_error import ProvisionError
 from .report import check_device, check_fleet, experiment_topic, report_filter
 
 # An underscore: no device id has one, so no board can be given an aggregator's rights.
@@ -74,7 +75,7 @@ def mosquitto_conf(plan: BrokerPlan) -> str:
     experiment_topic(plan.fleet, "any")  # NameRefused for a fleet that no topic can carry
     for text in (str(where), plan.user):
         if "\n" in text or not text.isprintable():
-            raise ValueError("the broker's folder and user must be printable and one line")
+            raise ProvisionError("the broker's folder and user must be printable and one line")
     lines = [
         f"# mosquitto for the fleet {plan.fleet}, written by `hushmote provision`; needs mosquitto 2.0.",
         "",

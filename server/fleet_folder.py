@@ -284,6 +284,7 @@ def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_mas
     if not fleet.hosts:
         raise AuthorityError("a broker needs a name: give --host as boards reach it")
     fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
+    broker_config.mosquitto_conf(fleet.plan())  # before anything is made
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(path.iterdir()):

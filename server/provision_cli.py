@@ -80,7 +80,7 @@ def fleet_command(
         print_json(values | {"until": {name: when.isoformat() for name, when in until.items()}})
         return
     for line in _summary(made, until, in_environment):
-        show.out.print(line, markup=False, soft_wrap=True)
+        show.out.print(line, markup=False)
 
 
 def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
@@ -101,8 +101,8 @@ def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
         f"  aggregator/  for the aggregator's machine: its certificate; {master}",
         "  devices/     boards' settings",
         "next:",
-        f"  1. on the broker's machine: copy broker/ to {fleet.broker_folder},",
-        f"     chown -R {fleet.broker_user} it, and start",
+        f"  1. on the broker's machine: copy broker/ to {fleet.broker_folder}",
+        f"     chown -R {fleet.broker_user}: {fleet.broker_folder}",
         f"     mosquitto -c {fleet.broker_folder}/mosquitto.conf",
         f"  2. hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys",
         "  3. on the aggregator's machine, in aggregator/:",
@@ -195,7 +195,7 @@ def device_command(
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
-    show.out.print(provision.describe(settings, path), soft_wrap=True, markup=False)
+    show.out.print(provision.describe(settings, path), markup=False)
     if login:
         show.out.print("next: copy broker/ to the broker's machine and send mosquitto SIGHUP")
 
@@ -240,7 +240,7 @@ def renew_command(
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return
     for path, settings in made:
-        show.out.print(provision.describe(settings, path), soft_wrap=True, markup=False)
+        show.out.print(provision.describe(settings, path), markup=False)
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
 
 

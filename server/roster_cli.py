@@ -55,7 +55,7 @@ def allow_command(
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
     rule = "only these count" if in_force else "others count as well (--listed ends that)"
-    show.out.print(f"fleet {fleet}: {allowed:,} boards are allowed; {rule}", soft_wrap=True)
+    show.out.print(f"fleet {fleet}: {allowed:,} boards are allowed; {rule}")
 
 
 def _read_ids(file: Path) -> list[str]:
@@ -102,11 +102,10 @@ def revoke_command(
         return
     count = f"{len(set(devices)):,} board" + ("s are" if len(set(devices)) > 1 else " is")
     if store_too:
-        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more", soft_wrap=True)
+        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more")
     if opened is None:
         show.out.print(
             "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
-            soft_wrap=True,
         )
         return
     certificates = sum(c.serial is not None for c in ended)

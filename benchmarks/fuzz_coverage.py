@@ -40,13 +40,13 @@ _FIRST_INPUTS = 32
 _LIMIT_MIB = 1024
 # Percent of the inputs; those that take a millisecond and more get fewer.
 SHARES = {
-    "report": 30,
+    "report": 35,
     "topic": 20,
-    "experiment": 25,
-    "definition": 4,
-    "numbers": 17,
-    "ledger": 2,
-    "ingest": 2,
+    "experiment": 20,
+    "definition": 3,
+    "numbers": 20,
+    "ledger": 1,
+    "ingest": 1,
 }
 
 

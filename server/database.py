@@ -44,7 +44,8 @@ class Database:
         except ArgumentError:
             raise StoreError(f"{url!r} is not a store: write sqlite:///path") from None
         try:
-            with self.writing() as connection:
+            # Who only reads waits for no writer, and needs no disk that can be written.
+            with self.writing() if create or upgrade else self.reading() as connection:
                 self.found = self._check_schema(connection, create, upgrade)
         except StoreError:
             self.close()
@@ -122,7 +123,7 @@ class Database:
                 return version
         if version != schema.VERSION:
             raise StoreError(self._other_version(version))
-        if self._dialect == "sqlite":
+        if self._dialect == "sqlite" and create:
             # A file that cannot be written is better found out now than with the first report.
             connection.execute(update(schema.schema_version).values(version=schema.VERSION))
         return version

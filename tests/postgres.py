@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,18 +61,9 @@ class Cluster:
         self._folder = Path(tempfile.mkdtemp(prefix="hushmote-postgres-"))
         if self._as:
             shutil.chown(self._folder, _SUPERUSER)
-        self._run(
-            "initdb",
-            "-D",
-            str(self._folder / "data"),
-            "-U",
-            _SUPERUSER,
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        )
+        options = ["--auth=trust", "--encoding=UTF8", "--no-sync"]
+        where = f"--pgdata={self._folder / 'data'}"
+        self.run("initdb", where, f"--username={_SUPERUSER}", *options, prefix=self._as)
         self.start()
         return self
 
@@ -80,8 +71,9 @@ class Cluster:
         self._end(signal.SIGQUIT)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._as, str(self._programs / program), *arguments]
+    def run(self, program: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
+        """Run one of PostgreSQL's programs to its end, as the test's own user; prefix: as somebody else."""
+        command = [*prefix, str(self._programs / program), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
         assert done.returncode == 0, done.stderr
 

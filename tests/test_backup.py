@@ -112,6 +112,39 @@ def test_a_restored_backup_counts_what_is_sent_again_and_nothing_of_its_own_twic
         assert check(restored).violations == ()
 
 
+def test_a_dump_of_postgresql_restores_to_whole_batches_that_nothing_links(postgres, postgres_url, tmp_path):
+    names = postgres_url.rpartition("/")[2], postgres.create()
+    stop = threading.Event()
+    with Store(postgres_url) as store:
+        made(store)
+        take(store, boards(0, 100))
+
+        def count():
+            batches = 1
+            while not stop.is_set():
+                take(store, boards(100 * batches, 100 * (batches + 1)))
+                batches += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            postgres.run("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", postgres.dsn(names[0]))
+        finally:
+            stop.set()
+            thread.join()
+    postgres.run("pg_restore", f"--dbname={postgres.dsn(names[1])}", "--no-owner", str(tmp_path / "dump"))
+    with Store(postgres.url(names[1]), create=False) as restored:
+        found = check(restored)
+        assert found.violations == ()
+        assert found.reports >= 300
+        assert found.reports % 300 == 0
+        assert take(restored, boards(0, 100)).accepted == 0
+        with restored.engine.connect() as connection:
+            linked = "SELECT count(*) FROM dedupe d JOIN histogram h ON d.xmin = h.xmin"
+            assert connection.exec_driver_sql(linked).scalar() == 0
+    postgres.drop(names[1])
+
+
 def test_a_backup_needs_no_wal_and_is_for_its_owner_only(live, tmp_path):
     copy = tmp_path / "copy.sqlite"
     size = backup(f"sqlite:///{live.where}", copy)

@@ -2,12 +2,14 @@
 
 import datetime
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -301,27 +303,25 @@ def test_an_address_that_accepts_and_says_nothing_is_an_error():
 # Who may do what
 
 
-ROLES = """
-CREATE ROLE {0}_owner LOGIN; CREATE ROLE {0}_serve LOGIN; CREATE ROLE {0}_read LOGIN;
-GRANT CREATE ON SCHEMA public TO {0}_owner;
-"""
-GRANTS = """
-GRANT SELECT ON ALL TABLES IN SCHEMA public TO {0}_serve;
-GRANT INSERT, UPDATE ON dedupe, histogram, reject TO {0}_serve;
-GRANT SELECT ON schema_version, fleet, experiment, histogram TO {0}_read;
-"""
+def documented(name):
+    """The two blocks of SQL in docs/store.md, the roles' names made a database's own."""
+    text = (Path(__file__).parent.parent / "docs" / "store.md").read_text()
+    make, grant = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    return make.replace("hushmote_", f"{name}_"), grant.replace("hushmote_", f"{name}_")
 
 
 @pytest.fixture
 def roles(postgres, postgres_url):
     """Role -> URL, as docs/store.md sets them up, for a store that its owner made."""
     name = postgres_url.rpartition("/")[2]
-    postgres.execute(ROLES.format(name), name)
+    make, grant = documented(name)
+    postgres.execute(make, name)
     urls = {role: postgres.url(name, f"{name}_{role}") for role in ("owner", "serve", "read")}
     with Store(urls["owner"]) as store:
         store.add_fleet("home", keyed=False)
         store.add_experiment("home", payload_of(EXP))
-    postgres.execute(GRANTS.format(name), name)
+    with psycopg.connect(postgres.dsn(name, f"{name}_owner"), autocommit=True) as owner:
+        owner.execute(grant.encode())
     yield urls
     for role in urls:
         postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)

@@ -290,6 +290,19 @@ def test_a_read_only_store_is_one_line(tmp_path):
     with pytest.raises(StoreError, match="it is read-only") as caught:
         Store(where)
     one_line(caught)
+    with Store(where, create=False) as reader:
+        assert reader.fleets() == {}
+        with pytest.raises(StoreError, match="it is read-only"):
+            reader.add_fleet("home", keyed=False)
+
+
+def test_who_only_reads_does_not_wait_for_a_writer(store, store_url):
+    store.add_experiment("home", experiment_payload())
+    with store.ingest() as transaction:
+        transaction.write({}, {(1, "all", 1): 1}, {})
+        with Store(store_url, create=False) as reader:
+            assert reader.rejects() == {}
+            assert reader.participation("home") == {}
 
 
 def limit_pages(store, extra):

@@ -1,0 +1,121 @@
+"""What PostgreSQL's own transaction records link, by the number of reports committed together.
+
+    python benchmarks/linkage.py [--quick]
+
+Devices report once each, uniform readings of 64 bins by grr at epsilon 1, in batches of n reports through the
+real ingest into a real PostgreSQL. Two observers guess each device's code:
+
+    rows      reads the database once, afterwards: a device's row and the counts that carry the same xmin
+    journal   sees every commit apart, as whoever holds the log of transactions or its archive does: the
+              devices that changed in it, and by how much each count grew
+
+"guessed" is the share of devices whose code the observer gets right by its best guess, "certain" the share
+that it knows for sure. A code is not a reading: what it says of one is bounded by epsilon, as ever.
+
+Writes benchmarks/results/linkage.json.
+"""
+
+import argparse
+import datetime
+import json
+import sys
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from accuracy import RESULTS, machine
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import text
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server import ingest, report
+from hushmote.server.store import Store
+from hushmote.simulator import vectorised
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from postgres import Cluster  # pyright: ignore[reportMissingImports]
+
+FLEET = "home"
+NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
+PAYLOAD = json.dumps(
+    {"v": 1, "name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64, "mechanism": "grr"}
+    | {"epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 1_000_000}, "window": "day"}
+).encode()
+ROWS = text("SELECT d.device, h.code FROM dedupe d LEFT JOIN histogram h ON d.xmin = h.xmin")
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Shares of the devices whose code each observer gets right by its best guess, or knows for sure."""
+
+    batch: int
+    devices: int
+    rows_guessed: float
+    journal_guessed: float
+    journal_certain: float
+
+
+def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator) -> Linked:
+    """Ingest in batches and let both observers guess."""
+    with Store(cluster.url(cluster.create())) as store:
+        store.add_fleet(FLEET, keyed=False)
+        exp = store.add_experiment(FLEET, PAYLOAD)
+        codes = vectorised.codes(exp, rng.integers(0, exp.domain, devices), rng)
+        sent = {f"d{i:05}": int(code) for i, code in enumerate(codes)}
+        certain, guessed = journal(store, exp, sent, batch)
+        candidates: dict[str, set[int]] = defaultdict(set)
+        with store.engine.connect() as connection:
+            for device, code in connection.execute(ROWS):
+                candidates[device] |= set() if code is None else {code}
+    # Without a candidate any of the 64 is as good a guess as another.
+    chances = [(sent[d] in f) / len(f) if f else 1 / exp.code_count for d, f in candidates.items()]
+    return Linked(batch, devices, float(np.mean(chances)), guessed / devices, certain / devices)
+
+
+def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> tuple[int, int]:
+    """Ingest batch by batch; return how many codes each commit's own changes give away, and let guess."""
+    fleets = ingest.fleets(store)
+    certain = guessed = 0
+    before = store.histogram(FLEET, exp.digest)
+    devices = list(sent)
+    for start in range(0, len(devices), batch):
+        part = devices[start : start + batch]
+        messages = [(report.report_topic(FLEET, d), report.encode(exp, 1, sent[d])) for d in part]
+        ingest.ingest(store, messages, fleets, NOW)
+        now = store.histogram(FLEET, exp.digest)
+        grown = Counter({int(code): int(n) for code, n in enumerate(now - before) if n})
+        assert grown == Counter(sent[d] for d in part)
+        guessed += grown.most_common(1)[0][1]
+        certain += len(part) * (len(grown) == 1)
+        before = now
+    return certain, guessed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    rng = np.random.default_rng(20261121)
+    sizes = (
+        {1: 200, 10: 1000, 100: 2000}
+        if quick
+        else {1: 2000, 3: 3000, 10: 5000, 30: 6000, 100: 10_000, 1000: 20_000}
+    )
+    with Cluster() as cluster:
+        found = [measure(cluster, batch, devices, rng) for batch, devices in sizes.items()]
+    table = Table(box=None)
+    for heading in ("reports a commit", "devices", "rows: guessed", "journal: guessed", "certain"):
+        table.add_column(heading, justify="right")
+    for line in found:
+        shares = (line.rows_guessed, line.journal_guessed, line.journal_certain)
+        table.add_row(f"{line.batch:,}", f"{line.devices:,}", *(f"{share * 100:.1f} %" for share in shares))
+    Console().print(table)
+    if not quick:
+        result = machine() | {"bins": 64, "epsilon": 1.0, "linked": [asdict(line) for line in found]}
+        (RESULTS / "linkage.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -86,27 +86,28 @@ def fleet_command(
 def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
     folder, fleet = made.path, made.fleet
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
-    master = "the master key stays in HUSHMOTE_MASTER_KEY" if in_environment else "the master key"
-    serve = [
-        f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{fleet.port} --ca ca.pem",
-        "    --cert aggregator_1.pem --cert-key aggregator_1.pem"
-        + ("" if in_environment else " --master-key master.key"),
-    ]
+    master = "the master key stays in HUSHMOTE_MASTER_KEY" if in_environment else "the master key is there"
+    serve = [f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{fleet.port}", "--ca ca.pem"]
+    serve[-1] += " --cert aggregator_1.pem --cert-key aggregator_1.pem"
+    if not in_environment:
+        serve.append("--master-key master.key")
     if len(fleet.aggregators) > 1:
-        serve.append("    --share $(cat share)    and each of the others with its own certificate")
+        serve.append("--share $(cat share) --client-id aggregator_1")
     return [
-        f"{folder}: fleet {fleet.fleet}; certificates end: {ends}",
-        "  authority/   the authority's key: keep it offline, and a backup; it makes who is who",
-        "  broker/      for the broker's machine: mosquitto.conf and what it names",
-        f"  aggregator/  for the aggregator's machine: its certificate; {master}",
+        f"{folder}: fleet {fleet.fleet}; its certificates end:",
+        f"  {ends}",
+        "  authority/   keep it offline, and a backup: its key says who is who",
+        "  broker/      for the broker's machine",
+        f"  aggregator/  for the aggregators' machines; {master}",
         "  devices/     boards' settings",
         "next:",
         f"  1. on the broker's machine: copy broker/ to {fleet.broker_folder}",
         f"     chown -R {fleet.broker_user}: {fleet.broker_folder}",
         f"     mosquitto -c {fleet.broker_folder}/mosquitto.conf",
         f"  2. hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys",
-        "  3. on the aggregator's machine, in aggregator/:",
-        *(f"     {line}" for line in serve),
+        "  3. on an aggregator's machine, in aggregator/:",
+        "     " + " \\\n       ".join(serve),
+        *(["     and the others alike, each with its own number"] if len(fleet.aggregators) > 1 else []),
         f"  4. hushmote provision device --folder {folder} --wifi-ssid NAME",
     ]
 

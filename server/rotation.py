@@ -58,7 +58,11 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     file = folder.path / f"aggregator/{name}.pem"
     return Rotated(
         (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
-        (_HUP, f"start it with --cert {name}.pem --cert-key {name}.pem --share {folder.share()}"),
+        (
+            _HUP,
+            f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
+            f"{name}, and all with --share {folder.share()}",
+        ),
     )
 
 

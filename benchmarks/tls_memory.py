@@ -1,0 +1,120 @@
+"""Memory of a board's TLS connection, measured on Debian's 32-bit MicroPython against a real mosquitto.
+
+Prints bytes above those before; about 3 seconds. Skips where mosquitto or that runtime is missing.
+"""
+
+import argparse
+import getpass
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushmote.server import fleet_folder, keys, provision, report
+from hushmote.server.tls import client_context
+from hushmote.simulator.broker import find_mosquitto, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNTIME = ROOT / ".rig" / "mp32" / "micropython"
+UMQTT = ROOT / ".rig" / "lib"
+SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_memory.py"
+_IN_USE = re.compile(r"Arena 0:\nsystem bytes += +(\d+)\nin use bytes += +(\d+)")
+
+
+def experiment() -> bytes:
+    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 8}
+    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 3_000_000}}
+    return json.dumps(fields | {"window": "all"}).encode()
+
+
+def publish(folder: fleet_folder.FleetFolder, master: bytes) -> None:
+    """Put the experiment there as the aggregator would, once mosquitto listens."""
+    own = folder.path / "aggregator/aggregator_1.pem"
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.tls_set_context(client_context(folder.path / "aggregator/ca.pem", own, own))
+    for _ in range(100):
+        try:
+            client.connect("localhost", folder.fleet.port)
+            break
+        except OSError:
+            time.sleep(0.1)
+    client.loop_start()
+    topic = report.experiment_topic("home", "room_temp")
+    payload = keys.sign_experiment(keys.announce_key(master, "home"), topic, experiment())
+    client.publish(topic, payload, qos=1, retain=True).wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+
+
+def measure(path: Path) -> dict[str, dict[str, int]]:
+    """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
+    fleet = fleet_folder.Fleet("home", ("localhost",), free_port(), broker_user=getpass.getuser())
+    folder = fleet_folder.make(path / "fleet", fleet, write_master=True)
+    master = keys.load_master_key(folder.master_file())
+    assert master is not None
+    settings = path / "settings.json"
+    provision.provision_device(
+        master,
+        "home",
+        "k3f9",
+        path=settings,
+        mqtt_host="localhost",
+        mqtt_port=fleet.port,
+        mqtt_ca=folder.path / "broker/ca.pem",
+        certificate=folder.issue_device("k3f9", fleet_folder.now_utc()),
+    )
+    broker = subprocess.Popen(
+        [str(find_mosquitto()), "-c", str(folder.path / "broker/mosquitto.conf")], stderr=subprocess.DEVNULL
+    )
+    try:
+        publish(folder, master)
+        done = subprocess.run(
+            [str(RUNTIME), str(SCRIPT), str(settings)],
+            env={**os.environ, "MICROPYPATH": f"{ROOT / 'device'}:{UMQTT}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        broker.terminate()
+        broker.wait(10)
+    said = json.loads(done.stdout)
+    if said["sent"] != 1:
+        sys.exit(f"the board sent {said['sent']} reports: {said['error']}")
+    sizes = [(int(system), int(used)) for system, used in _IN_USE.findall(done.stderr)]
+    heap = dict(said["heap"])
+    return {
+        name: {
+            "mbedtls": used - sizes[0][1],
+            "most": system - sizes[0][1],
+            "heap": heap[name] - heap["before"],
+        }
+        for name, (system, used) in zip(heap, sizes, strict=True)
+        if name != "before"
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the same: it is quick")
+    parser.parse_args()
+    if find_mosquitto() is None or not RUNTIME.exists() or not (UMQTT / "umqtt/simple.py").exists():
+        print("skipped: it needs mosquitto and `python firmware_tests/runtimes.py --install`")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder))
+    print(f"{'after':14}{'mbedTLS':>10}{'most so far':>14}{'heap':>8}   bytes above those before")
+    for name, sizes in found.items():
+        print(f"{name:14}{sizes['mbedtls']:>10,}{sizes['most']:>14,}{sizes['heap']:>8,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -35,6 +35,7 @@ CLIENT_ID = "hushmote-aggregator"
 
 _RETRY_FIRST_S = 0.2
 _RETRY_MOST_S = 15.0
+_RETRY_SHARED_S = 1.0  # mosquitto keeps no share over its restart, and nothing until a member is back
 _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
 _SHORT_S = 10.0  # a connection that held less is not tried again at once
@@ -204,7 +205,7 @@ class Aggregator:
                     delay_s = _RETRY_FIRST_S
             if not self._stopping:
                 self._sleep(delay_s)
-                delay_s = min(2 * delay_s, _RETRY_MOST_S)
+                delay_s = min(2 * delay_s, _RETRY_MOST_S if self._share is None else _RETRY_SHARED_S)
 
     # The connection
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import socket
+import subprocess
 import threading
 
+import numpy as np
 import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
@@ -153,6 +155,41 @@ def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp
             listener.loop_stop()
     assert len(heard) == 6
     assert heard.count(payload_of(new)) == 2
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("share", [None, "crew"])
+def test_mosquitto_forgets_a_share_when_it_restarts_so_boards_must_come_after_the_members(tmp_path, share):
+    if share and not mosquitto_2_0():
+        pytest.skip("what this mosquitto keeps of a share is not known")
+    early, early_counts = crowd(100)
+    late, _ = crowd(100, first=100)
+    _, counts = crowd(200)
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
+        add_fleet(store)
+        options = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        options += ("--client-id", "a", "--batch-s", "0.1", *(("--share", share) if share else ()))
+        with served(*options) as process:
+            process.ready()
+            assert process.end() == 0
+        broker.restart()
+        publish(broker, early)  # before the member is there again
+        with served(*options) as process:
+            process.ready()
+            publish(broker, late)  # and after
+            kept = 100 if share else 200
+            until(lambda: counted(store) == kept, lambda: counted(store))
+            assert process.end() == 0
+        whole = store.histogram("open", experiment().digest) + (200 - kept) // 100 * np.array(early_counts)
+    assert list(whole) == counts
+
+
+def mosquitto_2_0():
+    """Whether this mosquitto is a 2.0, whose saved state has plain subscriptions only."""
+    program = find_mosquitto()
+    assert program is not None
+    text = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
+    return "version 2.0." in text
 
 
 def test_a_broker_without_shared_subscriptions_is_refused_in_one_line(tmp_path):

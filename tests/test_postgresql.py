@@ -1,5 +1,6 @@
 """PostgreSQL as a store that several aggregators share: exactly once, durable, never silent for ever."""
 
+import contextlib
 import datetime
 import os
 import re
@@ -249,6 +250,19 @@ def test_timeouts_are_set_on_every_connection_and_a_url_s_own_options_win(postgr
     assert options["tcp_user_timeout"] == "30000"
 
 
+def stopped(pid):
+    """Stop a process; it goes on after a minute whatever happens, so that no test waits for ever."""
+    os.kill(pid, signal.SIGSTOP)
+    rescue = threading.Timer(WAIT_S, go_on, (pid,))
+    rescue.daemon = True
+    rescue.start()
+
+
+def go_on(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
 def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes_again(
     store, postgres, monkeypatch
 ):
@@ -259,7 +273,7 @@ def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes
         query = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
         pids.extend(pid for (pid,) in postgres.execute(query))
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            stopped(pid)
 
     event.listen(store.engine, "commit", stop)
     fleets = ingest.fleets(store)
@@ -269,7 +283,7 @@ def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes
         one_line(caught)
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            go_on(pid)
     assert len(pids) == 1
     event.remove(store.engine, "commit", stop)
     # What it was told before it stopped, the commit among it, it may do now or not: once in either case.
@@ -284,11 +298,11 @@ def test_a_connection_that_hangs_between_two_batches_is_replaced(store, postgres
     monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
     fleets = ingest.fleets(store)
     ((pid,),) = postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hushmote'")
-    os.kill(pid, signal.SIGSTOP)
+    stopped(pid)
     try:
         assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
     finally:
-        os.kill(pid, signal.SIGCONT)
+        go_on(pid)
     assert check(store).violations == ()
 
 

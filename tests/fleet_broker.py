@@ -118,6 +118,7 @@ class Visitor:
         login: tuple[str, str] | None = None,
         host: str = "localhost",
         clean: bool = True,
+        will: tuple[str, bytes] | None = None,
     ) -> None:
         self.messages: list[tuple[str, bytes]] = []
         self.answer: str | None = None
@@ -133,6 +134,8 @@ class Visitor:
         )
         if tls is not None:
             self.client.tls_set_context(tls)
+        if will is not None:
+            self.client.will_set(*will, qos=1)
         if login is not None:
             self.client.username_pw_set(*login)
         self.client.on_connect = lambda _c, _d, _f, reason, _p: setattr(self, "answer", str(reason))

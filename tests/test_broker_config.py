@@ -229,6 +229,25 @@ def test_a_board_reports_under_its_own_name_and_no_other(site: Site, protocol):
             assert site.arrives(aggregator, board, "k3f9") == [(f"{TOPIC}/report/k3f9", b"own")]
 
 
+def test_a_boards_last_will_goes_to_its_own_topics_only(site: Site):
+    wills = [
+        (f"{TOPIC}/report/other", b"w"),
+        (f"{TOPIC}/experiment/will", b"w"),
+        (f"{TOPIC}/report/will", b"own"),
+    ]
+    with visit(site.port, site.aggregator()) as aggregator:
+        aggregator.subscribe("#")
+        for will in wills:
+            with visit(site.port, site.board("will"), will=will) as board:
+                if board.connected():  # mosquitto looks at a will when it is due
+                    sock = board.client.socket()
+                    assert sock is not None
+                    board.client.loop_stop()
+                    sock.close()  # without a word, so that the will is due
+        until(lambda: wills[2] in aggregator.messages, "the will on its own topic")
+        assert not {m[0] for m in aggregator.messages} & {wills[0][0], wills[1][0]}
+
+
 def test_a_board_cannot_publish_an_experiment_nor_clear_one(site: Site):
     topic = f"{TOPIC}/experiment/temp"
     with visit(site.port, site.aggregator()) as aggregator:

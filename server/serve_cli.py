@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -116,8 +117,12 @@ def serve_command(
     log: Annotated[LogFormat, typer.Option("--log-format", help="Form of the log.")] = LogFormat.text,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
-    source = context.get_parameter_source("broker")
-    address = _address(broker, password_file, source is not None and source.name == "COMMANDLINE")
+    if _on_command_line(context, "store") and urlsplit(store).password is not None:
+        raise UsageError(
+            "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
+            "or its password in a file that PGPASSFILE names"
+        )
+    address = _address(broker, password_file, _on_command_line(context, "broker"))
     if not address.tls and (ca or cert or cert_key):
         raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
     tls = client_context(ca, cert, cert_key) if address.tls else None
@@ -161,6 +166,11 @@ def serve_command(
             raise
         logging.getLogger(__name__).critical("%s", e)
         raise typer.Exit(1) from None
+
+
+def _on_command_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _client_id(name: str | None, share: str | None) -> str:

@@ -155,6 +155,7 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, cap
     user = ("--broker", "mqtt://a@host", "--password-file")
     for options, words in [
         (("--broker", "mqtt://agg:p%40ss@host"), "every user of this machine can read a command line"),
+        (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
         (("--broker", "mqtt://host", "--password-file", "secret"), "needs the user's name"),
         ((*user, "open"), "can be read by others: chmod 600"),
         ((*user, "empty"), "must hold a password"),

@@ -62,9 +62,14 @@ class FleetBroker:
     def _listens(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self.log()
+        # A handshake, not only a connection: the port is open before SIGHUP is anything but the end.
+        tls = context(self.folder)
+        tls.check_hostname = False
         with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.folder.fleet.port), 1).close()
-            return True
+            plain = socket.create_connection(("127.0.0.1", self.folder.fleet.port), 1)
+            plain.settimeout(WAIT_S)
+            with tls.wrap_socket(plain):
+                return True
         return False
 
     def log(self) -> str:

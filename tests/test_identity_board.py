@@ -4,6 +4,7 @@ The runtime has Debian's mbedTLS. Its memory is not the garbage-collected heap b
 benchmarks/tls_memory.py measures it there.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -18,7 +19,7 @@ from fleet_broker import context as tls_context
 from test_reporter import find_runtime, load
 
 from hushmote.device import ldp_client
-from hushmote.server import authority, keys, provision, rotation
+from hushmote.server import authority, keys, provision, report, rotation
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.fleet_folder import FleetFolder, now_utc
 from hushmote.server.store import Store
@@ -42,10 +43,11 @@ class Fleet:
         self.broker = broker
         self.store = store
 
-    def settings(self, device: str, host: str = "localhost", **changes) -> Path:
+    def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
         """What `hushmote provision device --folder` writes; changes: fields that are spoilt afterwards."""
         folder = self.folder
         path = provision.settings_path(device, folder.path / "devices")
+        password = folder.issue_login(device) if login else None
         provision.provision_device(
             keys.load_master_key(folder.master_file()),
             folder.fleet.fleet,
@@ -53,9 +55,11 @@ class Fleet:
             path=path,
             wifi_ssid="home",
             mqtt_host=host,
-            mqtt_port=folder.fleet.port,
+            mqtt_port=folder.fleet.password_port if login else folder.fleet.port,
             mqtt_ca=folder.path / "broker/ca.pem",
-            certificate=folder.issue_device(device, now_utc()),
+            mqtt_user=device if login else None,
+            mqtt_password=password,
+            certificate=None if login else folder.issue_device(device, now_utc()),
         )
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path
@@ -73,6 +77,27 @@ class Fleet:
         assert done.stdout.startswith("{"), done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[0])
 
+    @contextlib.contextmanager
+    def aggregator(self):
+        """An aggregator as `hushmote serve` runs it, with the folder's certificate and master keys."""
+        own = self.folder.path / "aggregator/aggregator_1.pem"
+        aggregator = Aggregator(
+            self.store,
+            "localhost",
+            self.folder.fleet.port,
+            tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
+            master=keys.load_master_keys(self.folder.master_file()),
+            batch_s=0.1,
+        )
+        thread = threading.Thread(target=aggregator.run, daemon=True)
+        thread.start()
+        try:
+            assert aggregator.ready.wait(20)
+            yield aggregator
+        finally:
+            aggregator.stop()
+            thread.join(20)
+
     def counted(self) -> int:
         digest = ldp_client.Experiment.parse(experiment()).digest
         return int(self.store.histogram(self.folder.fleet.fleet, digest).sum())
@@ -88,28 +113,20 @@ def umqtt() -> Path:
     return load(ROOT / "firmware_tests" / "setup" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory):
-    path = tmp_path_factory.mktemp("fleet")
-    folder = make_fleet(path / "folder")
+@contextlib.contextmanager
+def whole_fleet(path: Path):
+    """A fleet's folder, its broker, and a store with one experiment."""
+    folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
         store.add_fleet(folder.fleet.fleet, keyed=True)
         store.add_experiment(folder.fleet.fleet, experiment())
-        own = path / "folder/aggregator/aggregator_1.pem"
-        aggregator = Aggregator(
-            store,
-            "localhost",
-            folder.fleet.port,
-            tls=client_context(path / "folder/aggregator/ca.pem", own, own),
-            master=keys.load_master_keys(folder.master_file()),
-            batch_s=0.1,
-        )
-        thread = threading.Thread(target=aggregator.run, daemon=True)
-        thread.start()
-        assert aggregator.ready.wait(20)
         yield Fleet(folder, broker, store)
-        aggregator.stop()
-        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory):
+    with whole_fleet(tmp_path_factory.mktemp("fleet")) as fleet, fleet.aggregator():
+        yield fleet
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -119,6 +136,18 @@ def test_a_provisioned_board_reports_over_tls_and_is_counted(fleet: Fleet, runti
     assert said["error"] is None
     assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
     until(lambda: fleet.counted() == before + 1, "the report is counted")
+
+
+def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet, runtime, umqtt: Path):
+    before = fleet.counted()
+    path = fleet.settings("login", login=True)
+    fleet.broker.reload()
+    assert fleet.board(runtime, umqtt, path)["sent"] == 1
+    until(lambda: fleet.counted() == before + 1, "the report is counted")
+    wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
+    said = fleet.board(runtime, umqtt, wrong)
+    assert said["sent"] == 0
+    assert said["error"] == "the broker does not authorize this client"
 
 
 def strange_ca() -> str:
@@ -185,19 +214,54 @@ def test_certificate_and_key_come_together_or_the_board_says_what_to_do(fleet: F
 def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_ones(
     runtime, umqtt: Path, tmp_path: Path
 ):
-    folder = make_fleet(tmp_path / "folder")
-    old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
-    with running(folder) as broker, Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        fleet = Fleet(folder, broker, store)
+    with whole_fleet(tmp_path) as fleet:
+        folder = fleet.folder
+        old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
         old = fleet.settings("old")
         rotation.rotate_ca(folder, now_utc())
-        broker.reload()
+        fleet.broker.reload()
         new = fleet.settings("new")
         for path in (old, new):
             assert fleet.board(runtime, umqtt, path, make=False)["error"] is None
         with visit(folder.fleet.port, old_aggregator) as aggregator:
             assert aggregator.connected()
         rotation.finish_ca(folder, now_utc(), cut_off=True)
-        broker.reload()
+        fleet.broker.reload()
         assert fleet.board(runtime, umqtt, new, make=False)["error"] is None
         assert "not correctly signed" in fleet.board(runtime, umqtt, old, make=False)["error"]
+
+
+def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had_made_counts(
+    runtime, umqtt: Path, tmp_path: Path
+):
+    exp = ldp_client.Experiment.parse(experiment())
+    with whole_fleet(tmp_path) as fleet:
+        folder = fleet.folder
+        board = fleet.settings("k3f9")
+        old = keys.load_master_key(folder.master_file())
+        assert old is not None
+
+        def deliver(device: str) -> None:
+            """A report under the old key that had waited in a board's flash."""
+            pem = tmp_path / f"{device}.pem"
+            pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
+            payload = report.encode(exp, 1, 0, device, keys.device_key(old, folder.fleet.fleet, device))
+            with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
+                visitor.publish(report.report_topic(folder.fleet.fleet, device), payload)
+
+        rotation.rotate_master(folder)
+        with fleet.aggregator():
+            said = fleet.board(runtime, umqtt, board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            deliver("waited")
+            until(lambda: fleet.counted() == 1, "a report under the old key is counted")
+            new = keys.load_master_key(folder.master_file())
+            rotation.renew(folder, board, new, now_utc(), 30)
+            assert fleet.board(runtime, umqtt, board)["sent"] == 1
+            until(lambda: fleet.counted() == 2, "a report under the new key is counted")
+        rotation.finish_master(folder)
+        with fleet.aggregator() as aggregator:
+            deliver("late")
+            until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
+            assert dict(aggregator.counters.rejected) == {"bad tag": 1}
+        assert fleet.counted() == 2

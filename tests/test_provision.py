@@ -1,6 +1,7 @@
 """Settings of a board: keys, ids, the file that holds them."""
 
 import dataclasses
+import datetime
 import hashlib
 import hmac
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hushmote.server import provision
+from hushmote.server import authority, provision
 from hushmote.server.keys import MasterKeyError
 from hushmote.server.provision import ProvisionError, load_settings, provision_device
 from hushmote.server.report import NameRefused
@@ -218,3 +219,77 @@ def test_the_example_has_every_field_and_no_secret():
     values = json.loads((DEVICE_FOLDER / "settings_example.json").read_text())
     assert list(values) == [f.name for f in dataclasses.fields(provision.DeviceSettings)]
     assert not any(values[n] for n in values if "key" in n or "password" in n or "ssid" in n)
+
+
+# --- A board's certificate ------------------------------------------------------------------------------
+
+NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+@pytest.fixture(scope="module")
+def root() -> authority.Issued:
+    return authority.new_authority("garden", NOW)
+
+
+@pytest.fixture
+def certified(root: authority.Issued, tmp_path: Path) -> Path:
+    """Settings of board d1 with a certificate."""
+    (tmp_path / "ca.pem").write_bytes(root.to_pem())
+    own = authority.issue_client(root, "d1", NOW, 30)
+    path = tmp_path / "s.json"
+    provision_device(MASTER, "garden", "d1", path=path, mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    return path
+
+
+def test_a_certificate_and_its_key_are_read_back_and_shown_with_their_end_only(certified: Path):
+    settings = load_settings(certified)
+    assert settings.mqtt_port == 8883
+    shown = repr(settings) + provision.describe(settings, certified)
+    assert f"certificate until {NOW + datetime.timedelta(days=30):%Y-%m-%d}" in shown
+    assert settings.mqtt_key is not None
+    assert settings.mqtt_key not in shown
+    assert json.loads(settings.board_json())["mqtt_cert"] == settings.mqtt_cert
+
+
+def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(certified: Path, root):
+    ca = load_settings(certified).mqtt_ca
+    assert ca == authority.der_text(root.certificate)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mqtt_key": None}, "belong together"),
+        ({"mqtt_cert": None}, "belong together"),
+        ({"mqtt_ca": None}, "mqtt_ca is missing"),
+        ({"mqtt_cert": "AAAA"}, "base64 of DER"),
+        ({"mqtt_key": "?"}, "base64 of DER"),
+        ({"device_id": "d2"}, "another board's"),
+        ({"mqtt_cert": 5}, "must be str or null"),
+    ],
+)
+def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dict, reason: str):
+    values = json.loads(certified.read_text())
+    certified.write_text(json.dumps(values | changes))
+    with pytest.raises(ProvisionError, match=reason) as caught:
+        load_settings(certified)
+    assert "\n" not in str(caught.value)
+    assert values["mqtt_key"] not in str(caught.value)
+
+
+def test_settings_from_before_boards_had_certificates_are_still_good(tmp_path: Path):
+    path = tmp_path / "s.json"
+    made = provision_device(MASTER, "garden", "d1", path=path)
+    values = json.loads(path.read_text())
+    del values["mqtt_cert"], values["mqtt_key"]
+    path.write_text(json.dumps(values))
+    assert load_settings(path) == made
+
+
+def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.Issued):
+    settings = provision.mark_ledger(certified, load_settings(certified), True)
+    own = authority.issue_client(root, "d1", NOW, 30)
+    made = provision.renewed(settings, MASTER[::-1], certified.with_name("ca.pem"), own)
+    changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}
+    assert changed == {"key", "announce_key", "mqtt_cert", "mqtt_key"}
+    assert made.key == hkdf_sha256(MASTER[::-1], b"hushmote/v1/garden/d1").hex()

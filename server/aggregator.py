@@ -47,6 +47,7 @@ _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing 
 # CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
 _REFUSED = {133, 134, 135, 138, 140}
 _WRONG_PROTOCOL = 132
+_NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
 class BrokerRefused(Exception):
@@ -206,6 +207,8 @@ class Aggregator:
             if not self._stopping:
                 self._sleep(delay_s)
                 delay_s = min(2 * delay_s, _RETRY_MOST_S if self._share is None else _RETRY_SHARED_S)
+        if self._retire:
+            self._say(logging.WARNING, f"{self._client_id} is not retired yet: do it again")
 
     # The connection
 
@@ -253,7 +256,7 @@ class Aggregator:
                 self._commit(link)
             if link.granted is not None:
                 self._look_for_experiments(link, now)
-            if self._retire and link.unsubscribed and not link.messages and now > self._retired_at:
+            if self._retire and self._is_drained(link, now):
                 return True
         # What a lost connection brought is committed all the same: should the broker have lost it, we have
         # not.
@@ -261,6 +264,16 @@ class Aggregator:
         if not self._stopping:
             self._explain_loss(link)
         return False
+
+    def _is_drained(self, link: Link, now: float) -> bool:
+        """Whether a session that is to end has no subscription and nothing left to count."""
+        if link.unsubscribed is not None and link.unsubscribed.value == _NO_SUBSCRIPTION:
+            # It may be subscribed under another name; what came by that would go with the session.
+            raise BrokerRefused(
+                f"{self._client_id} is not subscribed as it would be with these options: correct --share; "
+                "or, after a restart of the broker, start it once without --retire"
+            )
+        return link.unsubscribed is not None and not link.messages and now > self._retired_at
 
     def _explain_loss(self, link: Link) -> None:
         """Say why a connection ended, and change the protocol where it never was one."""
@@ -337,6 +350,7 @@ class Aggregator:
                     "it was retired before, or the id is another"
                 )
             self._retired_at = time.monotonic() + _RETIRED_S
+            self._say(logging.INFO, f"retiring {self._client_id}: counting what {where} keeps for it")
             link.client.unsubscribe(self._filters)
             return
         if self._share is not None:

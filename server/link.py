@@ -32,7 +32,7 @@ class Link:
     (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
 
     answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
-    granted: the SUBACK's first refusal, else its first reason. unsubscribed: whether an UNSUBACK has come.
+    granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
     trouble: what the socket's last failure was, before the CONNACK only.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     """
@@ -52,7 +52,7 @@ class Link:
         self.answer: ReasonCode | None = None
         self.session_present = False
         self.granted: ReasonCode | None = None
-        self.unsubscribed = False
+        self.unsubscribed: ReasonCode | None = None
         self.trouble = ""
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
@@ -110,8 +110,10 @@ class Link:
     ) -> None:
         self.granted = next((r for r in reasons if r.is_failure), reasons[0])
 
-    def _on_unsubscribe(self, *_: Any) -> None:
-        self.unsubscribed = True
+    def _on_unsubscribe(
+        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
+    ) -> None:
+        self.unsubscribed = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
 
     def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         try:

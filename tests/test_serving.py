@@ -97,6 +97,19 @@ def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto
 
 
 @needs_mosquitto
+def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosquitto):
+    script = with_setting("ingest", "ingest", "lambda *_: {}['dev-secret']")
+    with served(*arguments(store, mosquitto), script=script) as process:
+        process.ready()
+        publish(mosquitto, crowd(1)[0])
+        assert process.wait() == 1
+    assert "stopped by a fault in Hushmote, KeyError at " in process.log()
+    assert "please report it" in process.log()
+    assert "Traceback" not in process.log()
+    assert "dev-secret" not in process.log()
+
+
+@needs_mosquitto
 def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))

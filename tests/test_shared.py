@@ -88,6 +88,9 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
                 b.process.kill()
                 b.wait()
             publish(broker, waiting)
+            with member(url, broker, "b", "--retire", "--share", "other") as b:
+                assert b.wait() == 1
+            assert "correct --share" in b.log()
             with member(url, broker, "b", "--retire") as b:
                 assert b.wait() == 0
             assert accepted(b) > 50

@@ -24,6 +24,9 @@ _CHECKPOINT_PAGES = 8 << 10  # of 4 KiB
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever makes or changes the schema
 
 
+_VERSION = select(schema.schema_version.c.version)
+
+
 class StoreError(Exception):
     """The store cannot be opened, read or written; the text says why and what would be right."""
 
@@ -128,6 +131,12 @@ class Database:
             connection.execute(update(schema.schema_version).values(version=schema.VERSION))
         return version
 
+    def check_version(self, connection: Connection) -> None:
+        """Raise StoreError where somebody has upgraded the store since it was opened."""
+        version = connection.scalar(_VERSION)
+        if version != schema.VERSION:
+            raise StoreError(self._other_version(version or 0))
+
     def _version(self, connection: Connection) -> int | None:
         """The store's schema version, None in an empty database."""
         tables = set(inspect(connection).get_table_names())
@@ -136,7 +145,7 @@ class Database:
         # Only the version's table: what else a later schema has is not known here.
         if schema.schema_version.name not in tables:
             raise StoreError(f"{self.where} is a database of something else: give another path")
-        versions = list(connection.scalars(select(schema.schema_version.c.version)))
+        versions = list(connection.scalars(_VERSION))
         if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
             found = ", ".join(map(str, versions)) or "none"
             raise StoreError(f"{self.where} is damaged: its schema version is {found}; restore a backup")
@@ -213,7 +222,7 @@ _WHAT_WOULD_BE_RIGHT = {
 
 def _one_line(where: str, error: SQLAlchemyError) -> str:
     text = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
-    text = text.strip().split("\n")[0]
+    text = text.strip().split("\n")[0].removeprefix("connection failed: ")
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
         if part in text:
             return f"cannot use {where}: {advice}"

@@ -352,6 +352,8 @@ class Store:
         """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         try:
             with self._writing() as connection:
+                # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
+                self._database.check_version(connection)
                 yield IngestTransaction(connection)
         except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: {e}") from e

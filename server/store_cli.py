@@ -17,9 +17,8 @@ from .store import Store
 
 store_app = typer.Typer(help="The store itself: upgrade, back up, check.", no_args_is_help=True)
 
-Url = Annotated[
-    str, typer.Argument(metavar="URL", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
-]
+_HELP = "SQLAlchemy URL of the store."
+Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
 
 
 @store_app.command("upgrade")
@@ -40,13 +39,14 @@ def store_upgrade(url: Url, as_json: AsJson = False) -> None:
 
 @store_app.command("backup")
 def store_backup(
-    url: Url,
+    url: Annotated[str, typer.Argument(metavar="URL", help=_HELP)],
     file: Annotated[Path, typer.Argument(help="File to write; there must be none of that name.")],
     as_json: AsJson = False,
 ) -> None:
     """Copy an SQLite store as it is at one moment, while aggregators go on.
 
-    The copy is a store: to restore it, stop the aggregators and put it in the place of the other.
+    The copy is a store. To restore it, stop the aggregators, move the other away with its -wal and -shm, and
+    put the copy in its place.
     """
     size_bytes = backup(url, file)
     if as_json:

@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from command_line import runner
 from sqlalchemy import Engine, MetaData, create_engine, event, select
-from wire import MASTER
+from wire import MASTER, experiment, payload_of
 
 from hushmote.server import ingest, keys, migrations, report, schema
 from hushmote.server.consistency import check
@@ -207,6 +207,20 @@ def test_a_store_of_an_old_version_is_not_upgraded_unasked(old):
         with pytest.raises(StoreError, match="schema version 1, this Hushmote reads 2: stop its agg"):
             Store(old, create=create)
     assert content(old) == before
+
+
+def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
+    with Store(store_url) as running, Store(store_url) as other:
+        running.add_fleet("home", keyed=False)
+        exp = running.add_experiment("home", payload_of(experiment()))
+        fleets = ingest.fleets(running)
+        messages = [(report.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
+        assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
+        with other.writing() as connection:
+            connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
+        with pytest.raises(StoreError, match="has schema version 3, this Hushmote reads 2: use the Hushmote"):
+            ingest.ingest(running, messages, fleets, NOW)
+        assert running.histogram("home", exp.digest).sum() == 1
 
 
 def test_two_upgrades_at_once_are_one(old):

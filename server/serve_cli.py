@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -117,50 +118,56 @@ def serve_command(
     log: Annotated[LogFormat, typer.Option("--log-format", help="Form of the log.")] = LogFormat.text,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
-    if _on_command_line(context, "store") and urlsplit(store).password is not None:
-        raise UsageError(
-            "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
-            "or its password in a file that PGPASSFILE names"
-        )
-    address = _address(broker, password_file, _on_command_line(context, "broker"))
-    if not address.tls and (ca or cert or cert_key):
-        raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
-    tls = client_context(ca, cert, cert_key) if address.tls else None
-    if protocol is Protocol.v311 and (share or retire):
-        raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
-    masters = load_master_keys(master_key)
-    where = None if http is None else parse_endpoint(http)
-    log_format.set_up(as_json=log is LogFormat.json)
-    on_commit, metrics = None, None
-    if where is not None:
-        from .metrics import Metrics  # only here: it takes a tenth of a second to load
-
-        metrics = Metrics()
-        on_commit = metrics.committed
-    try:
-        with Store(store) as opened, contextlib.ExitStack() as stack:
-            aggregator = Aggregator(
-                opened,
-                address.host,
-                address.port,
-                username=address.username,
-                password=address.password,
-                tls=tls,
-                master=masters,
-                client_id=_client_id(client_id, share),
-                share=share,
-                retire=retire,
-                rate=rate,
-                protocol=protocol.value,
-                batch_reports=batch,
-                batch_s=batch_s,
-                on_ready=serving.announce_ready,
-                on_commit=on_commit,
+    with _mistakes(log), contextlib.ExitStack() as stack:
+        if _on_command_line(context, "store") and urlsplit(store).password is not None:
+            raise UsageError(
+                "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
+                "or its password in a file that PGPASSFILE names"
             )
-            if where is not None and metrics is not None:
-                metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
-                stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
-            serving.run(aggregator)
+        address = _address(broker, password_file, _on_command_line(context, "broker"))
+        if not address.tls and (ca or cert or cert_key):
+            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
+        if protocol is Protocol.v311 and (share or retire):
+            raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
+        name = _client_id(client_id, share)
+        tls = client_context(ca, cert, cert_key) if address.tls else None
+        masters = load_master_keys(master_key)
+        where = None if http is None else parse_endpoint(http)
+        metrics = None
+        if where is not None:
+            from .metrics import Metrics  # only here: it takes a tenth of a second to load
+
+            metrics = Metrics()
+        aggregator = Aggregator(
+            stack.enter_context(Store(store)),
+            address.host,
+            address.port,
+            username=address.username,
+            password=address.password,
+            tls=tls,
+            master=masters,
+            client_id=name,
+            share=share,
+            retire=retire,
+            rate=rate,
+            protocol=protocol.value,
+            batch_reports=batch,
+            batch_s=batch_s,
+            on_ready=serving.announce_ready,
+            on_commit=None if metrics is None else metrics.committed,
+        )
+        if where is not None and metrics is not None:
+            metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+            stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
+        serving.run(aggregator)
+
+
+@contextlib.contextmanager
+def _mistakes(log: LogFormat) -> Iterator[None]:
+    """Set up the log; where it is JSON, a user's mistake is an object of it too."""
+    log_format.set_up(as_json=log is LogFormat.json)
+    try:
+        yield
     except USER_ERRORS as e:
         if log is not LogFormat.json:
             raise

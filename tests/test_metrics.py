@@ -1,6 +1,5 @@
-"""/metrics and /healthz of a running aggregator, beside what the store says; and what the log says."""
+"""/metrics and /healthz of a running aggregator, beside what the store says."""
 
-import json
 import socket
 import sqlite3
 import time
@@ -11,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import add_fleet, crowd, get, health, publish, served, until, with_setting
 from wire import experiment
 
-from hushmote.server import report
 from hushmote.server.condition import Condition, trouble
 from hushmote.server.endpoint import Endpoint, EndpointError, parse_endpoint
 from hushmote.server.ingest import REASONS
@@ -146,53 +144,6 @@ def test_a_hanging_commit_is_seen_and_metrics_are_answered_meanwhile(tmp_path):
     log = process.log()
     assert log.count("another program holds its write lock") == 1
     assert log.count("reports are counted again") == 1
-
-
-@needs_mosquitto
-def test_json_logs_are_one_object_a_line_and_name_no_device(tmp_path):
-    secret = "dev-that-nobody-may-read"
-    exp = experiment()
-    rubbish = [
-        (f"hushmote/v1/open/report/{secret}", b""),
-        (f"hushmote/v1/open/report/{secret}", secret.encode()),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)[:-1]),
-        (f"hushmote/v1/open/report/{secret.upper()}", b"x"),
-        (f"hushmote/v1/{secret}/report/{secret}", b"x"),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 4_000_000, 0)),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
-    ]
-    with (
-        MosquittoBroker() as broker,
-        running(tmp_path, broker, "--log-format", "json") as (store, process, _),
-    ):
-        process.ready()
-        publish(broker, rubbish)
-        until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
-        other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
-        other.execute(
-            "ALTER TABLE dedupe RENAME TO gone"
-        )  # a store that fails, with device ids in its statements
-        publish(broker, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
-        until(lambda: "reports wait" in process.log(), process.log)
-        other.execute("ALTER TABLE gone RENAME TO dedupe")
-        other.close()
-        until(lambda: store.histogram("open", exp.digest).sum() == 2, "counted")
-        assert process.end() == 0
-    lines = [json.loads(line) for line in process.log().splitlines()]
-    assert all({"time", "level", "event"} <= set(line) for line in lines)
-    assert all(line["time"].endswith("Z") and "\n" not in line["event"] for line in lines)
-    assert lines[-1]["accepted"] == 2
-    assert sum(lines[-1]["rejected"].values()) == 7
-    assert secret not in process.log().lower()
-
-
-def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
-    with served("--store", f"sqlite:///{tmp_path}/none/x", "--log-format", "json") as process:
-        assert process.wait() == 1
-    (line,) = process.log().splitlines()
-    assert json.loads(line)["level"] == "critical"
-    assert "does not exist" in json.loads(line)["event"]
 
 
 def condition(**changes):

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import shutil
 import signal
 import socket
@@ -135,6 +136,54 @@ def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto
     lines = [line for line in process.log().splitlines() if "rejected in " in line]
     assert sum(int(line.rsplit("duplicate ", 1)[1]) for line in lines) == 30
     assert len(lines) <= 2
+
+
+@needs_mosquitto
+def test_json_logs_are_one_object_a_line_and_name_no_device(store, mosquitto):
+    secret = "dev-that-nobody-may-read"
+    exp = experiment()
+    rubbish = [
+        (f"hushmote/v1/open/report/{secret}", b""),
+        (f"hushmote/v1/open/report/{secret}", secret.encode()),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)[:-1]),
+        (f"hushmote/v1/open/report/{secret.upper()}", b"x"),
+        (f"hushmote/v1/{secret}/report/{secret}", b"x"),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 4_000_000, 0)),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+    ]
+    with served(*arguments(store, mosquitto), "--log-format", "json") as process:
+        process.ready()
+        publish(mosquitto, rubbish)
+        until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
+        other = sqlite3.connect(store.where, isolation_level=None)
+        other.execute(
+            "ALTER TABLE dedupe RENAME TO gone"
+        )  # a store that fails, with device ids in its statements
+        publish(mosquitto, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
+        until(lambda: "reports wait" in process.log(), process.log)
+        other.execute("ALTER TABLE gone RENAME TO dedupe")
+        other.close()
+        until(lambda: store.histogram("open", exp.digest).sum() == 2, "counted")
+        assert process.end() == 0
+    lines = [json.loads(line) for line in process.log().splitlines()]
+    assert all({"time", "level", "event"} <= set(line) for line in lines)
+    assert all(line["time"].endswith("Z") and "\n" not in line["event"] for line in lines)
+    assert lines[-1]["accepted"] == 2
+    assert sum(lines[-1]["rejected"].values()) == 7
+    assert secret not in process.log().lower()
+
+
+def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
+    for options, words in (
+        (("--store", f"sqlite:///{tmp_path}/none/x"), "does not exist"),
+        (("--http", "9417"), "must be host:port"),
+    ):
+        with served(*options, "--log-format", "json") as process:
+            assert process.wait() == 1
+        (line,) = process.log().splitlines()
+        assert json.loads(line)["level"] == "critical"
+        assert words in json.loads(line)["event"]
 
 
 @needs_mosquitto

@@ -5,8 +5,8 @@
 30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
 the aggregator is away, so that all waits in its queue, and while it is connected. Lost is what a board was
 told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. Then
-the cost: how many reports a second 40 boards get acknowledged at full speed while so many wait in the queue
-already. Writes benchmarks/results/broker_kills.json.
+the cost: how many reports a second 40 boards get acknowledged at full speed, at best, while so many wait in
+the queue already. Writes benchmarks/results/broker_kills.json.
 """
 
 import argparse
@@ -35,6 +35,8 @@ from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
 from hushmote.server import report
 from hushmote.simulator.broker import MosquittoBroker
 
+_ROUNDS = 3
+
 
 @dataclass(frozen=True)
 class Case:
@@ -43,6 +45,12 @@ class Case:
     name: str
     settings: tuple[str, ...]
     hold_s: float | None = None
+
+    @property
+    def queues(self) -> tuple[int, ...]:
+        """With how many messages in the queue the cost is measured."""
+        # Saved on changes, 100,000 would be written 100,000 times while they are published.
+        return (0, 10_000) if "autosave_on_changes true" in self.settings else (0, 10_000, 100_000)
 
 
 CASES = (
@@ -97,12 +105,15 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
     ]
     living = [asyncio.create_task(board.live()) for board in boards]
     await asyncio.sleep(1 + (hold_s or 0))  # until reports are told at the rate at which they are published
-    before, start = sum(len(board.told) for board in boards), time.perf_counter()
-    await asyncio.sleep(seconds)
-    told, took = sum(len(board.told) for board in boards) - before, time.perf_counter() - start
+    rates = []
+    for _ in range(_ROUNDS):
+        before, start = sum(len(board.told) for board in boards), time.perf_counter()
+        await asyncio.sleep(seconds)
+        told, took = sum(len(board.told) for board in boards) - before, time.perf_counter() - start
+        rates.append(told / took)
     for task in living:
         task.cancel()
-    return told / took
+    return max(rates)  # whatever else the machine does only takes away
 
 
 def cost(case: Case, queued: int, seconds: float) -> float:
@@ -150,17 +161,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 kills of two cases; writes no file")
     options = parser.parse_args()
     kills, cases = (2, CASES[1:4:2]) if options.quick else (options.kills, CASES)
-    queues, seconds = ((0,), 2.0) if options.quick else ((0, 10_000, 100_000), 8.0)
+    queues, seconds = ((0,), 1.0) if options.quick else ((0, 10_000, 100_000), 3.0)
     table = Table("told received by", "lost, away", "connected", *(f"/s, {q:,} queued" for q in queues))
     rows = []
     for case in cases:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
         row |= {"away": lost(case, kills, True), "connected": lost(case, kills, False)}
-        row["per_s"] = {queued: round(cost(case, queued, seconds)) for queued in queues}
+        row["per_s"] = {q: round(cost(case, q, seconds)) for q in queues if q in case.queues}
         print(json.dumps(row), file=sys.stderr, flush=True)
         rows.append(row)
         shown = [f"{row[k]['lost']:,} of {row[k]['told']:,}" for k in ("away", "connected")]
-        table.add_row(case.name, *shown, *(f"{row['per_s'][q]:,}" for q in queues))
+        table.add_row(
+            case.name, *shown, *(f"{row['per_s'][q]:,}" if q in row["per_s"] else "" for q in queues)
+        )
     Console(width=140).print(table)
     if not options.quick:
         found = {"machine": machine(), "kills": kills, "cases": rows}

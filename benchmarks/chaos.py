@@ -1,6 +1,6 @@
 """Hundreds of kills, and after each series the store compared with what the boards were told.
 
-    python benchmarks/chaos.py [--kills 240] [--seed 1] [--only CAMPAIGN] [--quick]
+    python benchmarks/chaos.py [--kills 240] [--seed 1] [--jobs 1] [--only CAMPAIGN] [--quick]
 
 The long form of tests/test_chaos.py; tests/chaos_run.py says what is disturbed and what must hold. Each
 campaign runs series of faults against new stores, with other seeds and batch sizes, until it has had its
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -111,6 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kills", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="campaigns at once")
     parser.add_argument("--only", choices=[c.name for c in CAMPAIGNS])
     parser.add_argument("--quick", action="store_true", help="five kills on SQLite; writes nothing")
     options = parser.parse_args()
@@ -120,10 +122,13 @@ def main() -> int:
         campaigns, kills, count = [replace(CAMPAIGNS[0], share=1.0)], 5, 8
     names = ("kills", "faults", "published", "told", "counted", "duplicates", "lost", "wrong")
     table = Table("", *names)
-    rows = []
-    for i, campaign in enumerate(campaigns):
-        row = run(campaign, max(1, round(kills * campaign.share)), options.seed + 1000 * i, count)
-        rows.append(row)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        running = [
+            pool.submit(run, campaign, max(1, round(kills * campaign.share)), options.seed + 1000 * i, count)
+            for i, campaign in enumerate(campaigns)
+        ]
+        rows = [one.result() for one in running]
+    for campaign, row in zip(campaigns, rows, strict=True):
         shown = row | {"faults": sum(row["faults"].values()), "wrong": row["strange"] + row["miscounted"]}
         table.add_row(campaign.name, *(f"{shown[name]:,}" for name in names))
     Console(width=120).print(table)

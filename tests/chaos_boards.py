@@ -68,7 +68,7 @@ class Board:
     its PUBACK.
 
     published: payload of each number that was ever written to a socket. told: numbers the board was told were
-    received. sendings: how often a report was written in all.
+    received. sendings: how often a report was written in all. gap_s may be changed.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Board:
         self._port = port
         self._source = source
         self._rng = rng
-        self._gap_s = gap_s
+        self.gap_s = gap_s
         self._hold_s = hold_s
         self._unsent: deque[int] = deque()
         self._held: deque[tuple[int, float]] = deque()  # number, monotonic time of its PUBACK
@@ -130,8 +130,8 @@ class Board:
     async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             if not self._unsent and not self._finishing:
-                if self._gap_s:
-                    await asyncio.sleep(self._rng.uniform(0, 2 * self._gap_s))
+                if self.gap_s:
+                    await asyncio.sleep(self._rng.uniform(0, 2 * self.gap_s))
                 payload = self._source.make(self._last + 1)
                 if payload is not None:
                     self._last += 1

@@ -40,6 +40,8 @@ _READY_S = 60.0
 _END_S = 120.0
 _QUIET_S = 0.7
 _COMMIT_S = 20.0
+_CALM = 10  # times slower: the smallest batches are committed as they come
+_AHEAD = 50  # twice the smallest batch is 100, less what is published until the kill strikes
 _SAVED_S = 3.0  # autosave_interval 1 means every two seconds, at times
 _RETRY_S = 25.0  # an aggregator that lost its broker may wait as long as 15 s
 
@@ -446,18 +448,22 @@ class _Chaos:
                 await _until(lambda a=aggregator: a.ready, "ready", _READY_S)
             # The aggregators' sessions have been saved then, or nobody would keep what comes after the kill.
             await asyncio.sleep(_SAVED_S)
+            for board in self._boards.values():
+                board.gap_s *= _CALM
             await _until(self._caught_up, "caught up", _END_S)
             before = [aggregator.logged_bytes for aggregator in self._aggregators]
             await asyncio.to_thread(self._broker.kill)
+            for board in self._boards.values():
+                board.gap_s /= _CALM
             await asyncio.sleep(fault.lasts_s)
             await asyncio.to_thread(self._broker.start)
             for aggregator, logged in zip(self._aggregators, before, strict=True):
                 await _until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected", _READY_S)
 
     def _caught_up(self) -> bool:
-        """Whether at most five reports of each board, told received, wait to be counted."""
+        """Whether aggregators hold all that is not counted yet, as they do when it fits their windows."""
         told = sum(len(board.told) for board in self._boards.values())
-        return self._processed()[0] > told - 5 * len(self._boards)
+        return told - self._processed()[0] < _AHEAD
 
     async def _strike_connections(self, fault: Fault, proxy: Proxy) -> None:
         async with self._lock(proxy):

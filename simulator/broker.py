@@ -174,7 +174,7 @@ class MosquittoBroker(Broker):
     name = "mosquitto"
     description = (
         "mosquitto, child process: MQTT 5 and 3.1.1; it keeps reports for an absent aggregator, "
-        "on disk a second later"
+        "on disk two seconds later"
     )
 
     def __init__(
@@ -210,7 +210,7 @@ class MosquittoBroker(Broker):
             f"user {getpass.getuser()}",  # as root it would become somebody who cannot write here
             "persistence true",
             f"persistence_location {self._folder}/",
-            "autosave_interval 1",  # its default is half an hour
+            "autosave_interval 1",  # every two seconds, as measured; its default is half an hour
             "max_queued_messages 0",  # its default, 1,000, is what it keeps for an absent aggregator
             "set_tcp_nodelay true",
             *self._settings,
@@ -248,7 +248,7 @@ class MosquittoBroker(Broker):
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once; what it got since its last save, up to a second ago, is gone."""
+        """End it at once; what it got since its last save, up to two seconds ago, is gone."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:

@@ -283,6 +283,10 @@ def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_mas
         authority.host_name(host)
     if not fleet.hosts:
         raise AuthorityError("a broker needs a name: give --host as boards reach it")
+    if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
+        raise FolderError(
+            f"--broker-folder {fleet.broker_folder!r} must begin with /: mosquitto starts anywhere"
+        )
     fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
     broker_config.mosquitto_conf(fleet.plan())  # before anything is made
     try:

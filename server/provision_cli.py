@@ -217,7 +217,7 @@ def _at_broker(folder: FleetFolder, host: str, login: bool) -> dict:
 
 @provision_app.command("renew")
 def renew_command(
-    devices: Annotated[list[str] | None, typer.Argument(metavar="[DEVICE]...", help="Device ids.")] = None,
+    devices: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")] = None,
     all_boards: Annotated[bool, typer.Option("--all", help="Every board of the folder.")] = False,
     folder: Folder = None,
     master_key: MasterKey = None,

@@ -17,7 +17,7 @@ from .report import check_device
 from .rotate_cli import say_next
 from .store import Store
 
-Devices = Annotated[list[str] | None, typer.Argument(metavar="[DEVICE]...", help="Device ids.")]
+Devices = Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")]
 
 
 def allow_command(
@@ -55,7 +55,7 @@ def allow_command(
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
     rule = "only these count" if in_force else "others count as well (--listed ends that)"
-    show.out.print(f"fleet {fleet}: {allowed:,} boards are allowed; {rule}")
+    show.out.print(f"fleet {fleet}: boards allowed: {allowed:,}; {rule}")
 
 
 def _read_ids(file: Path) -> list[str]:
@@ -68,7 +68,7 @@ def _read_ids(file: Path) -> list[str]:
 
 
 def revoke_command(
-    devices: Annotated[list[str], typer.Argument(metavar="DEVICE...", help="Device ids.")],
+    devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
     fleet: FleetOf = None,
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,

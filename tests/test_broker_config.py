@@ -118,6 +118,32 @@ def test_a_revoked_board_is_refused_from_the_next_sighup_on_and_others_are_not(s
     assert not refused(site, site.port, other)
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_revoked_board_cannot_come_in_by_resuming_an_older_session(site: Site, version: ssl.TLSVersion):
+    device = f"resumes-{version.value}"
+    tls = site.board(device)
+    tls.maximum_version = version
+
+    def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None, bytes]:
+        """The session, whether it was resumed, and the broker's CONNACK."""
+        plain = socket.create_connection(("127.0.0.1", site.port), 10)
+        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as made:
+            made.sendall(bytes.fromhex("100f00044d5154540402003c00036b3366"))
+            answer = made.recv(4)  # before the session, which TLS 1.3 sends after the handshake
+            return made.session, made.session_reused, answer
+
+    session, resumed, answer = connect(None)
+    assert (resumed, answer) == (False, b"\x20\x02\x00\x00")
+    assert connect(session)[1:] == (True, b"\x20\x02\x00\x00")
+    site.folder.revoke([device], now_utc())
+    site.broker.reload()
+    try:
+        answer = connect(session)[2]
+    except OSError:  # which one depends on what is noticed first
+        answer = b""
+    assert answer == b""
+
+
 def test_plain_tcp_is_not_answered(site: Site):
     for port in (site.port, site.password_port):
         assert refused(site, port, None)
@@ -366,7 +392,7 @@ def test_a_board_that_knows_a_share_swallows_reports_so_a_shares_name_is_a_secre
 
 
 def test_reports_and_experiments_wait_over_a_restart_of_the_broker(tmp_path: Path):
-    folder = make_fleet(tmp_path / "folder")
+    folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf has no quotes for
     aggregator = context(folder, folder.path / "aggregator/aggregator_1.pem")
     pem = folder.path / "k3f9.pem"
     pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())

@@ -85,6 +85,7 @@ def test_a_folder_that_is_there_is_left_alone(run: Run):
         (("--host", "b", "--fleet", "Home"), "1 to 32 of a-z"),
         (("--host", "b", "--password-port", "8883"), "must differ"),
         (("--host", "b", "--broker-user", "a\nlistener 1883"), "one line"),
+        (("--host", "b", "--broker-folder", "etc/mosquitto"), "must begin with /"),
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused_before_anything_is_made(run: Run, arguments, reason: str):

@@ -73,7 +73,7 @@ def now_utc() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class FleetFolder:
     """A fleet's folder that is there. passphrase: of the authority's key, None where it has none."""
 
@@ -156,12 +156,12 @@ class FleetFolder:
         with self._writing(name) as path:
             private_file.replace(path, content)
 
-    def put_fleet(self, fleet: Fleet) -> None:
-        """Replace fleet.json and what follows from it: the broker's configuration and access list."""
-        self.fleet = fleet
+    def put_fleet(self, fleet: Fleet) -> FleetFolder:
+        """Replace fleet.json and what follows from it, the broker's configuration and access list."""
         self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet.plan()).encode())
         self.put("broker/acl", broker_config.acl(fleet.fleet, fleet.aggregators).encode())
         self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
+        return replace(self, fleet=fleet)
 
     def put_trust(self, signers: Sequence[Issued]) -> None:
         """Write which roots are trusted: the one in force first, as boards are given the first."""
@@ -315,8 +315,7 @@ def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_mas
     folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
         folder.put("broker/passwords", b"")
-    folder.put_fleet(fleet)
-    return folder
+    return folder.put_fleet(fleet)
 
 
 def find(path: Path) -> FleetFolder:

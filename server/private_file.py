@@ -14,6 +14,7 @@ def create(path: Path, content: bytes) -> None:
         f.write(content)
         f.flush()
         os.fsync(f.fileno())
+    _sync_folder(path.parent)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -23,3 +24,14 @@ def replace(path: Path, content: bytes) -> None:
         new.unlink()
     create(new, content)
     os.replace(new, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, where the system has such a thing."""
+    if os.name == "posix":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

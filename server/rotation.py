@@ -37,7 +37,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     if hosts:
         for host in hosts:
             authority.host_name(host)
-        folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
+        folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
     made = folder.put_broker(folder.signer(), folder.fleet.hosts, now, folder.old_signer())
     names = ", ".join(folder.fleet.hosts)
     return Rotated(

@@ -209,7 +209,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 _WHAT_WOULD_BE_RIGHT = {
     "not a database": "it is not an SQLite database; give another path",
-    "readonly": "it is read-only; make file and folder writable",
+    "readonly": "it is read-only; make the file, its -wal and -shm, and the folder writable",
     "is full": "the disk is full; free some space",
     "No space left": "the disk is full; free some space",
     "locked": "another program holds its write lock; stop that program or wait",

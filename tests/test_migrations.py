@@ -242,6 +242,30 @@ def test_two_upgrades_at_once_are_one(old):
         assert check(store).reports == 117
 
 
+def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
+    name = postgres_url.rpartition("/")[2]
+    for role in ("owner", "serve"):
+        postgres.execute(f"CREATE ROLE {name}_{role} LOGIN", name)
+    postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}_owner", name)
+    owner, serve = (postgres.url(name, f"{name}_{role}") for role in ("owner", "serve"))
+    try:
+        engine = create_engine(owner)
+        with engine.begin() as connection:
+            connection.exec_driver_sql((DATA / "schema_v1_postgresql.sql").read_text())
+            connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve")
+        engine.dispose()
+        with pytest.raises(StoreError, match="must be owner of table fleet") as caught:
+            upgrade(serve)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(StoreError, match="schema version 1"):
+            Store(serve)
+        upgrade(owner)
+        Store(owner).close()
+    finally:
+        for role in ("owner", "serve"):
+            postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
+
+
 def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch, capsys):
     dump(tmp_path / "v1.sqlite")
     run = runner("store", tmp_path, monkeypatch, capsys)

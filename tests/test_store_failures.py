@@ -142,6 +142,47 @@ def test_a_read_only_file_system_is_one_line_before_and_while_an_aggregator_runs
         assert take(store, batch(["a", "b"])).accepted == 1
 
 
+def as_nobody(action):
+    """What an action prints in a child process without root's rights."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                said = action()
+            except StoreError as e:
+                said = str(e)
+            os.write(writes, said.encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with open(reads) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
+def test_a_file_or_a_folder_without_the_right_to_write_is_one_line(disk, file, folder):
+    place = disk.folder / "place"
+    place.mkdir()
+    path = place / "store.sqlite"
+    with Store(f"sqlite:///{path}") as store:
+        take(made(store), batch(["a"]))
+    path.chmod(file)
+    place.chmod(folder)
+    said = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+    assert "read-only" in said
+    assert said.count("\n") == 0
+    for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
+        each.chmod(0o666)
+    place.chmod(0o777)
+    assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+
+
 @needs_mosquitto
 def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(disk):
     messages, counts = crowd(600, EXP)

@@ -34,6 +34,20 @@ def member(url, broker, name, *more):
         yield process
 
 
+@contextlib.contextmanager
+def running(store, broker, name, share):
+    """An aggregator in a thread, subscribed; stopped at the end."""
+    aggregator = Aggregator(store, port=broker.port, client_id=name, share=share, batch_s=0.1)
+    thread = threading.Thread(target=aggregator.run)
+    thread.start()
+    try:
+        until(aggregator.ready.is_set, lambda: aggregator.condition)
+        yield aggregator
+    finally:
+        aggregator.stop()
+        thread.join()
+
+
 def counted(store):
     return int(store.histogram("open", experiment().digest).sum())
 
@@ -74,56 +88,63 @@ def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_n
 
 
 @needs_mosquitto
-def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_path):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    with Store(url) as store:
+def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_path, caplog):
+    waiting, _ = crowd(300)
+    later, _ = crowd(200, first=300)
+    _, counts = crowd(500)
+    caplog.set_level("INFO", "hushmote")
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
         add_fleet(store)
-        waiting, _ = crowd(300)
-        later, _ = crowd(200, first=300)
-        _, counts = crowd(500)
-        with MosquittoBroker() as broker, member(url, broker, "a") as a:
-            a.ready()
-            with member(url, broker, "b") as b:
-                b.ready()
-                b.process.kill()
-                b.wait()
+
+        def retire(share):
+            leaving = Aggregator(store, port=broker.port, client_id="b", share=share, retire=True)
+            leaving.run()
+            return leaving.counters.accepted
+
+        with running(store, broker, "a", "crew"):
+            with running(store, broker, "b", "crew"):
+                pass
             publish(broker, waiting)
-            with member(url, broker, "b", "--retire", "--share", "other") as b:
-                assert b.wait() == 1
-            assert "correct --share" in b.log()
-            with member(url, broker, "b", "--retire") as b:
-                assert b.wait() == 0
-            assert accepted(b) > 50
-            assert "nothing is left for b" in b.log()
+            with pytest.raises(BrokerRefused, match="correct --share"):
+                retire("other")
+            assert retire("crew") > 50
+            assert "nothing is left for b" in caplog.text
             assert counted(store) == 300
             publish(broker, later)
             until(lambda: counted(store) == 500, lambda: counted(store))
-            with member(url, broker, "b", "--retire") as b:
-                assert b.wait() == 1
-            assert "keeps nothing for a client with the id b" in b.log()
-            assert a.end() == 0
+            with pytest.raises(BrokerRefused, match="keeps nothing for a client with the id b"):
+                retire("crew")
         assert list(store.histogram("open", experiment().digest)) == counts
         assert store.rejects() == {}
 
 
 @needs_mosquitto
-def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its_session(tmp_path):
+def test_the_command_retires_a_member_and_ends(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
-    messages, counts = crowd(400)
     with Store(url) as store, MosquittoBroker() as broker:
         add_fleet(store)
-        alone = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--client-id", "a")
-        with served(*alone) as a:
-            a.ready()
-            assert a.end() == 0
-        with member(url, broker, "a") as a, member(url, broker, "b") as b:
-            a.ready()
-            b.ready()
+        with running(store, broker, "a", "crew"):
+            with running(store, broker, "b", "crew"):
+                pass
+            publish(broker, crowd(100)[0])
+            with member(url, broker, "b", "--retire") as b:
+                assert b.wait() == 0
+        assert accepted(b) > 20
+        assert counted(store) == 100
+
+
+@needs_mosquitto
+def test_an_aggregator_that_joins_a_share_gives_up_the_whole_subscription_of_its_session(tmp_path):
+    messages, counts = crowd(400)
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
+        add_fleet(store)
+        with running(store, broker, "a", None):
+            pass
+        with running(store, broker, "a", "crew") as a, running(store, broker, "b", "crew") as b:
             publish(broker, messages)
             until(lambda: counted(store) == 400, lambda: counted(store))
-            assert (a.end(), b.end()) == (0, 0)
-            assert accepted(a) + accepted(b) == 400
-            assert min(accepted(a), accepted(b)) > 100
+        assert a.counters.accepted + b.counters.accepted == 400
+        assert min(a.counters.accepted, b.counters.accepted) > 100
         assert list(store.histogram("open", experiment().digest)) == counts
         assert store.rejects() == {}  # a second copy would be a duplicate
 
@@ -138,22 +159,15 @@ def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp
         listener.connect(broker.host, broker.port)
         listener.subscribe("hushmote/v1/+/experiment/+", 1)
         listener.loop_start()
-        members = [Aggregator(store, port=broker.port, client_id=name, share="crew") for name in ("a", "b")]
-        threads = [threading.Thread(target=member.run) for member in members]
-        for thread in threads:
-            thread.start()
         try:
-            until(lambda: all(member.ready.is_set() for member in members), heard)
-            until(lambda: len(heard) == 2, heard)
-            # Either looks for new experiments every 2 s: adding one shows that they have looked since.
-            new = store.add_experiment("open", payload_of(experiment(name="door")))
-            until(lambda: len(heard) == 4, heard)
-            store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
-            until(lambda: len(heard) == 6, heard)
+            with running(store, broker, "a", "crew"), running(store, broker, "b", "crew"):
+                until(lambda: len(heard) == 2, heard)
+                # Either looks for new experiments every 2 s: adding one shows that they have looked since.
+                new = store.add_experiment("open", payload_of(experiment(name="door")))
+                until(lambda: len(heard) == 4, heard)
+                store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+                until(lambda: len(heard) == 6, heard)
         finally:
-            for member, thread in zip(members, threads, strict=True):
-                member.stop()
-                thread.join()
             listener.disconnect()
             listener.loop_stop()
     assert len(heard) == 6
@@ -170,19 +184,14 @@ def test_mosquitto_forgets_a_share_when_it_restarts_so_boards_must_come_after_th
     _, counts = crowd(200)
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
         add_fleet(store)
-        options = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        options += ("--client-id", "a", "--batch-s", "0.1", *(("--share", share) if share else ()))
-        with served(*options) as process:
-            process.ready()
-            assert process.end() == 0
+        with running(store, broker, "a", share):
+            pass
         broker.restart()
         publish(broker, early)  # before the member is there again
-        with served(*options) as process:
-            process.ready()
+        with running(store, broker, "a", share):
             publish(broker, late)  # and after
             kept = 100 if share else 200
             until(lambda: counted(store) == kept, lambda: counted(store))
-            assert process.end() == 0
         whole = store.histogram("open", experiment().digest) + (200 - kept) // 100 * np.array(early_counts)
     assert list(whole) == counts
 

@@ -31,7 +31,8 @@ class BrokerPlan:
     """What a fleet's broker is to be: folder: where its files will lie on the broker's machine.
 
     port: TLS with client certificates. password_port: TLS with passwords for boards that have no
-    certificate, None for none. user: whom mosquitto becomes when it is started as root.
+    certificate, None for none. user: whom mosquitto becomes when it is started as root. aggregator_port: a
+    second port with client certificates, so that a firewall can tell aggregators from boards; None for none.
     """
 
     fleet: str
@@ -39,6 +40,7 @@ class BrokerPlan:
     port: int
     password_port: int | None
     user: str
+    aggregator_port: int | None = None
 
 
 def aggregator_name(number: int) -> str:
@@ -117,10 +119,16 @@ def mosquitto_conf(plan: BrokerPlan) -> str:
         "",
         "# Clients with a certificate of this fleet's authority.",
         *_listener(plan, plan.port),
-        f"crlfile {where}/crl.pem",
-        "require_certificate true",
-        "use_identity_as_username true",
+        *_certificates(plan),
     ]
+    if plan.aggregator_port is not None:
+        lines += [
+            "",
+            "# The same for aggregators: open it in the firewall to their machines only. The others can then",
+            "# be closed until an aggregator is back, and no crowd of boards can take its place.",
+            *_listener(plan, plan.aggregator_port),
+            *_certificates(plan),
+        ]
     if plan.password_port is not None:
         lines += [
             "",
@@ -129,6 +137,14 @@ def mosquitto_conf(plan: BrokerPlan) -> str:
             "require_certificate false",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _certificates(plan: BrokerPlan) -> list[str]:
+    return [
+        f"crlfile {plan.folder}/crl.pem",
+        "require_certificate true",
+        "use_identity_as_username true",
+    ]
 
 
 def _listener(plan: BrokerPlan, port: int) -> list[str]:

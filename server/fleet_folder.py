@@ -50,7 +50,8 @@ class Fleet:
 
     hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
     certificates. password_port: TLS with passwords, or None. broker_folder: where broker/ will lie on the
-    broker's machine. broker_user: whom mosquitto runs as. aggregators: their user names.
+    broker's machine. broker_user: whom mosquitto runs as. aggregators: their user names. aggregator_port: a
+    port of their own, or None.
     """
 
     fleet: str
@@ -60,11 +61,17 @@ class Fleet:
     broker_folder: str = ""
     broker_user: str = "mosquitto"
     aggregators: tuple[str, ...] = (broker_config.aggregator_name(1),)
+    aggregator_port: int | None = None
 
     def plan(self) -> broker_config.BrokerPlan:
         """What the fleet's broker is to be."""
         return broker_config.BrokerPlan(
-            self.fleet, PurePosixPath(self.broker_folder), self.port, self.password_port, self.broker_user
+            self.fleet,
+            PurePosixPath(self.broker_folder),
+            self.port,
+            self.password_port,
+            self.broker_user,
+            self.aggregator_port,
         )
 
 

@@ -40,6 +40,10 @@ def fleet_command(
         int | None,
         typer.Option(help="TLS with passwords, for boards without certificates.", min=1, max=65535),
     ] = None,
+    aggregator_port: Annotated[
+        int | None,
+        typer.Option(help="A port of their own for aggregators, for the firewall.", min=1, max=65535),
+    ] = None,
     aggregators: Annotated[int, typer.Option(help="How many will share the reports.", min=1, max=64)] = 1,
     broker_folder: Annotated[
         str, typer.Option(help="Where broker/ will lie on the broker's machine; else here.")
@@ -51,8 +55,9 @@ def fleet_command(
     as_json: AsJson = False,
 ) -> None:
     """Make a fleet: authority, broker's certificate and configuration, master key."""
-    if password_port == port:
-        raise UsageError("--port and --password-port must differ")
+    ports = [p for p in (port, password_port, aggregator_port) if p is not None]
+    if len(set(ports)) < len(ports):
+        raise UsageError("--port, --password-port and --aggregator-port must differ")
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
     if in_environment:
         load_master_key()  # it must be one
@@ -66,6 +71,7 @@ def fleet_command(
             broker_folder,
             broker_user,
             tuple(aggregator_name(i + 1) for i in range(aggregators)),
+            aggregator_port,
         ),
         passphrase=new_passphrase() if passphrase else None,
         write_master=not in_environment,
@@ -87,7 +93,8 @@ def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
     folder, fleet = made.path, made.fleet
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     master = "the master key stays in HUSHMOTE_MASTER_KEY" if in_environment else "the master key is there"
-    serve = [f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{fleet.port}", "--ca ca.pem"]
+    port = fleet.aggregator_port or fleet.port
+    serve = [f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{port}", "--ca ca.pem"]
     serve[-1] += " --cert aggregator_1.pem --cert-key aggregator_1.pem"
     if not in_environment:
         serve.append("--master-key master.key")

@@ -38,6 +38,7 @@ def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("
         tuple(hosts),
         port=free_port(),
         password_port=free_port() if passwords else None,
+        aggregator_port=free_port() if passwords else None,
         broker_user=getpass.getuser(),
     )
     return fleet_folder.make(path, fleet, write_master=True)

@@ -22,7 +22,9 @@ from hushmote.server.fleet_folder import FleetFolder, now_utc
 from hushmote.server.report import NameRefused
 
 TOPIC = f"hushmote/v1/{FLEET}"
-PLAN = broker_config.BrokerPlan(FLEET, PurePosixPath("/etc/mosquitto/hushmote"), 8883, 8884, "mosquitto")
+PLAN = broker_config.BrokerPlan(
+    FLEET, PurePosixPath("/etc/mosquitto/hushmote"), 8883, 8884, "mosquitto", 8882
+)
 
 
 class Site:
@@ -34,6 +36,8 @@ class Site:
         self.port = folder.fleet.port
         assert folder.fleet.password_port is not None
         self.password_port = folder.fleet.password_port
+        assert folder.fleet.aggregator_port is not None
+        self.aggregator_port = folder.fleet.aggregator_port
 
     def board(self, device: str) -> ssl.SSLContext:
         """A board of the fleet, with the certificate that it gets the first time it is asked for."""
@@ -86,8 +90,10 @@ def test_a_board_with_its_certificate_is_let_in_by_every_name_of_the_broker(site
     assert not refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
 
 
-def test_nobody_is_let_in_without_a_certificate(site: Site):
-    assert refused(site, site.port, context(site.folder))
+def test_nobody_is_let_in_without_a_certificate_on_either_port(site: Site):
+    for port in (site.port, site.aggregator_port):
+        assert refused(site, port, context(site.folder))
+        assert not refused(site, port, site.aggregator())
 
 
 def test_nobody_is_let_in_with_a_certificate_of_another_authority(site: Site, tmp_path: Path):
@@ -112,9 +118,11 @@ def test_the_brokers_own_certificate_opens_nothing(site: Site):
 def test_a_revoked_board_is_refused_from_the_next_sighup_on_and_others_are_not(site: Site):
     stolen, other = site.board("stolen"), site.board("k3f9")
     assert not refused(site, site.port, stolen)
+    assert not refused(site, site.aggregator_port, stolen)
     site.folder.revoke(["stolen"], now_utc())
     site.broker.reload()
     assert refused(site, site.port, stolen)
+    assert refused(site, site.aggregator_port, stolen)
     assert not refused(site, site.port, other)
 
 
@@ -145,7 +153,7 @@ def test_a_revoked_board_cannot_come_in_by_resuming_an_older_session(site: Site,
 
 
 def test_plain_tcp_is_not_answered(site: Site):
-    for port in (site.port, site.password_port):
+    for port in (site.port, site.aggregator_port, site.password_port):
         assert refused(site, port, None)
         with socket.create_connection(("127.0.0.1", port), 10) as plain:
             plain.settimeout(10)
@@ -434,11 +442,13 @@ def test_listeners_have_tls_and_nothing_is_open_to_anybody():
     settings = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert "allow_anonymous false" in settings
     parts = "\n".join(settings).split("listener ")[1:]
-    assert [part.split("\n")[0] for part in parts] == ["8883", "8884"]
+    assert [part.split("\n")[0] for part in parts] == ["8883", "8882", "8884"]
     for part in parts:
         for name in ("cafile", "certfile", "keyfile", "tls_version tlsv1.2", "use_username_as_clientid true"):
             assert name in part
-    assert "require_certificate true" in parts[0]
+    for part in parts[:2]:
+        assert "require_certificate true" in part
+        assert "crlfile" in part
     assert "psk" not in text
     one = broker_config.mosquitto_conf(
         broker_config.BrokerPlan(FLEET, PurePosixPath("/x"), 8883, None, "mosquitto")

@@ -23,7 +23,7 @@ _SALT_BYTES = 12
 
 MOST_PACKET_BYTES = 2048
 MOST_CONNECTIONS = 100_000
-MOST_INFLIGHT = 2000  # twice the aggregator's batch: it acknowledges only what is committed
+MOST_INFLIGHT = 8000  # twice the aggregator's batch: it acknowledges only what is committed
 
 
 @dataclass(frozen=True, slots=True)

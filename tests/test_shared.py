@@ -97,7 +97,9 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
         add_fleet(store)
 
         def retire(share):
-            leaving = Aggregator(store, port=broker.port, client_id="b", share=share, retire=True)
+            # The broker sends 20 and then waits: between batches nothing is there, and more is to come.
+            options = {"client_id": "b", "share": share, "batch_reports": 10, "retire": True}
+            leaving = Aggregator(store, port=broker.port, **options)
             leaving.run()
             return leaving.counters.accepted
 

@@ -54,6 +54,7 @@ class Cluster:
         self._durable = durable
         self._as = ["runuser", "-u", _SUPERUSER, "--"] if getpass.getuser() == "root" else []
         self._databases = 0
+        self.free: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
 
@@ -164,14 +165,26 @@ class Cluster:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+# As a new database has it.
+_EMPTY = """
+DROP SCHEMA public CASCADE;
+CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+GRANT USAGE ON SCHEMA public TO PUBLIC;
+"""
+
+
 @contextmanager
 def fresh_database(cluster: Cluster) -> Iterator[str]:
     """A context with the URL of an empty database of its own."""
-    name = cluster.create()
+    # Emptied and lent again: a new database is a copy of 7 MB.
+    name = cluster.free.pop() if cluster.free else cluster.create()
     try:
         yield cluster.url(name)
     finally:
-        cluster.drop(name)
+        cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        cluster.execute(_EMPTY, name)
+        cluster.execute(f"ALTER DATABASE {name} RESET ALL")
+        cluster.free.append(name)
 
 
 @pytest.fixture(scope="session")

@@ -50,26 +50,24 @@ def filled(url, batches):
     return store
 
 
-@pytest.fixture
-def after(store_url):
-    """The store after an ingest, with reports of all kinds: its URL."""
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def catalogue(request, tmp_path_factory):
+    """Reflected tables, whatever the schema's own module says, and rows, after reports of all kinds."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
+    if request.param == "postgresql":
+        postgres = request.getfixturevalue("postgres")
+        url = postgres.url(postgres.create())
     all_of_them = messages()
     stranger = (report.report_topic("home", "stranger"), all_of_them[0][1])
-    with filled(store_url, [all_of_them[:70], [*all_of_them[60:], stranger, ("x", b"no")]]) as store:
+    with filled(url, [all_of_them[:70], [*all_of_them[60:], stranger, ("x", b"no")]]) as store:
         assert store.histogram("home", DAY.digest).sum() == 80
         assert store.rejects()["home"]["duplicate"] == 10
-    return store_url
-
-
-@pytest.fixture
-def catalogue(after):
-    """Table -> reflected table, whatever the schema's own module says; with its rows."""
-    engine = create_engine(after)
+    engine = create_engine(url)
     metadata = MetaData()
     metadata.reflect(engine)
     with engine.connect() as connection:
         rows = {
-            t.name: [dict(r) for r in connection.execute(select(t)).mappings()]
+            t.name: [dict(row) for row in connection.execute(select(t)).mappings()]
             for t in metadata.sorted_tables
         }
         assert not inspect(connection).get_view_names()

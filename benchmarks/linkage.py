@@ -35,7 +35,7 @@ from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from postgres import Cluster  # pyright: ignore[reportMissingImports]
+from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImports]
 
 FLEET = "home"
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
@@ -97,6 +97,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
+    if find_postgres() is None:
+        Console().print("PostgreSQL is not installed: nothing is measured")
+        return
     rng = np.random.default_rng(20261121)
     sizes = (
         {1: 200, 10: 1000, 100: 2000}

@@ -265,8 +265,9 @@ def ingest(
 ) -> Tally:
     """Judge a batch of (topic, payload) messages and commit what became of it.
 
-    When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then nothing of
-    the batch was counted, and it may be tried again.
+    When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
+    was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
+    what was counted is then a duplicate.
     """
     candidates, rejects = screen(messages, fleets)
     room = None

@@ -50,9 +50,13 @@ _ANY = {
     "swallow answers to boards": 1,
     "board dies": 0.5,
 }
-_SQLITE = _ANY | {"kill aggregator as it commits": 6}
+_COMMITS = {"kill aggregator as it commits": 6}
+_SQLITE = _ANY | _COMMITS
 _DATABASE = {"kill database": 4, "cut database": 2, "swallow database": 1}
 _ALONE = chaos_run.Setting()
+# mosquitto 2.0 forgets shared subscriptions when it restarts: tests/test_traps.py.
+_SHARED_ANY = {kind: weight for kind, weight in _ANY.items() if not kind.endswith(("broker", "connected"))}
+_HOLDING = chaos_run.Setting(hold_s=3)
 _SHARED = chaos_run.Setting(aggregators=2, share="chaos")
 
 
@@ -68,14 +72,12 @@ class Campaign:
 
 
 CAMPAIGNS = (
-    Campaign("SQLite", 0.3, _SQLITE),
-    Campaign("PostgreSQL", 0.25, _ANY | _DATABASE, True),
-    Campaign("SQLite, 2 aggregators", 0.15, _SQLITE, False, _SHARED),
-    Campaign("PostgreSQL, 2 aggregators", 0.2, _ANY | _DATABASE, True, _SHARED),
+    Campaign("SQLite", 0.35, _SQLITE),
+    Campaign("PostgreSQL", 0.2, _ANY | _DATABASE, True),
+    Campaign("SQLite, 2 aggregators", 0.15, _SHARED_ANY | _COMMITS, False, _SHARED),
+    Campaign("PostgreSQL, 2 aggregators", 0.15, _SHARED_ANY | _DATABASE, True, _SHARED),
     # Here "told" is a PINGRESP 3 s after the PUBACK: what is only acknowledged a killed broker may lose.
-    Campaign(
-        "broker killed at any time", 0.1, _SQLITE | {"kill broker": 12}, False, chaos_run.Setting(hold_s=3)
-    ),
+    Campaign("broker killed at any time", 0.15, _SQLITE | {"kill broker": 12}, False, _HOLDING),
 )
 
 
@@ -105,7 +107,9 @@ def run(campaign: Campaign, kills: int, seed: int, count: int) -> dict:
         print(f"{campaign.name}: {number} series, {sum(faults.values())} faults", file=sys.stderr, flush=True)
     found = {"campaign": campaign.name, "series": number, "first_seed": seed}
     found |= {"kills": sum(faults[kind] for kind in chaos_run.KILLS), "faults": dict(sorted(faults.items()))}
-    return found | dict(sums) | {"seconds": round(time.monotonic() - start)}
+    found |= dict(sums) | {"seconds": round(time.monotonic() - start)}
+    print(json.dumps(found), file=sys.stderr, flush=True)
+    return found
 
 
 def main() -> int:

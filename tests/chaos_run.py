@@ -295,6 +295,8 @@ class _Chaos:
                 for aggregator in self._aggregators:
                     aggregator.start()
                     await _until(lambda a=aggregator: a.ready, "ready", _READY_S)
+                # A session that is not saved yet goes with a broker that is killed, and what it would get.
+                await asyncio.sleep(_SAVED_S if any("kill broker" in f.kind for f in faults) else 0)
                 boards = self._boards = self._make_boards()
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)

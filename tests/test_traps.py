@@ -59,18 +59,18 @@ def publish(broker, count, start=0):
 
 
 @contextlib.contextmanager
-def subscribed(broker, *, most=2000, protocol: Protocol = "5"):
+def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
     """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
     one = Link(protocol, "trap", (None, None), most, Pace())
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
-    one.client.subscribe(report.report_filter(), 1)
+    one.client.subscribe(report.report_filter(share=share), 1)
     turn(one, lambda: one.granted is not None)
     yield one
     if one.client.is_connected():
         # Until the broker has read everything: another of this name would cut off what it has not.
         one.granted = None
-        one.client.subscribe(report.report_filter(), 1)
+        one.client.subscribe(report.report_filter(share=share), 1)
         turn(one, lambda: one.granted is not None)
         one.close()
 
@@ -81,7 +81,7 @@ def turn(one, condition):
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, "no answer"
-        one.client.loop(0.02)
+        one.turn(0.02, 100_000)
 
 
 def drain(one, wanted):
@@ -89,7 +89,7 @@ def drain(one, wanted):
     turn(one, lambda: len(one.messages) >= wanted)
     last, since = wanted, time.monotonic()
     while time.monotonic() - since < QUIET_S:
-        one.client.loop(0.02)
+        one.turn(0.02, 100_000)
         if len(one.messages) != last:
             last, since = len(one.messages), time.monotonic()
     return last
@@ -176,6 +176,19 @@ def test_what_mosquitto_saved_before_it_was_acknowledged_comes_again_and_is_a_du
             until(lambda: one.counters.accepted == 10, one.counters)
     assert store.histogram("open", experiment().digest).sum() == 310
     assert store.participation("open")["temp"].devices == 310
+
+
+@needs_mosquitto
+@pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)])
+def test_a_mosquitto_that_restarts_has_forgotten_shared_subscriptions_until_members_return(share, come):
+    with MosquittoBroker() as broker:
+        with subscribed(broker, share=share):
+            pass
+        publish(broker, 10)
+        broker.restart()
+        publish(broker, 20, start=10)  # acknowledged all the same
+        with subscribed(broker, share=share) as one:
+            assert drain(one, come) == come
 
 
 @contextlib.contextmanager

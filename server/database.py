@@ -19,8 +19,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from . import schema
 
 BUSY_TIMEOUT_S = 10
-_CACHE_KIB = 64 << 10
-_CHECKPOINT_PAGES = 8 << 10  # of 4 KiB
+_PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the pages that it writes
+_CACHE_KIB = 64 << 10  # a million devices are some 35 MB
+_LOG_BYTES = 32 << 20  # pages that several batches change are copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever makes or changes the schema
 
 
@@ -191,12 +192,13 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     try:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_S * 1000}")
+        cursor.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # changes nothing in a file that is there
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
         cursor.execute("PRAGMA foreign_keys=ON")
-        # A million devices are some 50 MB. Pages that many batches change are copied into the file once.
         cursor.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-        cursor.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
+        cursor.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}")
     finally:
         cursor.close()
 

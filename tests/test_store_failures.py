@@ -407,9 +407,10 @@ def test_pages_overwritten_are_an_error_and_nothing_is_counted(tmp_path):
                 "SELECT rootpage FROM sqlite_master WHERE name = 'dedupe'"
             ).fetchone()
             pages = [root]
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
     data = bytearray((tmp_path / "store.sqlite").read_bytes())
     for page in pages:
-        data[(page - 1) * 4096 : page * 4096] = b"\xa5" * 4096
+        data[(page - 1) * size : page * size] = b"\xa5" * size
     (tmp_path / "store.sqlite").write_bytes(data)
     with Store(url) as store:
         with fails("the file is damaged; restore a backup"):

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 try:
-    import atheris  # pyright: ignore[reportMissingImports]
+    import atheris  # pyright: ignore[reportMissingModuleSource]
 except ImportError:
     sys.exit("coverage-guided fuzzing needs atheris: pip install 'hushmote[fuzz]'")
 

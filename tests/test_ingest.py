@@ -27,7 +27,7 @@ def store(tmp_path):
         yield store
 
 
-def take(store, *messages, master=MASTER, limit=None):
+def take(store, *messages, master: bytes | tuple[bytes, ...] = MASTER, limit=None):
     """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
     fleets = ingest.fleets(store, master)
     tally = ingest.ingest(store, messages, fleets, NOW, limit)

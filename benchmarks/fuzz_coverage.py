@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 try:
-    import atheris  # pyright: ignore[reportMissingModuleSource]
+    import atheris  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
 except ImportError:
     sys.exit("coverage-guided fuzzing needs atheris: pip install 'hushmote[fuzz]'")
 

@@ -8,27 +8,19 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from aggregating import WAIT_S, until
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from hushmote.server import fleet_folder
 from hushmote.server.fleet_folder import Fleet, FleetFolder
 from hushmote.simulator.broker import find_mosquitto, free_port
 
-WAIT_S = 20.0
 FLEET = "home"
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("localhost", "127.0.0.1")):

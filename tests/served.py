@@ -6,28 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 import paho.mqtt.client as mqtt
+from aggregating import WAIT_S
 from paho.mqtt.enums import CallbackAPIVersion
 from wire import experiment, payload_of
 
 from hushmote.server import report
 from hushmote.server.serving import READY
-
-WAIT_S = 60
-
-
-def until(condition, what):
-    """Poll until the condition holds; what it is about, or a function that tells, in the error."""
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what() if callable(what) else what
-        time.sleep(0.05)
 
 
 def with_setting(module, name, value):

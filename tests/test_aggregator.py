@@ -1,6 +1,5 @@
 """The aggregator at real brokers: nothing lost, nothing counted twice, whatever dies or goes away."""
 
-import contextlib
 import datetime
 import itertools
 import logging
@@ -14,6 +13,7 @@ from typing import Literal
 
 import paho.mqtt.client as mqtt
 import pytest
+from aggregating import WAIT_S, running, until
 from paho.mqtt.enums import CallbackAPIVersion
 from sqlalchemy import event
 from wire import MASTER, client, experiment, payload_of, reports
@@ -27,7 +27,6 @@ from hushmote.server.store import Store, StoreError
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
-WAIT_S = 20
 
 
 @pytest.fixture
@@ -44,33 +43,6 @@ def mosquitto():
         pytest.skip("mosquitto is not installed")
     with MosquittoBroker() as broker:
         yield broker
-
-
-def until(condition, what):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def running(store, broker, **options):
-    """An aggregator in a thread, subscribed; stopped at the end."""
-    options = {
-        "client_id": f"agg-{time.monotonic_ns()}",
-        "batch_s": 0.2,
-        "protocol": broker.protocol,
-    } | options
-    aggregator = Aggregator(store, broker.host, broker.port, **options)
-    thread = threading.Thread(target=aggregator.run, daemon=True)
-    thread.start()
-    try:
-        assert aggregator.ready.wait(WAIT_S)
-        yield aggregator
-    finally:
-        aggregator.stop()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
 
 
 def publish(broker, messages, *, retain=False):

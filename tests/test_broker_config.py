@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 
 import paho.mqtt.client as paho
 import pytest
-from fleet_broker import FLEET, FleetBroker, Visitor, context, make_fleet, running, until, visit
+from aggregating import until
+from fleet_broker import FLEET, FleetBroker, Visitor, context, make_fleet, running, visit
 
 from hushmote.server import authority, broker_config
 from hushmote.server.fleet_folder import FleetFolder, now_utc

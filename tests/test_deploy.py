@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from aggregating import until
 from certificates import Authority
-from served import add_fleet, crowd, get, publish, served, until
+from served import add_fleet, crowd, get, publish, served
 from wire import MASTER, experiment, payload_of
 
 from hushmote.server import keys, report

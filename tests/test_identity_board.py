@@ -14,7 +14,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from fleet_broker import FleetBroker, make_fleet, running, until, visit
+from aggregating import until
+from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
 from test_reporter import find_runtime, load
 

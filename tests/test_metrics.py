@@ -6,8 +6,9 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from aggregating import until
 from prometheus_client.parser import text_string_to_metric_families
-from served import add_fleet, crowd, get, health, publish, served, until, with_setting
+from served import add_fleet, crowd, get, health, publish, served, with_setting
 from wire import experiment
 
 from hushmote.server.condition import Condition, trouble

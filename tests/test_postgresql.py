@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+from aggregating import WAIT_S, until
 from sqlalchemy import event
 from wire import experiment, payload_of
 
@@ -26,7 +26,6 @@ from hushmote.server.store import Store, StoreError, VersionRefused
 
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
 EXP = experiment(budget={"rule": "unlimited"})
-WAIT_S = 60
 
 
 @pytest.fixture
@@ -35,13 +34,6 @@ def store(postgres_url):
         store.add_fleet("home", keyed=False)
         store.add_experiment("home", payload_of(EXP))
         yield store
-
-
-def until(condition, what):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def message(device, number):

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from aggregating import until
 from command_line import runner
-from served import add_fleet, crowd, publish, served, until, with_setting
+from served import add_fleet, crowd, publish, served, with_setting
 from wire import experiment, payload_of
 
 from hushmote.server import keys, report

@@ -8,8 +8,9 @@ import threading
 import numpy as np
 import paho.mqtt.client as mqtt
 import pytest
+from aggregating import until
 from paho.mqtt.enums import CallbackAPIVersion
-from served import add_fleet, crowd, publish, served, until
+from served import add_fleet, crowd, publish, served
 from wire import experiment, payload_of
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
@@ -117,7 +118,9 @@ def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_
             with pytest.raises(BrokerRefused, match="keeps nothing for a client with the id b"):
                 retire("crew")
         assert list(store.histogram("open", experiment().digest)) == counts
-        assert store.rejects() == {}
+        # A connection that is closed with messages unread is reset, and acknowledgements on their way may be
+        # lost with it: what they were for came again.
+        assert set(store.rejects().get("open", {})) <= {"duplicate"}
 
 
 @needs_mosquitto

@@ -14,10 +14,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from aggregating import running, until
 from postgres import Cluster
 from sqlalchemy import update
 from sqlalchemy.pool import QueuePool
-from test_aggregator import crowd, needs_mosquitto, publish, running, total, until
+from test_aggregator import crowd, needs_mosquitto, publish, total
 from wire import experiment, payload_of
 
 from hushmote.server import ingest, report, schema

@@ -5,9 +5,10 @@ import logging
 import threading
 
 import pytest
+from aggregating import until
 from certificates import Authority
 from cryptography.hazmat.primitives import serialization
-from served import add_fleet, crowd, publish, served, until
+from served import add_fleet, crowd, publish, served
 from wire import experiment
 
 from hushmote.server.aggregator import Aggregator

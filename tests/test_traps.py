@@ -8,23 +8,21 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 import paho.mqtt.client as mqtt
 import pytest
+from aggregating import WAIT_S, running, until
 from paho.mqtt.enums import CallbackAPIVersion
 from wire import experiment, payload_of
 
 from hushmote.server import link, report
-from hushmote.server.aggregator import Aggregator
 from hushmote.server.batch import Pace
 from hushmote.server.link import Link, Protocol
 from hushmote.server.store import Store
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
-WAIT_S = 30
 QUIET_S = 0.4
 
 
@@ -34,13 +32,6 @@ def store(tmp_path):
         store.add_fleet("open", keyed=False)
         store.add_experiment("open", payload_of(experiment()))
         yield store
-
-
-def until(condition, what):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def publish(broker, count, start=0):
@@ -162,15 +153,15 @@ def saves_again(folder):
 def test_what_mosquitto_saved_before_it_was_acknowledged_comes_again_and_is_a_duplicate(store):
     aggregator = {"client_id": "again", "batch_s": 0.1}
     with MosquittoBroker(settings=("autosave_interval 1800",)) as broker:
-        with serving(store, broker, **aggregator):
+        with running(store, broker, **aggregator):
             pass
         publish(broker, 300)
         broker.restart()  # saves all 300 as waiting, and saves no more
-        with serving(store, broker, **aggregator) as one:
+        with running(store, broker, **aggregator) as one:
             until(lambda: one.counters.accepted == 300, one.counters)
         broker.kill()
         broker.start()
-        with serving(store, broker, **aggregator) as one:
+        with running(store, broker, **aggregator) as one:
             until(lambda: one.counters.rejected == {"duplicate": 300}, one.counters)
             publish(broker, 10, start=300)
             until(lambda: one.counters.accepted == 10, one.counters)
@@ -189,20 +180,6 @@ def test_a_mosquitto_that_restarts_has_forgotten_shared_subscriptions_until_memb
         publish(broker, 20, start=10)  # acknowledged all the same
         with subscribed(broker, share=share) as one:
             assert drain(one, come) == come
-
-
-@contextlib.contextmanager
-def serving(store, broker, **options):
-    aggregator = Aggregator(store, broker.host, broker.port, **options)
-    thread = threading.Thread(target=aggregator.run, daemon=True)
-    thread.start()
-    try:
-        assert aggregator.ready.wait(WAIT_S)
-        yield aggregator
-    finally:
-        aggregator.stop()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
 
 
 @needs_mosquitto

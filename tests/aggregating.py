@@ -1,0 +1,37 @@
+"""An aggregator in a thread, and waiting for what it does."""
+
+import contextlib
+import threading
+import time
+
+from hushmote.server.aggregator import Aggregator
+
+WAIT_S = 60.0
+
+
+def until(condition, what):
+    """Poll until the condition holds; what it is about, or a function that tells, in the error."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, what() if callable(what) else what
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def running(store, broker, **options):
+    """An aggregator in a thread, subscribed; stopped at the end."""
+    options = {
+        "client_id": f"agg-{time.monotonic_ns()}",
+        "batch_s": 0.2,
+        "protocol": broker.protocol,
+    } | options
+    aggregator = Aggregator(store, broker.host, broker.port, **options)
+    thread = threading.Thread(target=aggregator.run, daemon=True)
+    thread.start()
+    try:
+        assert aggregator.ready.wait(WAIT_S)
+        yield aggregator
+    finally:
+        aggregator.stop()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()

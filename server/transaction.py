@@ -108,24 +108,29 @@ class IngestTransaction:
             self._connection.execute(_postgresql_upsert(table), _arrays(table, rows))
 
 
-def _rows_of(table: Table, columns: list[Column[Any]], *where: ColumnElement[bool]) -> dict[str, Any]:
-    """By dialect, the query for rows of a fleet's devices that are among the parameter `devices`, locked."""
+def _rows_of(
+    table: Table, columns: list[Column[Any]], *where: ColumnElement[bool], lock: bool
+) -> dict[str, Any]:
+    """By dialect, the query for rows of a fleet's devices that are among the parameter `devices`."""
     query = select(*columns).where(table.c.fleet == bindparam("fleet"), *where)
     among = table.c.device.in_(bindparam("devices", expanding=True))
     # One search of the index for each device, in their order, which is the order of the locks. Joined or in a
     # list, PostgreSQL may read the whole table for each as long as it has no statistics of it.
     devices = bindparam("devices", type_=postgresql.ARRAY(Text))
     wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
-    one = query.where(table.c.device == wanted.c.device).limit(1).with_for_update().lateral("one")
-    joined = select(*(one.c[column.name] for column in columns)).select_from(wanted.join(one, true()))
+    one = query.where(table.c.device == wanted.c.device).limit(1)
+    found = (one.with_for_update() if lock else one).lateral("found")
+    joined = select(*(found.c[column.name] for column in columns)).select_from(wanted.join(found, true()))
     return {"sqlite": query.where(among), "postgresql": joined}
 
 
-_ALLOWED = _rows_of(schema.device, [schema.device.c.device], schema.device.c.state == "allowed")
+# Not locked: an aggregator's role may read a fleet's list and nothing more.
+_ALLOWED = _rows_of(schema.device, [schema.device.c.device], schema.device.c.state == "allowed", lock=False)
 _SEEN = _rows_of(
     schema.dedupe,
     [schema.dedupe.c.device, schema.dedupe.c.numbers],
     schema.dedupe.c.experiment == bindparam("experiment"),
+    lock=True,
 )
 
 

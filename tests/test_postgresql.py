@@ -354,6 +354,18 @@ def test_the_aggregator_s_role_can_count_and_change_nothing_else(roles):
             one_line(c)
 
 
+def test_the_aggregator_s_role_reads_a_fleet_s_list_and_locks_nothing_in_it(roles):
+    with Store(roles["owner"]) as owner:
+        owner.allow_devices("home", ["a"])
+        owner.set_listed("home", True)
+        with Store(roles["serve"]) as store, owner.engine.connect() as other:
+            other.exec_driver_sql("SELECT * FROM device FOR UPDATE")
+            fleets = ingest.fleets(store)
+            tally = ingest.ingest(store, [message("a", 1), message("b", 1)], fleets, NOW)
+            assert (tally.accepted, dict(tally.rejected)) == (1, {("home", "unknown device"): 1})
+            other.rollback()
+
+
 def test_the_analyst_s_role_reads_histograms_and_no_device(roles):
     with Store(roles["serve"]) as store:
         ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW)

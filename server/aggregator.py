@@ -112,6 +112,7 @@ class Aggregator:
         self._store = store
         self._host = host
         self._port = port
+        self._where = f"{host}:{port}"
         self._login = (username, password)
         self._tls = tls
         self._names = fleets
@@ -199,7 +200,7 @@ class Aggregator:
                     link.close(end_session=retired)
                     self._link = self._arrived = None
                 if retired:
-                    where = f"the broker at {self._host}:{self._port}"
+                    where = f"the broker at {self._where}"
                     self._say(logging.INFO, f"retired: nothing is left for {self._client_id} at {where}")
                     return
                 if time.monotonic() - link.started > _SHORT_S:
@@ -223,12 +224,12 @@ class Aggregator:
         except (OSError, ValueError) as e:
             why = explain(e)
             if why is not None:
-                self._say(logging.ERROR, f"no TLS with the broker at {self._host}:{self._port}: {why}")
+                self._say(logging.ERROR, f"no TLS with the broker at {self._where}: {why}")
                 return None
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
             if self._tls is not None and isinstance(e, ConnectionResetError):
                 reason += "; does it speak TLS on this port?"
-            self._say(logging.WARNING, f"no broker at {self._host}:{self._port} ({reason}): trying again")
+            self._say(logging.WARNING, f"no broker at {self._where} ({reason}): trying again")
             return None
         return link
 
@@ -277,7 +278,7 @@ class Aggregator:
 
     def _explain_loss(self, link: Link) -> None:
         """Say why a connection ended, and change the protocol where it never was one."""
-        where = f"the broker at {self._host}:{self._port}"
+        where = f"the broker at {self._where}"
         if link.answer is None:
             why = explain(link.trouble)
             if why is not None:
@@ -311,7 +312,7 @@ class Aggregator:
     def _greet(self, link: Link, connecting: bool) -> None:
         """Answer the broker's CONNACK with the subscription, and its SUBACK with the experiments."""
         assert link.answer is not None
-        where = f"the broker at {self._host}:{self._port}"
+        where = f"the broker at {self._where}"
         if link.answer.is_failure:
             # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
             old = link.answer.value in (1, _WRONG_PROTOCOL)
@@ -336,7 +337,7 @@ class Aggregator:
             shared = "" if self._share is None else ", sharing the reports with others"
             self._say(
                 logging.INFO,
-                f"subscribed at {self._host}:{self._port} with MQTT {link.protocol}{shared}",
+                f"subscribed at {self._where} with MQTT {link.protocol}{shared}",
             )
             self._published = {}
             self._publish_wanted = True

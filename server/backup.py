@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from . import private_file
 from .database import BUSY_TIMEOUT_S, StoreError
 
 
@@ -33,12 +34,12 @@ def backup(url: str, file: Path) -> int:
     try:
         # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
         part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        private_file.create(part, b"")
         _copy(path, part)
-        _flush(part)
+        private_file.sync(part)
         # Unlike a rename, a link does not replace what was made there meanwhile.
         os.link(part, file)
-        _flush(file.parent)
+        private_file.sync(file.parent)
         return file.stat().st_size
     except FileExistsError:
         raise BackupRefused(f"{file} exists: a backup replaces nothing, give another name") from None
@@ -79,11 +80,3 @@ def _copy(path: Path, part: Path) -> None:
             target.execute("PRAGMA journal_mode=DELETE")
     if found != "ok":
         raise BackupRefused(f"{path} is damaged ({found}): keep it and the last good backup")
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

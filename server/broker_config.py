@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from .batch import BATCH_REPORTS
 from .provision_error import ProvisionError
 from .report import check_device, check_fleet, experiment_topic, report_filter
 
@@ -23,7 +24,7 @@ _SALT_BYTES = 12
 
 MOST_PACKET_BYTES = 2048
 MOST_CONNECTIONS = 100_000
-MOST_INFLIGHT = 8000  # twice the aggregator's batch: it acknowledges only what is committed
+MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from ..device.ldp_client import Experiment, ExperimentRefused
 from . import report, schema
+from .ingest import most_reports
 from .intervals import NumberSet
 from .store import Store
 
@@ -48,7 +49,7 @@ def check(store: Store) -> Checked:
         wrong = [*_file(connection)]
         versions, lines = _experiments(connection)
         wrong += lines
-        accepted, lines = _dedupe(connection, _most(versions))
+        accepted, lines = _dedupe(connection, most_reports(versions.values()))
         wrong += lines
         counted, lines = _histograms(connection, versions)
         wrong += lines
@@ -93,16 +94,7 @@ def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experim
     return versions, wrong
 
 
-def _most(versions: dict[int, tuple[_Name, Experiment]]) -> dict[_Name, float]:
-    """Name -> the highest report number that any of its versions' budgets allows."""
-    most: dict[_Name, float] = {}
-    for name, e in versions.values():
-        this = float("inf") if e.rule == "unlimited" else e.cap // e.cost()
-        most[name] = max(most.get(name, 0), this)
-    return most
-
-
-def _dedupe(connection: Connection, most: dict[_Name, float]) -> tuple[Counter[_Name], list[str]]:
+def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:
     """Return name -> reports by the numbers of its devices, and what is wrong."""
     table = schema.dedupe
     accepted: Counter[_Name] = Counter()
@@ -120,7 +112,11 @@ def _dedupe(connection: Connection, most: dict[_Name, float]) -> tuple[Counter[_
             wrong[name, "are not as many as it says"] += 1
         if name not in most:
             wrong[name, "are of no experiment that is known"] += 1
-        elif numbers.bounds and not 1 <= numbers.bounds[0] < numbers.bounds[-1] <= most[name] + 1:
+            continue
+        limit = most[name]
+        if numbers.bounds and (
+            numbers.bounds[0] < 1 or (limit is not None and numbers.bounds[-1] > limit + 1)
+        ):
             wrong[name, "are outside its budget"] += 1
     lines = [
         f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"

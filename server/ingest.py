@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..device.ldp_client import Experiment
 from . import keys, report
@@ -20,6 +20,8 @@ from .intervals import NumberSet
 from .rate_limit import Device, RateLimit
 from .store import Store, Version
 from .transaction import DedupeKey, IngestTransaction
+
+Name = TypeVar("Name")
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
@@ -118,20 +120,23 @@ def fleets(
             name=name,
             masters=masters if found[name] else (),
             versions={v.experiment.digest: v for v in own},
-            most=_most(v.experiment for v in own),
+            most=most_reports((v.experiment.name, v.experiment) for v in own),
             revoked=store.revoked(name),
             listed=name in listed,
         )
     return chosen
 
 
-def _most(experiments: Iterable[Experiment]) -> dict[str, int | None]:
-    """Name -> the most reports that any of its versions lets one device make."""
-    most: dict[str, int | None] = {}
-    for e in experiments:
+def most_reports(experiments: Iterable[tuple[Name, Experiment]]) -> dict[Name, int | None]:
+    """Return name -> the most reports that any of its versions lets one device make, None for any number.
+
+    experiments: (name, version), the name being whatever the versions are told apart by.
+    """
+    most: dict[Name, int | None] = {}
+    for name, e in experiments:
         this = None if e.rule == "unlimited" else e.cap // e.cost()
-        before = most.get(e.name, 0)
-        most[e.name] = None if this is None or before is None else max(before, this)
+        before = most.get(name, 0)
+        most[name] = None if this is None or before is None else max(before, this)
     return most
 
 

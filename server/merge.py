@@ -71,8 +71,7 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
     can be added twice.
     Raises MergeRefused where a fleet is open in one and keyed in another, or listed in one only, a digest
     stands for two versions, a version would raise a name's total, both counted the same reports, or a store's
-    counts and dedupe sets do
-    not match; and StoreError. Then nothing was changed.
+    counts and dedupe sets do not match; and StoreError. Then nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):

@@ -14,7 +14,7 @@ def create(path: Path, content: bytes) -> None:
         f.write(content)
         f.flush()
         os.fsync(f.fileno())
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -24,13 +24,13 @@ def replace(path: Path, content: bytes) -> None:
         new.unlink()
     create(new, content)
     os.replace(new, path)
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk, where the system has such a thing."""
+def sync(path: Path) -> None:
+    """Put a file, or the names in a folder, on disk, where the system has such a thing; raises OSError."""
     if os.name == "posix":
-        fd = os.open(folder, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:

@@ -13,11 +13,8 @@ from typing import Any
 
 from . import log_format
 from .aggregator import Aggregator, Counters
-from .broker_address import BrokerAddress, BrokerUrlError, parse_broker_url
 from .condition import TURN_S
 from .systemd import notify
-
-__all__ = ["READY", "BrokerAddress", "BrokerUrlError", "announce_ready", "parse_broker_url", "run"]
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushmote.server.serving import READY, BrokerUrlError, parse_broker_url
+from hushmote.server.broker_address import BrokerUrlError, parse_broker_url
+from hushmote.server.serving import READY
 from hushmote.simulator.broker import EmbeddedBroker, find_mosquitto
 from hushmote.simulator.faithful import Fleet
 from hushmote.simulator.gateway import Gateways

@@ -31,5 +31,5 @@ $(BIN)/python:
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	mkdir -p $(VENV)/pyright/hushmote
-	ln -sfn ../../../device ../../../server ../../../simulator $(VENV)/pyright/hushmote/
+	ln -sfn $(addprefix ../../../,device server simulator cli hushmote/__init__.py) $(VENV)/pyright/hushmote/
 	touch $@

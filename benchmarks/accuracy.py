@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import ONE, Experiment
-from hushmote.server import oracle
 from hushmote.server.estimate import estimate
-from hushmote.server.workload import ALL_RANGES
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.workload import ALL_RANGES
 
 RESULTS = Path(__file__).parent / "results"
 LN_3 = 1_098_612  # micro-nats

@@ -26,13 +26,13 @@ from paho.mqtt.enums import CallbackAPIVersion
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
+import boards as wire  # pyright: ignore[reportMissingImports]
 import chaos_run  # pyright: ignore[reportMissingImports]
-import wire  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
 
-from hushmote.server import report
+from hushmote.server.wire import report
 from hushmote.simulator.broker import MosquittoBroker
 
 _ROUNDS = 3

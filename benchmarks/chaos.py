@@ -2,11 +2,11 @@
 
     python benchmarks/chaos.py [--kills 240] [--seed 1] [--jobs 1] [--only CAMPAIGN] [--quick]
 
-The long form of tests/test_chaos.py; tests/chaos_run.py says what is disturbed and what must hold. Each
-campaign runs series of faults against new stores, with other seeds and batch sizes, until it has had its
-share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto or of PostgreSQL; what else disturbs is
-told beside. Prints a table, writes benchmarks/results/chaos.json (not with --only or --quick), and exits with
-1 where anything was lost or counted twice.
+The long form of tests/whole/test_chaos.py; tests/support/chaos_run.py says what is disturbed and what must
+hold. Each campaign runs series of faults against new stores, with other seeds and batch sizes, until it has
+had its share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto or of PostgreSQL; what else
+disturbs is told beside. Prints a table, writes benchmarks/results/chaos.json (not with --only or --quick),
+and exits with 1 where anything was lost or counted twice.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from accuracy import RESULTS, machine
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import chaos_run  # pyright: ignore[reportMissingImports]
 from postgres import Cluster  # pyright: ignore[reportMissingImports]
@@ -54,7 +54,7 @@ _COMMITS = {"kill aggregator as it commits": 6}
 _SQLITE = _ANY | _COMMITS
 _DATABASE = {"kill database": 4, "cut database": 2, "swallow database": 1}
 _ALONE = chaos_run.Setting()
-# mosquitto 2.0 forgets shared subscriptions when it restarts: tests/test_traps.py.
+# mosquitto 2.0 forgets shared subscriptions when it restarts: tests/server/ingest/test_broker_traps.py.
 _SHARED_ANY = {kind: weight for kind, weight in _ANY.items() if not kind.endswith(("broker", "connected"))}
 _HOLDING = chaos_run.Setting(hold_s=3)
 _SHARED = chaos_run.Setting(aggregators=2, share="chaos")

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import oracle
 from hushmote.server.estimate import estimate
+from hushmote.server.mechanisms import choose as oracle
 
 
 def seconds(work: Callable[[], object], repeats: int = 7) -> float:

@@ -2,12 +2,13 @@
 
     python benchmarks/fuzz.py [--inputs 10000000] [--seed 1] [--only TARGET] [--quick]
 
-Each target makes an input from choices - mostly a valid one, mutated where its structure is - and checks it:
-only documented exceptions come out, nothing takes longer than HANG_S, nothing is accepted that an independent
-reading of it would not accept. tests/test_fuzz.py makes the same inputs from hypothesis's choices, which
-shrinks what fails; here they come from numpy, and millions are made. Prints inputs per second, exceptions and
-growth of memory, writes benchmarks/results/fuzz.json, and exits with 1 where anything undocumented came out.
---only takes a single target, --quick a few inputs of all; neither writes anything.
+Each target makes an input from choices - mostly a valid one, mutated where its structure is - and checks
+it: only documented exceptions come out, nothing takes longer than HANG_S, nothing is accepted that an
+independent reading of it would not accept. tests/device/test_fuzz.py makes the same inputs from
+hypothesis's choices, which shrinks what fails; here they come from numpy, and millions are made. Prints
+inputs per second, exceptions and growth of memory, writes benchmarks/results/fuzz.json, and exits with 1
+where anything undocumented came out. --only takes a single target, --quick a few inputs of all; neither
+writes anything.
 """
 
 import argparse
@@ -33,9 +34,11 @@ import numpy as np
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, LDPError
-from hushmote.server import experiment, ingest, keys, report
-from hushmote.server.intervals import NumberSet
+from hushmote.server.experiments import definition as experiment
+from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import keys, report
 
 HANG_S = 20
 MASTER = bytes(range(32))

@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import keys, report
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.batch import BATCH_REPORTS
+from hushmote.server.ingest.pacing import BATCH_REPORTS
 from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 

@@ -34,14 +34,14 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import keys, report
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.intervals import NumberSet
 from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import keys, report
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImports]
 
 SHARE = "count"

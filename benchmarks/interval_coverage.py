@@ -23,9 +23,12 @@ from rich.progress import track
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import compare, moments, units, variance
-from hushmote.server.estimate import Estimates, estimate
-from hushmote.server.pooling import pool
+from hushmote.server.answers import change as compare
+from hushmote.server.answers import moments
+from hushmote.server.estimate import estimate, variance
+from hushmote.server.estimate.estimate import Estimates
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.experiments import units
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded

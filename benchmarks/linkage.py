@@ -30,11 +30,12 @@ from rich.table import Table
 from sqlalchemy import text
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import ingest, report
+from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
+from hushmote.server.wire import report
 from hushmote.simulator import vectorised
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImports]
 
 FLEET = "home"

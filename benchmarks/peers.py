@@ -49,9 +49,9 @@ from rich.console import Console
 from scipy import stats
 
 from hushmote.device.ldp_client import DRBG, Experiment
-from hushmote.server import oracle
 from hushmote.server.estimate import estimate
-from hushmote.server.workload import FREQUENCIES
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.workload import FREQUENCIES
 
 SIZES = (10_000, 100_000, 1_000_000)
 DOMAINS = (16, 128, 1024)

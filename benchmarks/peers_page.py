@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from hushmote.server.figure import COLOURS, figure, style
+from hushmote.server.answers.figure import COLOURS, figure, style
 
 OURS = "hushmote"
 ORDER = (

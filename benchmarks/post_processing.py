@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import decode, postprocess
-from hushmote.server.estimate import Estimate, estimate
-from hushmote.server.postprocess import METHODS
-from hushmote.server.top import top
+from hushmote.server.estimate import Estimate, estimate, postprocess
+from hushmote.server.estimate.postprocess import METHODS
+from hushmote.server.estimate.top_k import top
+from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.simulator import vectorised
 
 DOMAIN = 64

@@ -25,9 +25,12 @@ from rich.table import Table
 from scipy.linalg import hadamard
 
 from hushmote.device.ldp_client import Experiment, Level
-from hushmote.server import decode, hierarchy, oracle
-from hushmote.server.estimate import estimate, simplex
-from hushmote.server.workload import ALL_RANGES, PREFIXES, Workload
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.estimate import simplex
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms import local_hashing as decode
+from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 from hushmote.simulator import vectorised
 
 Floats = np.ndarray
@@ -419,7 +422,7 @@ def over_domains() -> dict[str, list]:
 
 
 def plot(domains: dict[str, list], table: list[dict]) -> None:
-    from hushmote.server.figure import COLOURS, figure, style
+    from hushmote.server.answers.figure import COLOURS, figure, style
 
     with figure(RESULTS / "ranges.png", columns=2) as (_, (left, right)):
         names = [row["plan"].replace(", equal", ",\nequal") for row in table]

@@ -23,7 +23,7 @@ from accuracy import RESULTS, experiment, machine
 from rich.console import Console
 from rich.table import Table
 
-from hushmote.server import keys
+from hushmote.server.wire import keys
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import open_broker
 from hushmote.simulator.faithful import Fleet

@@ -29,8 +29,8 @@ import numpy as np
 from accuracy import RESULTS, experiment_payload, machine
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import keys, report
 from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 FLEET = "soak"
@@ -86,7 +86,7 @@ class Watched:
     def __init__(self, url: str, port: int, log: Path) -> None:
         self._http = free_port()
         self._file = Path(url.removeprefix("sqlite:///") + "-wal")
-        command = [sys.executable, "-m", "hushmote.server", "serve", "--store", url]
+        command = [sys.executable, "-m", "hushmote", "serve", "--store", url]
         command += ["--broker", f"mqtt://127.0.0.1:{port}", "--http", f"127.0.0.1:{self._http}"]
         environment = os.environ | {keys.ENVIRONMENT_VARIABLE: MASTER.hex()}
         with open(log, "wb") as output:

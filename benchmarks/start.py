@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import insert
 
-from hushmote.server import keys, schema
-from hushmote.server.intervals import NumberSet
-from hushmote.server.serving import READY
-from hushmote.server.store import Store
+from hushmote.server.service.process import READY
+from hushmote.server.store import Store, schema
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import keys
 from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "bench"
@@ -85,7 +85,7 @@ def _children_cpu_s() -> float:
 
 def start(url: str, port: int) -> tuple[float, float]:
     """Seconds from the start of `hushmote serve` to subscribed, and CPU seconds of its whole short life."""
-    command = [sys.executable, "-m", "hushmote.server", "serve", "--store", url]
+    command = [sys.executable, "-m", "hushmote", "serve", "--store", url]
     command += ["--broker", f"mqtt://127.0.0.1:{port}"]
     environment = os.environ | {keys.ENVIRONMENT_VARIABLE: MASTER.hex()}
     before = _children_cpu_s()

@@ -17,8 +17,10 @@ from pathlib import Path
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushmote.server import fleet_folder, keys, provision, report
-from hushmote.server.tls import client_context
+from hushmote.server.ingest.tls import client_context
+from hushmote.server.provisioning import fleet_folder
+from hushmote.server.provisioning import settings as provision
+from hushmote.server.wire import keys, report
 from hushmote.simulator.broker import find_mosquitto, free_port
 
 ROOT = Path(__file__).resolve().parents[1]

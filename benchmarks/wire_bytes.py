@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import oracle, report
-from hushmote.server.workload import ALL_RANGES
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.workload import ALL_RANGES
+from hushmote.server.wire import report
 from hushmote.simulator.faithful import Fleet
 
 EXPERIMENTS: dict[str, tuple[str, int, int]] = {

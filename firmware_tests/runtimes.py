@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from setup import debian, wasm
+from rigs import debian, wasm
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"

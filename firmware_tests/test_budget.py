@@ -1,7 +1,7 @@
 """Budgets as the server makes them from theorems: how many reports a board makes, and how ε may change.
 
 CASES, VERSIONS and PAYLOAD are literals, so that this file runs on a board by itself;
-tests/test_budget_agreement.py recomputes every one of them from the server's theorems.
+tests/server/experiments/test_budget_agreement.py recomputes every one of them from the server's theorems.
 """
 
 import ldp_client

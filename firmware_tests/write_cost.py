@@ -18,8 +18,9 @@ import run
 import runtimes
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server import board, oracle
-from hushmote.server.workload import ALL_RANGES
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.workload import ALL_RANGES
+from hushmote.server.provisioning import usb as board
 
 TARGET = runtimes.ROOT / "docs" / "cost.md"
 MODULES = ("ldp_client.py", "mqtt_reporter.py", "main.py")
@@ -321,7 +322,7 @@ def page(costs: Costs) -> str:
     text += [
         "",
         "No connection is open in this life; the reporter at work with a real broker in 64 KiB is a test of"
-        " `tests/test_reporter.py`.",
+        " `tests/device/test_reporter.py`.",
         "",
         "## Flash",
         "",

@@ -20,14 +20,15 @@ from typing import Literal
 
 from paho.mqtt.enums import MQTTErrorCode
 
-from . import ingest, keys, report
-from .announce import announcements
-from .batch import BATCH_REPORTS, BATCH_S, Pace
-from .condition import Condition
-from .link import Link, Protocol
-from .rate_limit import RateLimit
-from .store import Store, StoreError
-from .tls import explain
+from .ingest import pipeline as ingest
+from .ingest.announce import announcements
+from .ingest.connection import Link, Protocol
+from .ingest.health import Condition
+from .ingest.pacing import BATCH_REPORTS, BATCH_S, Pace
+from .ingest.rate_limit import RateLimit
+from .ingest.tls import explain
+from .store.store import Store, StoreError
+from .wire import keys, report
 
 log = logging.getLogger(__name__)
 

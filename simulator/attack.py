@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..device.ldp_client import Experiment
-from ..server import decode, hierarchy, oracle, plausibility
-from ..server.estimate import estimate
-from ..server.plausibility import Plausibility
-from ..server.units import UnitsError, index_names, parse_range, range_name
+from ..server.estimate import plausibility
+from ..server.estimate.estimate import estimate
+from ..server.estimate.plausibility import Plausibility
+from ..server.experiments.units import UnitsError, index_names, parse_range, range_name
+from ..server.mechanisms import choose as oracle
+from ..server.mechanisms import local_hashing as decode
+from ..server.mechanisms import tree as hierarchy
 
 Kind = Literal["random", "promote", "shift", "flood"]
 Floats = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ..server.broker_address import BrokerUrlError, parse_broker_url
+from ..server.ingest.broker_url import BrokerUrlError, parse_broker_url
 
 _START_S = 10.0
 _STOP_S = 5.0

@@ -27,13 +27,16 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ..cli.options import output_folder
 from ..device.ldp_client import Experiment
-from ..server import answer, experiment, keys, report, show
-from ..server.estimate import Estimate, estimate
-from ..server.options import output_folder
-from ..server.serving import READY
-from ..server.store import Store
-from ..server.units import parse_range
+from ..server.answers import answer
+from ..server.answers import tables as show
+from ..server.estimate.estimate import Estimate, estimate
+from ..server.experiments import definition as experiment
+from ..server.experiments.units import parse_range
+from ..server.service.process import READY
+from ..server.store.store import Store
+from ..server.wire import keys, report
 from .broker import Broker, open_broker
 from .faithful import Fleet
 from .gateway import Gateways
@@ -185,7 +188,7 @@ def _privacy(e: Experiment) -> str:
 def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
     """`hushmote serve` as a process of its own, subscribed."""
     login = "" if broker.username is None else f"{broker.username}:{broker.password}@"
-    command = [sys.executable, "-m", "hushmote.server", "serve", "--store", f"sqlite:///{store}"]
+    command = [sys.executable, "-m", "hushmote", "serve", "--store", f"sqlite:///{store}"]
     command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
     command += ["--protocol", broker.protocol]
     # The URL can hold a password: not where everybody on the machine can read it.

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..device import ldp_client
 from ..device.ldp_client import Experiment
-from ..server import report
+from ..server.wire import report
 from .faults import Faults
 from .memory_storage import MemoryStorage
 from .population import Reading

@@ -10,7 +10,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from ..server.report import report_topic
+from ..server.wire.report import report_topic
 from .faithful import Delivery, Fleet
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..server.estimate import estimate
-from ..server.expected_error import Design, Question, even_ranges, parabola
-from ..server.plan_file import experiment_of
-from ..server.planning import Plan, Z
-from ..server.planning_lifetime import LifetimePlan, Spending
+from ..server.estimate.estimate import estimate
+from ..server.planning.devices import Plan, Z
+from ..server.planning.expected_error import Design, Question, even_ranges, parabola
+from ..server.planning.experiment_file import experiment_of
+from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
 
 MOST_REPORTS = 20_000_000  # in all fleets of one check

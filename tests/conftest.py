@@ -12,3 +12,6 @@ def store_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return request.getfixturevalue("postgres_url")
+
+
+pytest_plugins = ["flashing"]  # its fixtures: a board to flash

@@ -1,7 +1,7 @@
 """A board that obeys: MicroPython, the real umqtt.simple, the files that get flashed.
 
 Reads one JSON object with its settings, then commands, one per line, from standard input, and answers each
-with one line of JSON. Run by tests/test_reporter.py, with the folders of the modules in MICROPYPATH.
+with one line of JSON. Run by tests/device/test_reporter.py, with the folders of the modules in MICROPYPATH.
 """
 
 import binascii

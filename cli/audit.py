@@ -1,0 +1,156 @@
+"""The command `hushmote audit`: lower bounds of ε, counted on a runtime or a board."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ..server.answers import tables as show
+from ..server.experiments.definition import load
+from ..server.privacy import audit_runtimes
+from ..server.privacy.audit import AuditError, Finding, judge, subject
+from ..server.privacy.audit_runtimes import CLIENT, Job
+from .options import AsJson, print_json
+
+_DRAWS, _BOARD_DRAWS = 20_000, 1_000
+
+_EACH_MECHANISM: tuple[dict[str, Any], ...] = (
+    {"name": "rr", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000},
+    {
+        "name": "grr",
+        "type": "choice",
+        "labels": ["ok", "low", "high", "fault"],
+        "mechanism": "grr",
+        "epsilon": 2_000_000,
+    },
+    {
+        "name": "olh",
+        "type": "number",
+        "low": 0,
+        "high": 64_000,
+        "bins": 64,
+        "mechanism": "olh",
+        "g": 3,
+        "epsilon": 1_000_000,
+    },
+    {
+        "name": "hh",
+        "type": "number",
+        "low": 0,
+        "high": 64_000,
+        "bins": 64,
+        "mechanism": "hh",
+        "fanout": 4,
+        "cells": [4, 5, 5],
+        "epsilon": 1_500_000,
+    },
+)
+
+
+class PrivacyViolated(AuditError):
+    """A lower bound of ε above the nominal one; the text says where."""
+
+
+def payloads(file: Path | None) -> list[bytes]:
+    """The experiment of a TOML file, or one experiment of each mechanism."""
+    if file is not None:
+        return [load(file).payload()]
+    common = {"v": 1, "budget": {"rule": "unlimited"}, "window": "all"}
+    return [json.dumps(common | fields).encode() for fields in _EACH_MECHANISM]
+
+
+def audit_command(
+    file: Annotated[
+        Path | None, typer.Argument(help="TOML file of an experiment; one of each mechanism without.")
+    ] = None,
+    runtime: Annotated[
+        str, typer.Option(help='cpython, all, unix32f, mp32, path, wasm, env, or a "command line".')
+    ] = "cpython",
+    port: Annotated[
+        str | None, typer.Option(help="A board's serial port: what is installed there is audited.")
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=100, help="Draws of each input; 20,000, on a board 1,000.", show_default=False),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of all the bounds together.")] = 0.95,
+    client: Annotated[
+        Path | None, typer.Option(help="Another ldp_client.py than the shipped one.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal."""
+    if not 0.5 <= confidence < 1:
+        raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
+    if client is not None and (port or not client.is_file()):
+        why = "a board has its own: leave --client out" if port else f"there is no file {client}"
+        raise AuditError(why)
+    where = [audit_runtimes.board(port)] if port else audit_runtimes.select(runtime)
+    draws = samples or (_BOARD_DRAWS if port else _DRAWS)
+    subjects = [subject(payload, whole) for payload in payloads(file) for whole in (False, True)]
+    jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
+    findings = _findings(where, jobs, (1 - confidence) / (len(where) * len(jobs)), client or CLIENT)
+    if as_json:
+        rows = [finding.to_dict() for finding in findings]
+        print_json({"confidence": confidence, "findings": rows})
+    else:
+        _print(findings, confidence)
+    worst = max(findings, key=lambda f: f.lower - f.nominal)
+    if not worst.private:
+        raise PrivacyViolated(
+            f"not {worst.nominal:g}-LDP: {worst.name} by {worst.path} on {worst.runtime} has ε of at least "
+            f"{worst.lower:.4g}; do not let it report"
+        )
+
+
+def _findings(
+    where: list[audit_runtimes.Runtime], jobs: list[Job], error: float, client: Path
+) -> list[Finding]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    findings = []
+    with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as progress:
+        for runtime in where:
+            task = progress.add_task(f"drawing on {runtime.name}", total=sum(2 * sum(j.halves) for j in jobs))
+            tallies = audit_runtimes.run(
+                runtime, jobs, client=client, drawn=lambda n, t=task: progress.advance(t, n)
+            )
+            findings += [
+                judge(job.subject, t.runtime, t.halves, error) for job, t in zip(jobs, tallies, strict=True)
+            ]
+    return findings
+
+
+def _print(findings: list[Finding], confidence: float) -> None:
+    by_runtime: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_runtime.setdefault(finding.runtime, []).append(finding)
+    for name, rows in by_runtime.items():
+        table = show.table(f"{name}: {rows[0].draws:,} draws of each of two inputs")
+        table.add_column("experiment")
+        table.add_column("function", no_wrap=True)
+        for heading in ("nominal ε", "exact ε", "ε at least"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("as specified", no_wrap=True)
+        for f in rows:
+            style = "" if f.private else "red"
+            fits = "yes" if f.fit > (1 - confidence) / len(findings) else f"no, p = {f.fit:.1g}"
+            table.add_row(
+                f.name if f.name == f.mechanism else f"{f.name} ({f.mechanism})",
+                f.path,
+                f"{f.nominal:g}",
+                f"{f.nominal:g} - {f.nominal - f.exact:.1g}",
+                f"{f.lower:.4f}",
+                fits,
+                style=style,
+            )
+        show.out.print(table)
+        show.out.print()
+    show.out.print(
+        f"All bounds hold together with {confidence * 100:g} % confidence. An audit can refute a claim of "
+        "privacy, not prove it: it sees two inputs and what it counted. The proof is the enumeration of "
+        "every branch, tests/device/test_privacy.py."
+    )

@@ -1,0 +1,167 @@
+"""`hushmote budget`: what each composition theorem makes of a total; the firmware's policy from one."""
+
+from __future__ import annotations
+
+import enum
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...server.accounting import Guarantee, Kind
+from ...server.accounting import compare as budget
+from ...server.accounting.compare import Row, plain_guarantee
+from ...server.answers import tables as show
+from ...server.planning import policy
+from ...server.planning.policy import Policy
+from ..options import AsJson, UsageError, print_json
+
+budget_app = typer.Typer(
+    help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
+    no_args_is_help=True,
+)
+
+Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]
+Delta = Annotated[float, typer.Option(help="Chance that this fails; 0: only theorems that never fail.")]
+
+
+class Curves(enum.StrEnum):
+    """What a plot shows."""
+
+    epsilon = "epsilon"
+    spent = "spent"
+    reports = "reports"
+
+
+@budget_app.command("compare")
+def compare(
+    total: Total,
+    delta: Delta = 0.0,
+    reports: Annotated[int | None, typer.Option(help="Number of reports: gives ε of each.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats: gives their number.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The same total under every theorem, for a number of reports or for an ε per report."""
+    if (reports is None) == (epsilon is None):
+        raise UsageError("give either --reports or --epsilon: the other one is the answer")
+    if reports is not None:
+        rows = budget.for_reports(total, delta, reports)
+        title = f"total {total:g}, δ = {delta:g}, {reports:,} reports of a board"
+    else:
+        assert epsilon is not None
+        rows = budget.for_epsilon(total, delta, budget.micro(epsilon))
+        title = f"total {total:g}, δ = {delta:g}, ε = {epsilon:g} per report"
+    if as_json:
+        print_json([row.to_dict() for row in rows])
+        return
+    _show(title, rows, total, by_reports=reports is not None)
+
+
+@budget_app.command("policy")
+def policy_command(
+    epsilon: Annotated[float, typer.Option(help="What all reports of a board's life may cost, nats.")],
+    experiments: Annotated[str, typer.Option(help="Names that boards may take part in: a,b,c.")],
+    delta: Delta = 0.0,
+    max_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Most that one report may cost, nats.  [default: 4, or the total]", show_default=False
+        ),
+    ] = None,
+    rules: Annotated[str, typer.Option(help="Budget rules that may be asked for.")] = ",".join(policy.RULES),
+    write: Annotated[
+        Path | None, typer.Option(help="Firmware file, as device/main.py, whose POLICY is replaced.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The firmware's POLICY for a total (ε, δ) over a board's life, and what it guarantees."""
+    made = policy.policy_for(
+        epsilon,
+        delta,
+        _names(experiments),
+        None if max_epsilon is None else budget.micro(max_epsilon),
+        _names(rules),
+    )
+    found = policy.guarantee(epsilon, delta)
+    statement = policy.literal(made, _comment(made, found))
+    lacking = [] if write is None else policy.write(write, statement, made.experiments)
+    if as_json:
+        reports = {policy.nats(e): n for e, n in policy.examples(made).items()}
+        print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(found), "reports": reports})
+        return
+    typer.echo(statement, nl=False)
+    if write is not None:
+        typer.echo(f"\nwritten to {write}")
+    if lacking:
+        typer.echo(f"READINGS in it needs a function for: {', '.join(lacking)}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _comment(made: Policy, found: Guarantee) -> list[str]:
+    """What a policy guarantees, as the comment above it."""
+    holds = ", ".join(f"{n:,} of ε = {policy.nats(e)}" for e, n in policy.examples(made).items())
+    while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
+    text = (
+        "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
+        f"all experiments and their versions, reports go on while {while_}. {found.words} A life holds so "
+        f"many reports: {holds}, or a mixture."
+    )
+    return textwrap.wrap(text, 98)
+
+
+@budget_app.command("plot")
+def plot(
+    path: Annotated[Path, typer.Argument(help="PNG, PDF or SVG to write.")],
+    curves: Annotated[Curves, typer.Option("--show", help="What to plot.")] = Curves.epsilon,
+    totals: Annotated[list[float] | None, typer.Option("--total", help="Nats; may be repeated.")] = None,
+    delta: Delta = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="ε of each report, nats, for --show spent.")] = 0.1,
+    reports: Annotated[int, typer.Option(help="How many reports the axis reaches.")] = 100,
+) -> None:
+    """Plot ε per report against their number, what reports spend, or how many reports there are against ε."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise UsageError(f"a plot is a .png, .pdf or .svg file, not {path}")
+    from . import plot as budget_plot  # matplotlib takes a second to load
+
+    if curves == Curves.epsilon:
+        budget_plot.epsilon_by_reports(path, totals or [1, 2, 5, 10], delta, reports)
+    elif curves == Curves.reports:
+        budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
+    else:
+        budget_plot.spent_by_reports(path, budget.micro(epsilon), delta, reports)
+    show.out.print(f"wrote {path}", markup=False)
+
+
+def _show(title: str, rows: list[Row], total: float, by_reports: bool) -> None:
+    table = show.table(title)
+    table.add_column("theorem")
+    table.add_column("ε per report" if by_reports else "reports", justify="right")
+    table.add_column("Σε", justify="right")
+    table.add_column("the board keeps")
+    table.add_column("all together are")
+    for row in rows:
+        answer = row.epsilon if by_reports else row.reports
+        table.add_row(
+            budget.TITLES[row.theorem],
+            "any" if answer is None else f"{answer:.6f}" if by_reports else f"{answer:,}",
+            "" if row.sum is None else f"{row.sum:,.6g}",
+            _kept(row),
+            row.guarantee,
+        )
+    show.out.print(table)
+    for row in rows:
+        if row.kind == Kind.ONE_BIT and row.delta is not None:
+            real = f"{row.sum:g}-LDP, and ({total:g}, {row.delta:.3g})-LDP"
+            show.out.print(f"majority is not about LDP: its reports are {real}.")
+
+
+def _kept(row: Row) -> str:
+    if row.rule == "sum":
+        return f"Σε <= {row.cap / 1e6:g}" if row.cap else ""
+    if row.rule == "squares":
+        return f"Σε² <= {row.cap / 1e12:.6g}" if row.cap else ""
+    return f"{row.cap:,} reports" if row.rule == "count" else "no cap"

@@ -1,0 +1,182 @@
+"""Plots of composition theorems: ε per report, what reports spend, how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from ...server.accounting import (
+    MICRO,
+    Advanced,
+    Basic,
+    History,
+    Kind,
+    Majority,
+    Odometer,
+    Optimal,
+    RogersOdometer,
+    Theorem,
+    ZcdpFilter,
+    majority_epsilon,
+)
+from ...server.accounting.compare import TITLES, theorems
+from ...server.accounting.errors import whole
+from ...server.answers.figure import COLOURS, figure, style
+
+COLOUR: dict[str, str] = dict(
+    zip(("basic", "zcdp", "optimal", "advanced", "rogers", "majority"), COLOURS, strict=False)
+)
+DASHED = (0, (4, 2))
+_POINTS = 40
+
+
+class Curve(NamedTuple):
+    """One line of a plot."""
+
+    label: str
+    colour: str
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    dashed: bool = False
+    width: float = 1.9
+
+
+def epsilon_by_reports(path: Path, totals: Sequence[float], delta: float, most: int) -> None:
+    """Write ε per report against the number of reports, 1 to most, one panel for each total in nats."""
+    panels = [list(epsilon_curves(total, delta, most)) for total in totals]
+    with _panels(path, len(totals)) as (made, axes):
+        for total, curves, panel in zip(totals, panels, axes, strict=True):
+            _draw(panel, curves)
+            _log(panel, y=True)
+            style(panel, f"total {total:g}", xlabel="number of reports n", ylabel="ε of each report, nats")
+        _legend(made, axes[0], f"The largest ε of each of n reports (δ = {delta:g})")
+
+
+def reports_by_epsilon(path: Path, totals: Sequence[float], delta: float) -> None:
+    """Write how many reports a total allows against their ε, one panel for each total in nats."""
+    panels = [list(report_curves(total, delta)) for total in totals]
+    with _panels(path, len(totals)) as (made, axes):
+        for total, curves, panel in zip(totals, panels, axes, strict=True):
+            _draw(panel, curves)
+            _log(panel, x=True, y=True)
+            style(panel, f"total {total:g}", xlabel="ε of each report, nats", ylabel="number of reports")
+        _legend(made, axes[0], f"How many reports until the budget is spent (δ = {delta:g})")
+
+
+def spent_by_reports(path: Path, epsilon: int, delta: float, most: int) -> None:
+    """Write what n reports of epsilon micro-nats cost together, n from 1 to most, under each theorem."""
+    curves = list(spent_curves(epsilon, delta, most))
+    with _panels(path, 1) as (made, axes):
+        _draw(axes[0], curves)
+        top = 1.15 * max(float(np.max(c.y)) for c in curves if c.label.startswith("basic"))
+        axes[0].set_ylim(0, top)
+        style(axes[0], xlabel=f"number of reports of ε = {epsilon / MICRO:g}", ylabel="spent, nats")
+        _legend(made, axes[0], f"What reports cost together (δ = {delta:g})")
+
+
+def epsilon_curves(total: float, delta: float, most: int) -> Iterable[Curve]:
+    """ε per report for 1 to most reports under each theorem, and the majority rule's raw curve."""
+    numbers = _numbers(most)
+    for theorem in _drawn(total, delta):
+        values = [(theorem.most_epsilon(int(n)) or 0) / MICRO for n in numbers]
+        yield _curve(theorem, numbers, values)
+    everything = np.arange(1, most + 1)
+    raw = majority_epsilon(everything, total)
+    positive = np.where(raw > 0, raw, np.nan)
+    yield Curve(
+        "majority, ties to the attacker: not LDP", COLOUR["majority"], everything, positive, True, 1.0
+    )
+
+
+def report_curves(total: float, delta: float) -> Iterable[Curve]:
+    """The number of reports that total allows under each theorem, against their ε."""
+    epsilons = np.unique(np.geomspace(total / 100, total, _POINTS).clip(0.001).round(3))
+    for theorem in _drawn(total, delta):
+        counts = np.array([float(theorem.most_reports(round(e * MICRO)) or 0) for e in epsilons])
+        yield _curve(theorem, epsilons, np.where(counts > 0, counts, np.nan))
+
+
+def spent_curves(epsilon: int, delta: float, most: int) -> Iterable[Curve]:
+    """The nats that 1 to most reports of epsilon micro-nats cost under each theorem and odometer."""
+    numbers = _numbers(most)
+    last = History.equal(epsilon, int(numbers[-1]))
+    basic = Basic(1.0)
+    rules: list[Theorem] = [basic, Majority(1.0)]
+    if delta:
+        rules[1:1] = [ZcdpFilter(1.0, delta), Optimal(1.0, delta), Advanced(1.0, delta)]
+    for theorem in rules:
+        spent = [theorem.spent(History.equal(epsilon, int(n))).epsilon for n in numbers]
+        yield _curve(theorem, numbers, spent)
+    if delta:
+        sharpest = ZcdpFilter(1.0, delta).spent(last).epsilon
+        meters = {
+            "odometer, at any moment: (ε, δ)-LDP": (Odometer(delta, sharpest=sharpest), COLOUR["zcdp"]),
+            "Rogers odometer, at any moment: (ε, δ)-LDP": (RogersOdometer(delta), COLOUR["rogers"]),
+        }
+        for label, (meter, colour) in meters.items():
+            shown = []
+            for n in numbers:
+                meter.history = History.equal(epsilon, int(n))
+                shown.append(meter.spent().epsilon)
+            yield Curve(label, colour, numbers, shown, width=1.0)
+
+
+def _drawn(total: float, delta: float) -> list[Theorem]:
+    return [theorem for theorem in theorems(total, delta) if theorem.kind != Kind.NOTHING]
+
+
+def _curve(theorem: Theorem, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Curve:
+    one_bit = theorem.kind == Kind.ONE_BIT
+    label = f"{TITLES[theorem.name]}: {theorem.kind}"
+    width = 4.0 if theorem.name == "optimal" else 1.9  # basic lies on it for few reports, and must be seen
+    return Curve(label, COLOUR[theorem.name], x, y, one_bit, width)
+
+
+def _numbers(most: int) -> np.ndarray:
+    """1 to most: all of the first twenty, then some forty, the last among them."""
+    whole("the number of reports", most, low=2)
+    return np.unique(
+        np.concatenate((np.arange(1, min(most, 20) + 1), np.geomspace(1, most, 60).astype(int), [most]))
+    )
+
+
+@contextmanager
+def _panels(path: Path, count: int) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure with so many axes, two in a row where there are several."""
+    columns = min(2, count)
+    with figure(path, columns=columns, rows=-(-count // columns)) as (made, axes):
+        for empty in axes[count:]:
+            empty.set_visible(False)
+        yield made, axes[:count]
+
+
+def _draw(axes: Axes, curves: Iterable[Curve]) -> None:
+    for curve in curves:
+        line, behind = DASHED if curve.dashed else "-", 7 - curve.width
+        axes.plot(
+            curve.x, curve.y, color=curve.colour, label=curve.label, ls=line, lw=curve.width, zorder=behind
+        )
+
+
+def _log(axes: Axes, x: bool = False, y: bool = False) -> None:
+    """Logarithmic axes with plain numbers."""
+    for wanted, axis in ((x, "x"), (y, "y")):
+        if wanted:
+            getattr(axes, f"set_{axis}scale")("log")
+            ticks = getattr(axes, f"{axis}axis")
+            ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ticks.set_minor_formatter(NullFormatter())
+
+
+def _legend(made: Figure, axes: Axes, title: str) -> None:
+    """One title and one legend for all panels, above them."""
+    handles, labels = axes.get_legend_handles_labels()
+    made.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+    made.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9.5)

@@ -1,0 +1,236 @@
+"""`hushmote epsilon`: the ε that keeps a disclosure risk, for boards' reports and for a curator's answers."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ...server.accounting import MICRO
+from ...server.accounting.compare import micro
+from ...server.accounting.errors import probability, whole
+from ...server.answers import tables as show
+from ...server.experiments.definition import load
+from ...server.privacy import questions as epsilon_local
+from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, fixed
+from ...server.privacy.questions import Values, bare_values
+from ...server.store.store import Store
+from ...simulator import population
+from ...simulator.studies import lee_clifton as disclosure_central
+from ...simulator.studies import sensitivity as empirical_sensitivity
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from . import tables as epsilon_show
+from .prior import fraction, prior_from_text, stored
+
+epsilon_app = typer.Typer(
+    help="Choose ε from a disclosure risk: what an attacker may come to believe.", no_args_is_help=True
+)
+
+
+class Wanted(enum.StrEnum):
+    """Mechanisms that a number of values can be reported by."""
+
+    auto = "auto"
+    rr = "rr"
+    grr = "grr"
+    olh = "olh"
+    hh = "hh"
+
+
+class Neighbours(enum.StrEnum):
+    """Which releases are neighbours: a record more or less, or one changed."""
+
+    unbounded = "unbounded"
+    bounded = "bounded"
+
+
+@epsilon_app.command("local")
+def local(
+    file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
+    domain: Annotated[int | None, typer.Option(help="Instead of a file: so many values.")] = None,
+    mechanism: Annotated[
+        Wanted, typer.Option(help="With --domain; auto: the best for frequencies.")
+    ] = Wanted.auto,
+    prior: Annotated[
+        str,
+        typer.Option(help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN."),
+    ] = "uniform",
+    prior_from: Annotated[
+        str, typer.Option(help="Prior: what a store has of this experiment, if no file is given of this one.")
+    ] = "",
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = "home",
+    risk: Annotated[str, typer.Option(help="The highest belief allowed: 0.25 or 1/4.")] = "",
+    factor: Annotated[str, typer.Option(help="Or how often likelier it may become: 2 is doubled.")] = "",
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Or ε of a report, nats: gives the beliefs. A file's own is the default."),
+    ] = None,
+    about: Annotated[
+        list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
+    ] = None,
+    reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None,
+    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    plot: Annotated[Path | None, typer.Option(help="Write beliefs against ε as a picture.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What reports of a board tell an attacker, and the ε that keeps it under a risk."""
+    values, at, beliefs = _asked(file, domain, mechanism, prior, prior_from, store, fleet)
+    targets = [values.target(text) for text in about] if about else None
+    probability("delta", delta)
+    if reports is not None:
+        whole("the number of reports", reports)
+    if risk or factor:
+        if epsilon is not None or (risk and factor):
+            raise UsageError("give one of --risk, --factor and --epsilon: the others are the answer")
+        wanted = Risk(
+            fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
+        )
+        found = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
+        if plot:
+            from .plot import local_curves  # matplotlib takes a second to load
+
+            local_curves(plot, at, beliefs, targets, found)
+        if as_json:
+            print_json(found.to_dict())
+            return
+        epsilon_show.chosen(found)
+    else:
+        if epsilon is None and values.bare:
+            raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
+        if plot:
+            raise UsageError("a plot is of a risk: say --risk or --factor")
+        own = values.experiment.epsilon if epsilon is None else micro(epsilon)
+        if not 1_000 <= own <= 16_000_000:
+            raise UsageError(f"ε of a report is from 0.001 to 16, not {own / MICRO:g}")
+        seen = epsilon_local.from_epsilon(at(own), values, beliefs, targets, reports, delta)
+        if as_json:
+            print_json(seen.to_dict())
+            return
+        epsilon_show.seen(seen)
+    if plot:
+        show.out.print(f"wrote {plot}", markup=False)
+
+
+def _asked(
+    file: Path | None,
+    domain: int | None,
+    mechanism: Wanted,
+    prior: str,
+    prior_from: str,
+    store: str,
+    fleet: str,
+) -> tuple[Values, Mechanism, Floats]:
+    """The values, the mechanism at any ε, and the prior over the values."""
+    if file is not None and domain is not None:
+        raise UsageError("give an experiment's file or --domain, not both")
+    if prior_from:
+        if prior != "uniform" or domain is not None:
+            raise UsageError("--prior-from names an experiment of a store: leave --prior and --domain out")
+        with Store(store, create=False) as opened:
+            newest, shares = stored(opened, fleet, prior_from)
+        experiment = load(file).experiment() if file else newest
+        if experiment.domain != newest.domain:
+            raise UsageError(
+                f"{prior_from} has {newest.domain} values, {experiment.name} has {experiment.domain}: "
+                "a prior is for the same values"
+            )
+        return Values(experiment), fixed(experiment), shares
+    if file is not None:
+        if mechanism != Wanted.auto:
+            raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
+        experiment = load(file).experiment()
+        return Values(experiment), fixed(experiment), prior_from_text(prior, experiment)
+    if domain is None:
+        raise UsageError("say what a board may hold: an experiment's file, or --domain 16")
+    values = bare_values(domain)
+    at = epsilon_local.chosen(domain, mechanism.value)
+    return values, at, prior_from_text(prior, values.experiment, bare=True)
+
+
+@epsilon_app.command("central")
+def central(
+    records: Annotated[str, typer.Argument(help="The universe: numbers 1,2,3,10, or FILE.csv:COLUMN.")],
+    risk: Annotated[str, typer.Option(help="The highest belief in a world that is allowed: 1/3.")],
+    queries: Annotated[
+        list[str] | None,
+        typer.Option("--query", help="mean, median, variance, sum, count, min, max, p90, module:function."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Records in the release; all but one by default.")] = None,
+    distance: Annotated[int, typer.Option(help="Records that neighbours differ by.")] = 1,
+    neighbours: Annotated[
+        Neighbours, typer.Option(help="Records fewer or more, or other ones.")
+    ] = Neighbours.unbounded,
+    epsilon: Annotated[float | None, typer.Option(help="Show both bounds at this ε, too.")] = None,
+    answer: Annotated[
+        float | None, typer.Option(help="With --epsilon and one --query: beliefs after this answer.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write both bounds against ε as a picture.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """ε for a curator's answers with Laplace noise: Lee and Clifton 2011, upper bound and tight bound."""
+    if answer is not None and (epsilon is None or len(queries or ()) != 1):
+        raise UsageError("--answer needs --epsilon and one --query")
+    data = _records(records)
+    universe = empirical_sensitivity.Universe(
+        data, len(data) - 1 if size is None and len(data) > 1 else size or 0
+    )
+    allowed = float(fraction(risk, "a risk"))
+    names = queries or ["mean", "median", "sum", "min", "max", "p90", "count"]
+    choices = [
+        disclosure_central.choose_epsilon(
+            empirical_sensitivity.statistic(name), universe, allowed, distance, neighbours.value
+        )
+        for name in names
+    ]
+    if epsilon is not None:
+        disclosure_central.check_epsilon(epsilon)
+    if plot:
+        from .plot import central_curves  # matplotlib takes a second to load
+
+        central_curves(plot, choices, allowed)
+    first = choices[0]
+    if answer is not None and first.all is None:
+        raise DisclosureError(f"no beliefs after an answer: {first.refused}")
+    if as_json:
+        print_json([_plain(c, epsilon, answer) for c in choices])
+        return
+    epsilon_show.central(choices, allowed, epsilon, neighbours.value, distance)
+    if answer is not None and epsilon is not None:
+        show.out.print()
+        epsilon_show.answer(first, answer, epsilon)
+    if plot:
+        show.out.print(f"wrote {plot}", markup=False)
+
+
+def _records(text: str) -> Floats:
+    file, colon, column = text.rpartition(":")
+    if colon and file.lower().endswith(".csv"):
+        found = population.read_csv(file, column)
+        return np.array([x for x in found.readings if x is not None], dtype=np.float64)
+    return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
+
+
+def _plain(
+    choice: disclosure_central.Choice, epsilon: float | None, answer: float | None
+) -> dict[str, object]:
+    plain: dict[str, object] = {
+        "query": choice.query,
+        "worlds": choice.worlds,
+        "sensitivity": choice.sensitivity,
+        "spread": choice.spread,
+        "upper_epsilon": choice.upper_epsilon,
+        "tight_epsilon": choice.tight_epsilon,
+        "tight_refused": choice.refused,
+    }
+    if epsilon is not None:
+        plain["upper_posterior"] = disclosure_central.upper(epsilon, choice.worlds, choice.ratio)
+        plain["tight_posterior"] = choice.all.tight(epsilon) if choice.all else None
+        if answer is not None and choice.all:
+            plain["values"] = choice.all.values.tolist()
+            plain["posteriors"] = choice.all.posterior(answer, epsilon).tolist()
+            plain["confidence"] = choice.all.confidence(answer, epsilon)
+    return plain

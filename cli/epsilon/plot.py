@@ -1,0 +1,131 @@
+"""Plots of beliefs against ε, with the risk as a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ...device.ldp_client import ExperimentRefused
+from ...server.accounting import MICRO
+from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.tables import mechanism as mechanism_name
+from ...server.privacy.beliefs import (
+    Floats,
+    Mechanism,
+    Target,
+    fixed,
+    posterior_bound,
+    worst_posterior,
+    worst_posteriors,
+)
+from ...server.privacy.questions import Chosen
+from ...simulator.studies.lee_clifton import Choice, upper
+
+_RISK = "#555555"
+
+
+def local_curves(
+    path: Path, mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, found: Chosen
+) -> None:
+    """Write the belief in the target that sets the limit against ε: any mechanism's bound, and the exact one.
+
+    Exact for the cells that were chosen, at every ε.
+    """
+    mechanism = fixed(found.mechanism) if found.mechanism is not None else mechanism
+    ends = [e for e in (found.exact, (found.allowed.total or 0) / MICRO) if e]
+    grid = np.linspace(0.001, min(16.0, 2 * max(ends, default=4.0)), 160).round(6)
+    before, ceiling = found.allowed.prior, found.allowed.ceiling
+    exact = np.array([_belief(mechanism, round(e * MICRO), prior, targets, before) for e in grid])
+    with figure(path) as (made, (axes,)):
+        axes.plot(grid, [posterior_bound(before, e) for e in grid], color=COLOURS[1], lw=2)
+        axes.plot(grid, exact, color=COLOURS[0], lw=2)
+        axes.lines[0].set_label("any ε-LDP mechanism, or all reports together")
+        if found.mechanism is not None:
+            axes.lines[1].set_label(f"one report by {mechanism_name(found.mechanism)}, exact")
+        axes.axhline(before, color=_RISK, lw=1, ls=(0, (1, 2)), label=f"before any report: {before:.4g}")
+        axes.axhline(ceiling, color=_RISK, lw=1.2, ls=(0, (5, 3)), label=f"risk: {ceiling:.4g}")
+        if found.allowed.total:
+            _mark(axes, found.allowed.total / MICRO, ceiling, left=True)
+        if found.exact is not None and found.exact < 16:
+            reached = _belief(mechanism, round(found.exact * MICRO), prior, targets, before)
+            _mark(axes, found.exact, reached, left=False)
+        axes.set_xlim(0, float(grid[-1]))
+        axes.set_ylim(0, None)
+        style(
+            axes,
+            f"What an attacker can come to believe: {found.allowed.target}",
+            "the highest belief that any report can cause",
+            "ε, nats",
+            "belief",
+        )
+        made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9.5)
+
+
+def _belief(
+    mechanism: Mechanism, epsilon: int, prior: Floats, targets: Sequence[Target] | None, before: float
+) -> float:
+    """The highest belief in what had the limit's prior; NaN where the mechanism has no such ε."""
+    try:
+        experiment = mechanism(epsilon)
+    except (ExperimentRefused, ValueError):
+        return np.nan
+    if targets is None:
+        after = worst_posteriors(experiment, prior)
+        return float(after[np.isclose(prior, before, rtol=1e-12, atol=0)].max())
+    alike = [t for t in targets if np.isclose(t.prior(prior), before, rtol=1e-12, atol=0)]
+    return max(worst_posterior(experiment, prior, t) for t in alike)
+
+
+def central_curves(path: Path, choices: Sequence[Choice], risk: float) -> None:
+    """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line."""
+    columns = min(2, len(choices))
+    with figure(path, columns=columns, rows=-(-len(choices) // columns)) as (made, axes):
+        for empty in axes[len(choices) :]:
+            empty.set_visible(False)
+        for choice, panel in zip(choices, axes, strict=False):
+            _central(panel, choice, risk)
+        handles, labels = axes[0].get_legend_handles_labels()
+        made.suptitle(
+            f"Belief in a possible world after one answer (risk {risk:.4g})",
+            x=0.02, ha="left", fontsize=13, fontweight="bold",
+        )  # fmt: skip
+        made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
+
+
+def _central(axes: Axes, choice: Choice, risk: float) -> None:
+    known = [e for e in (choice.upper_epsilon, choice.tight_epsilon) if e is not None]
+    grid = np.linspace(0, 3 * max(known, default=3.0), 161)[1:]
+    axes.plot(
+        grid,
+        [upper(e, choice.worlds, choice.ratio) for e in grid],
+        color=COLOURS[1],
+        lw=2,
+        label="upper bound",
+    )
+    if choice.all is not None:
+        axes.plot(grid, [choice.all.tight(e) for e in grid], color=COLOURS[0], lw=2, label="tight bound")
+    axes.axhline(risk, color=_RISK, lw=1.2, ls=(0, (5, 3)), label="risk")
+    for epsilon, left in ((choice.upper_epsilon, True), (choice.tight_epsilon, False)):
+        if epsilon is not None:
+            _mark(axes, epsilon, risk, left)
+    axes.set_xlim(0, float(grid[-1]))
+    axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
+    style(axes, choice.query, "", "ε, nats", "belief, at most")
+
+
+def _mark(axes: Axes, epsilon: float, belief: float, left: bool) -> None:
+    """A point with its ε: above to the left, or below to the right, so that two do not meet."""
+    colour = COLOURS[1] if left else COLOURS[0]
+    axes.plot([epsilon], [belief], "o", color=colour, ms=6, zorder=5)
+    axes.annotate(
+        f"ε = {epsilon:.4g}",
+        (epsilon, belief),
+        (-7, 8) if left else (7, -15),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        color=colour,
+        fontsize=9.5,
+    )

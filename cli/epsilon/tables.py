@@ -1,0 +1,182 @@
+"""How `hushmote epsilon` prints what it found: 80 columns, and the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...server.accounting import MICRO
+from ...server.accounting.compare import TITLES
+from ...server.answers import tables as show
+from ...server.privacy.beliefs import Allowed, chance
+from ...server.privacy.questions import Belief, Chosen, Seen
+from ...simulator.studies.lee_clifton import Choice, upper
+from ...simulator.studies.sensitivity import many
+
+_NAME = 24
+
+
+def chosen(found: Chosen) -> None:
+    """Print the ε that keep a risk."""
+    total = found.allowed.total
+    if total is None:
+        show.out.print("any ε will do: no report can take a belief that far", markup=False)
+        return
+    table = show.table(f"the largest ε for a risk of {found.risk}")
+    table.add_column("")
+    table.add_column("ε", justify="right")
+    table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
+    if found.mechanism is not None and found.exact is not None:
+        note = " (the most there is)" if found.exact >= 16 else ""
+        table.add_row(f"one report by {_mechanism(found)}, exact{note}", f"{found.exact:.6f}")
+    show.out.print(table)
+    if found.changes:
+        show.out.print("above that another mechanism is chosen, which does not keep the risk")
+    if total < 1000 and found.exact is None:
+        show.out.print("below 0.001, the least that an experiment can have: allow a higher risk")
+    show.out.print()
+    show.out.print(_sentence(found.allowed), markup=False)
+    if found.beliefs and found.exact is not None:
+        show.out.print()
+        _beliefs(f"after the worst report at ε = {found.exact:g}", found.beliefs)
+    if found.reports is not None and found.rows:
+        show.out.print()
+        _budgets(found)
+
+
+def _mechanism(found: Chosen) -> str:
+    assert found.mechanism is not None
+    text = show.mechanism(found.mechanism)
+    return text if len(text) <= 28 else found.mechanism.mechanism
+
+
+def _sentence(allowed: Allowed) -> str:
+    before, after = chance(allowed.prior), chance(allowed.ceiling, up=True)
+    return f"{allowed.target}: an attacker who thought {before} would think at most {after}."
+
+
+def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
+    table = show.table(title)
+    table.add_column("value (+ alike)" if any(b.alike for b in beliefs) else "value")
+    for heading in ("before", "at most", "any mechanism", "in words"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for b in beliefs:
+        words = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
+        more = f" (+{b.alike:,})" if b.alike else ""
+        table.add_row(b.name[:_NAME] + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), words)
+    show.out.print(table)
+
+
+def _belief(probability: float) -> str:
+    return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
+
+
+def _budgets(found: Chosen) -> None:
+    exact = any(p is not None for p in found.passes)
+    table = show.table(f"{found.reports:,} reports of a board within the same risk")
+    for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
+        table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
+    if exact:
+        table.add_column("exactly", justify="right", no_wrap=True)
+    for row, p in zip(found.rows, found.passes, strict=True):
+        cells = [
+            TITLES.get(row.theorem, row.theorem),
+            "" if row.total is None else f"{row.total:.6f}",
+            f"{row.delta:.3g}" if row.delta else "",
+            "any" if row.epsilon is None else f"{row.epsilon:.6f}",
+            "no promise" if row.fails is None else "never" if row.fails == 0 else f"<= {row.fails:g}",
+        ]
+        table.add_row(*cells, *([] if not exact else ["" if p is None else f"{p:.3g}"]))
+    show.out.print(table)
+    show.out.print(
+        "passes the risk: the chance that the belief in what is true goes above the risk."
+        + (" exactly: where one value is reported each time." if exact else ""),
+        markup=False,
+    )
+    if any(row.epsilon is not None and row.epsilon < 0.001 for row in found.rows):
+        show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.", markup=False)
+    for row in found.rows:
+        if row.fails is None and row.theorem == "majority":
+            show.out.print(f"majority {row.words}.", markup=False)
+    if found.refused:
+        show.out.print(f"no exact chance: {found.refused}.", markup=False)
+
+
+def seen(found: Seen) -> None:
+    """Print what reports of an ε make an attacker believe."""
+    epsilon = found.experiment.epsilon / MICRO
+    _beliefs(f"after the worst report at ε = {epsilon:g} ({show.mechanism(found.experiment)})", found.beliefs)
+    first = found.beliefs[0]
+    show.out.print()
+    before, after = chance(first.prior), chance(first.posterior, up=True)
+    words = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report."
+    show.out.print(words, markup=False)
+    if found.reports is None:
+        return
+    show.out.print()
+    table = show.table(f"after {found.reports:,} such reports: the belief in {first.name}")
+    for heading in ("theorem", "loss", "belief at most", "in words", "more, if true"):
+        table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
+    for row, p in zip(found.rows, found.posteriors, strict=True):
+        more = "never" if not row.fails else f"<= {row.fails:g}"
+        table.add_row(
+            TITLES.get(row.theorem, row.theorem), f"{row.loss:.6f}", f"{p:.6f}", chance(p, up=True), more
+        )
+    show.out.print(table)
+    if found.repeated:
+        mean, guess = found.repeated.mean, found.repeated.guess
+        show.out.print(
+            "Exactly, where one value is reported each time: the attacker believes the truth to be "
+            f"{chance(mean)} on average, and the best guess is right {guess:.2%} of the time.",
+            markup=False,
+        )
+    elif found.refused:
+        show.out.print(f"no exact belief: {found.refused}.", markup=False)
+
+
+def central(choices: Sequence[Choice], risk: float, epsilon: float | None, neighbours: str, k: int) -> None:
+    """Print the ε of both bounds for each statistic, and the posteriors at an ε where one is given."""
+    worlds = choices[0].worlds
+    records = "1 record" if k == 1 else f"{k} records"
+    how = f"{records} less or more" if neighbours == "unbounded" else f"{records} changed"
+    _title(f"the largest ε for a risk of {risk:.6g}, {many(worlds)} worlds; Δf: {how}")
+    table = show.table()
+    headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
+    if epsilon is not None:
+        headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "query" else "right")
+    for c in choices:
+        cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
+        cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
+        if epsilon is not None:
+            cells.append(f"{upper(epsilon, c.worlds, c.ratio):.6f}")
+            cells.append(f"{c.all.tight(epsilon):.6f}" if c.all else "")
+        table.add_row(*cells)
+    show.out.print(table)
+    for c in choices:
+        if c.refused:
+            show.out.print(f"{c.query}: no tight ε: {c.refused}", markup=False)
+
+
+def _title(text: str) -> None:
+    """A title above a table that may be narrower."""
+    show.out.print(text, style="bold", markup=False)
+
+
+def _epsilon(epsilon: float | None) -> str:
+    return "any" if epsilon is None else f"{epsilon:.6f}"
+
+
+def answer(choice: Choice, value: float, epsilon: float) -> None:
+    """Print the belief in each world after an answer."""
+    assert choice.all is not None
+    after = choice.all.posterior(value, epsilon)
+    _title(f"after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds")
+    table = show.table()
+    for heading in (choice.query, "before", "after"):
+        table.add_column(heading, justify="right")
+    for i in (-after).argsort(kind="stable")[:12].tolist():
+        row = (choice.all.values[i], choice.all.priors[i], after[i])
+        table.add_row(f"{row[0]:.6g}", *(f"{x:.6f}" for x in row[1:]))
+    show.out.print(table)
+    show.out.print(f"confidence, after less before: {choice.all.confidence(value, epsilon):.6f}")

@@ -1,0 +1,44 @@
+"""`hushmote flash`: the command for a board on the desk."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..server.answers import tables as show
+from ..server.provisioning.flash import flash
+from .options import AsJson, print_json
+
+
+def flash_command(
+    port: Annotated[str, typer.Argument(help="As for mpremote: /dev/ttyACM0, COM3, ...")],
+    settings: Annotated[Path, typer.Argument(help="What `hushmote provision` wrote.")],
+    source: Annotated[
+        bool, typer.Option("--source", help="Copy .py files instead of compiled ones.")
+    ] = False,
+    provision_again: Annotated[
+        bool, typer.Option("--provision-again", help="A new, empty ledger: starts the privacy bound again.")
+    ] = False,
+    main: Annotated[Path | None, typer.Option(help="An application other than the example.")] = None,
+    umqtt: Annotated[
+        Path | None, typer.Option(help="A umqtt/simple.py, where the firmware has none.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put Hushmote on a board over USB; a ledger that is there is never overwritten."""
+    done = flash(
+        port,
+        settings,
+        source=source,
+        provision_again=provision_again,
+        main=main,
+        umqtt=umqtt,
+        say=(lambda _line: None)
+        if as_json
+        else (lambda line: show.out.print(line, soft_wrap=True, markup=False)),
+    )
+    if as_json:
+        print_json(dataclasses.asdict(done))

@@ -1,0 +1,184 @@
+"""`hushmote ledger`: what a fleet, or one board, can still give, and when it will have given it."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...server.answers import tables as show
+from ...server.planning import board_status, policy
+from ...server.planning import remaining as fleet_ledger
+from ...server.planning.board_status import BoardStatus
+from ...server.planning.policy import Policy
+from ...server.planning.remaining import FleetLedger, Line
+from ...server.store.store import Store
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+
+
+def ledger_command(
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = "home",
+    policy_file: Annotated[
+        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+    ] = None,
+    boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None,
+    days: Annotated[int, typer.Option(help="The rate is that of the last so many full days.", min=1)] = 7,
+    device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None,
+    status: Annotated[
+        Path | None, typer.Option(help="Instead, one board: what client.status() returned there; - is stdin.")
+    ] = None,
+    per_day: Annotated[
+        float | None, typer.Option(help="With --status: reports that the board makes a day.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG, PDF or SVG to write.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What boards' budgets still hold, and when they run dry at the present rate."""
+    known = None if policy_file is None else policy.read(policy_file)
+    if status is not None:
+        if plot or device or boards is not None:
+            raise UsageError("--plot, --device and --boards are about a fleet: leave them out with --status")
+        _board(_read_status(status), known, per_day, as_json)
+        return
+    if per_day is not None:
+        raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
+    today = datetime.datetime.now(datetime.UTC).date()
+    with Store(store, create=False) as opened:
+        ledger = fleet_ledger.read(opened, fleet, today, known, boards, device or ())
+    lines = ledger.lines(today, days)
+    if plot is not None:
+        from . import plot as ledger_plot  # matplotlib takes a second to load
+
+        ledger_plot.plot(plot, f"What fleet {fleet} can still give", lines, today)
+    if as_json:
+        print_json(_json(ledger, lines, today))
+        return
+    _show(ledger, lines)
+    if plot is not None:
+        show.out.print(f"wrote {plot}", markup=False)
+
+
+def _json(ledger: FleetLedger, lines: list[Line], today: datetime.date) -> dict[str, Any]:
+    names = [line.budget.experiment.name for line in lines]
+    return {
+        "fleet": ledger.fleet,
+        "day": today.isoformat(),
+        "policy": ledger.policy and ledger.policy.to_dict(),
+        "experiments": [line.to_dict() for line in lines],
+        "devices": {
+            device: {
+                name: {"made": made, "left": left}
+                for name, made, left in zip(names, profile, ledger.left(profile), strict=True)
+            }
+            for device, profile in ledger.devices.items()
+        },
+    }
+
+
+def _show(ledger: FleetLedger, lines: list[Line]) -> None:
+    boards = sum(ledger.profiles.values())
+    table = show.table(f"fleet {ledger.fleet}: {boards:,} boards")
+    table.add_column("experiment")
+    for heading in ("ε", "holds", "silent", "left", "a day", "half silent", "dry"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in lines:
+        b = line.budget
+        table.add_row(
+            b.experiment.name,
+            f"{b.experiment.epsilon / 1e6:g}",
+            _count(line.holds),
+            f"{line.silent:,}",
+            b.state if b.state != "current" else _count(line.left),
+            "" if line.per_day is None else f"{line.per_day:,.1f}",
+            str(line.half or ""),
+            str(line.dry or ""),
+        )
+    show.out.print(table)
+    if ledger.devices:
+        table = show.table("devices")
+        for heading in ("device", "experiment"):
+            table.add_column(heading)
+        for heading in ("made", "left"):
+            table.add_column(heading, justify="right")
+        for device, profile in ledger.devices.items():
+            for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
+                table.add_row(device, line.budget.experiment.name, f"{made:,}", _count(left))
+        show.out.print(table)
+    for note in _notes(ledger, lines):
+        show.out.print(note, markup=False)
+
+
+def _notes(ledger: FleetLedger, lines: list[Line]) -> list[str]:
+    notes = [
+        "holds: reports of a new board; left: of all boards together; silent: boards with none left. Half "
+        "silent, dry: when half of the boards and all but 5 % will be silent at this rate.",
+        "Counted from the reports that arrived; the boards' own ledgers may be further.",
+    ]
+    if ledger.policy is None:
+        notes.append("The boards' policy may hold less: give their firmware file as --policy.")
+    elif len(lines) > 1:
+        notes.append("left: if a board makes no other reports; the dates: as all share their life, drawn.")
+    unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
+    if unheard:
+        notes.append(f"never heard from: {', '.join(unheard)}")
+    mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
+    if mixed:
+        notes.append(f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest.")
+    return notes
+
+
+def _count(number: int | None) -> str:
+    return "no cap" if number is None else f"{number:,}"
+
+
+def _read_status(path: Path) -> BoardStatus:
+    if str(path) == "-":
+        return board_status.parse(sys.stdin.read())
+    return board_status.parse(policy.read_text(path))
+
+
+def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:
+    if per_day is not None and not per_day > 0:
+        raise UsageError(f"--per-day is a number above 0, not {per_day:g}")
+    life = None if known is None else status.life(known)
+    if as_json:
+        rows = [
+            asdict(line) | {"days_left": line.days(per_day) if per_day else None}
+            for line in status.experiments
+        ]
+        print_json(asdict(status) | {"experiments": rows, "life": life})
+        return
+    table = show.table("this board")
+    for heading in ("experiment", "state"):
+        table.add_column(heading)
+    for heading in ("ε", "made", "left", *(("silent in",) if per_day else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in status.experiments:
+        days = line.days(per_day) if per_day else None
+        table.add_row(
+            line.name,
+            f"{line.state}: {line.reason}" if line.reason else line.state,
+            "" if line.epsilon is None else f"{line.epsilon / 1e6:g}",
+            f"{line.made:,}",
+            "" if line.left is None else f"{line.left:,}",
+            *(("" if days is None else f"{days:,.0f} days",) if per_day else ()),
+        )
+    show.out.print(table)
+    if life is None:
+        show.out.print(f"spent in its life: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}")
+    else:
+        text = f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}"
+        if life["squares_cap"]:
+            text += f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g}: either will do"
+        show.out.print(text)
+    if status.pending:
+        show.out.print(f"{status.pending} made and not yet sent")
+    if status.locked:
+        show.out.print(f"no reports: {status.locked}", markup=False)
+    elif not status.enabled:
+        show.out.print("no reports: this board has opted out")

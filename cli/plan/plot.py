@@ -1,0 +1,122 @@
+"""Plots of plans: what more devices or a larger epsilon would buy, and how a lifetime budget is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ...server.answers.figure import COLOURS, figure, style
+from ...server.planning.devices import EPSILON_STEP, MICRO, Plan, PlanError, Z, best_design, half_width
+from ...server.planning.expected_error import variance
+from ...server.planning.lifetime import LifetimePlan
+from .tables import NOTHING, asked, length
+
+_POINTS = 25
+_HALF_WIDTH = "half-width of 95 % interval, ±%"
+
+
+def plot_plan(path: Path, plan: Plan) -> None:
+    """Write the error against devices, and against epsilon, around a plan; PNG, PDF or SVG by its name."""
+    question, design = plan.question, plan.design
+    with figure(path, columns=2) as (made, (left, right)):
+        devices = np.geomspace(max(2, plan.devices / 100), plan.devices * 100, 50)
+        for colour, factor in zip(COLOURS, (0.5, 1, 2), strict=False):
+            epsilon = round(design.epsilon * factor / EPSILON_STEP) * EPSILON_STEP
+            if not EPSILON_STEP <= epsilon <= 16 * MICRO:
+                continue
+            v = variance(best_design(design.domain, epsilon, question), question)
+            label = f"ε = {epsilon / MICRO:g}"
+            left.plot(devices, 100 * Z * np.sqrt(v / devices), color=colour, label=label, lw=1.8)
+        style(
+            left,
+            "Error by devices",
+            f"{design.domain:,} values",
+            "devices",
+            "half-width of 95 % interval, ±%",
+        )
+        epsilons = np.unique(np.geomspace(100, 16_000, _POINTS).astype(int)) * EPSILON_STEP
+        for colour, factor in zip(COLOURS, (0.1, 1, 10), strict=False):
+            count = max(2, round(plan.devices * factor))
+            errors = [
+                half_width(count, best_design(design.domain, int(e), question), question) for e in epsilons
+            ]
+            right.plot(
+                epsilons / MICRO, 100 * np.array(errors), color=colour, label=f"{count:,} devices", lw=1.8
+            )
+        style(right, "Error by ε", f"asked: {asked(question)}", "ε of the one report, nats", "")
+        for axes, x in ((left, plan.devices), (right, plan.epsilon)):
+            axes.plot([x], [100 * plan.error], "o", color="black", ms=7, zorder=5)
+            text = f"±{plan.error:.2%}"
+            axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
+            axes.set_xscale("log")
+            _percent_axis(axes)
+            axes.legend(frameon=False)
+        right.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        made.align_labels()
+
+
+def plot_lifetime(path: Path, life: LifetimePlan) -> None:
+    """Write the ways to spend a budget, and the best one over the horizon; PNG, PDF or SVG by its name."""
+    windows = life.windows()
+    if life.rhythm.days < 2:
+        raise PlanError("nothing to plot: the horizon is shorter than two days")
+    best = life.best
+    with figure(path, columns=2) as (_, (left, right)):
+        names = []
+        for row, s in enumerate(life.spendings):
+            for colour, days in zip(COLOURS, windows.values(), strict=False):
+                error = 100 * life.error(s, days)
+                left.plot([error], [row], "o", color=colour, ms=9 if s is best else 6, zorder=3)
+            how = "*" if s.composition == "optimal" else ""
+            names.append(f"{s.cap:,} × {s.epsilon / MICRO:.3g}{how}")
+        chosen = life.spendings.index(best)
+        left.axhspan(chosen - 0.4, chosen + 0.4, color="#eef3f8", zorder=0)
+        left.set_yticks(range(len(names)), names)
+        left.set_ylim(len(names) - 0.5, -0.5)
+        left.set_xscale("log")
+        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        left.xaxis.set_minor_formatter(NullFormatter())
+        left.axvline(100 * NOTHING, color="#888888", lw=1, ls="--")
+        style(
+            left,
+            "Ways to spend the budget",
+            f"{asked(life.question)}; beyond the dashed line nothing is known",
+            f"{_HALF_WIDTH}, at the end",
+            "reports for life × ε each" + (" (* optimal composition)" if life.budget.delta else ""),
+        )
+        ends = np.unique(np.geomspace(1, max(2.0, life.rhythm.days), 120).round().astype(int))
+        ends = np.unique(np.append(np.linspace(1, life.rhythm.days, 60).round().astype(int), ends))
+        ends = ends[ends <= life.rhythm.days]
+        for colour, (name, days) in zip(COLOURS, windows.items(), strict=False):
+            at = ends[ends >= days]
+            errors = [100 * _error_until(life, days, int(end)) for end in at]
+            right.plot(at, errors, color=colour, label=name, lw=2)
+        right.set_ylim(bottom=0)
+        right.set_xlim(0, life.rhythm.days)
+        reports = "1 report" if best.cap == 1 else f"{best.cap:,} reports"
+        style(
+            right,
+            f"{reports} of ε {best.epsilon / MICRO:g}, every {best.every:,}",
+            f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}",
+            "day on which the window ends",
+            _HALF_WIDTH,
+        )
+        right.legend(frameon=False)
+
+
+def _error_until(life: LifetimePlan, days: float, end: int) -> float:
+    """Half-width of the window that ends with a day of the horizon."""
+    best = life.best
+    calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)
+    reports = life.devices * life.rhythm.in_window(days, best.every, best.cap, calls)
+    return half_width(reports, best.design, life.question)
+
+
+def _percent_axis(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,296 @@
+"""A plan as tables of 80 columns, in words that say what each number holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from ...server.answers import tables as show
+from ...server.mechanisms import choose as oracle
+from ...server.planning.devices import MICRO, MOST_RANGE_VALUES, Plan, devices_for, half_width
+from ...server.planning.expected_error import Design, Question
+from ...server.planning.experiment_file import Reading, nats
+from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
+
+if TYPE_CHECKING:  # the simulator stands on the server
+    from ...simulator.plan_check import Checked
+
+_OPTIMAL = "; optimal: by optimal composition at δ"
+_UNIT = "half_width_95_in_unit"
+NOTHING = 0.5  # a half-width from which on an interval says nothing
+
+
+def mechanism(choice: oracle.Choice) -> str:
+    """A mechanism and its numbers in a few words."""
+    if choice.mechanism == "olh":
+        return f"olh, {choice.g} cells"
+    if choice.mechanism != "hh":
+        return choice.mechanism
+    weights = f", weights {' '.join(map(str, choice.weights))}" if choice.weights else ""
+    return f"hh, fanout {choice.fanout}, cells {' '.join(map(str, choice.cells))}{weights}"
+
+
+def asked(question: Question) -> str:
+    """What the error is of."""
+    if question.kind == "frequency":
+        return "share of one value"
+    if question.kind == "quantile":
+        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.ranges:
+        text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
+        many = ", ..." if len(question.ranges) > 3 else ""
+        return f"share of bins {text}{many}"
+    return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
+
+
+def assumed(question: Question, design: Design) -> str:
+    """Which population, and which mean, the error is for."""
+    if question.kind == "quantile":
+        return "mean over where it may lie; share of devices below it"
+    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
+    if question.all_ranges and design.domain > 2:
+        return f"root mean square over all of them, {held or 'at the worst share'}"
+    if question.ranges and len(question.ranges) > 1:
+        return f"the largest of them, {held or 'each at its worst share'}"
+    return held or "whatever it holds: the worst case"
+
+
+def length(seconds: float) -> str:
+    """A time in words."""
+    for name, size in (
+        ("year", 365 * DAY_S),
+        ("week", 7 * DAY_S),
+        ("day", DAY_S),
+        ("hour", 3600),
+        ("minute", 60),
+    ):
+        if seconds >= size and seconds % size == 0:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count > 1 else ''}"
+    return f"{seconds:g} seconds"
+
+
+def percent(error: float) -> str:
+    """A half-width; a dash where an interval would say nothing."""
+    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
+
+
+def in_unit(error: float, domain: int, reading: Reading, density: float | None) -> dict[str, float]:
+    """A quantile's half-width in the reading's unit, and half of a bin, which comes on top; or nothing."""
+    if density is None:
+        return {}
+    result = {_UNIT: error / density}
+    if reading.low is not None and reading.high is not None:
+        result["half_bin_in_unit"] = (reading.high - reading.low) / domain / 2
+    return result
+
+
+def _facts(rows: Sequence[tuple[str, str]]) -> Table:
+    table = show.table(header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _about(design: Design, question: Question) -> list[tuple[str, str]]:
+    return [
+        ("asked", f"{asked(question)} ({assumed(question, design)})"),
+        ("mechanism", mechanism(design.choice)),
+    ]
+
+
+def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
+    """Print a plan of one report for each device."""
+
+    def mark(name: str, text: str) -> str:
+        return f"{text}   <- the answer" if plan.solved == name else text
+
+    design = plan.design
+    half = f"±{plan.error:.3%} of the devices"
+    rows = [
+        (
+            "devices",
+            mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
+        ),
+        ("ε", mark("epsilon", f"{plan.epsilon:g}")),
+        ("values", mark("domain", f"{design.domain:,}")),
+        ("error", mark("error", half)),
+        ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
+        *_unit_rows(plan.error, design.domain, reading, density),
+        *_about(design, plan.question),
+    ]
+    show.out.print(_facts(rows))
+    rows = _beside(plan, reading)
+    if rows:
+        show.out.print("\nwhat the same reports show besides", style="bold")
+        table = show.table()
+        table.add_column("asked")
+        table.add_column("error", justify="right")
+        for row in rows:
+            table.add_row(*row)
+        show.out.print(table)
+    if plan.error >= NOTHING:
+        show.out.print("An interval this wide says nothing: take more devices, a larger ε or fewer values.")
+
+
+def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
+    if plan.design.domain == 2 or plan.design.domain > MOST_RANGE_VALUES:
+        return []
+    others = (Question("frequency", 0.0), Question("frequency"), Question("range"), Question("quantile", 0.5))
+    texts = (
+        "a value that hardly any device holds",
+        "any one value, at its worst share",
+        "any range",
+        "the median",
+    )
+    return [
+        (text, percent(half_width(plan.devices, plan.design, question)))
+        for question, text in zip(others, texts, strict=True)
+        if question != plan.question and _fits(question, reading)
+    ]
+
+
+def _fits(question: Question, reading: Reading) -> bool:
+    """Whether a question makes sense of a reading: labels have no order."""
+    return question.kind == "frequency" or not reading.labels
+
+
+def _unit_rows(error: float, domain: int, reading: Reading, density: float | None) -> list[tuple[str, str]]:
+    found = in_unit(error, domain, reading, density)
+    if not found:
+        return []
+    text = f"±{found[_UNIT]:.3g} {reading.unit}".rstrip()
+    if "half_bin_in_unit" in found:
+        text += f" where devices are as dense as stated; half a bin is {found['half_bin_in_unit']:.3g}"
+    return [("in unit", text)]
+
+
+def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
+    """Fewest devices with which the last so many days meet an error."""
+    best = life.best
+    reports = devices_for(best.design, life.question, error)
+    return -int(-reports // best.per_device(days))
+
+
+def _best(best: Spending) -> str:
+    many = "1 report" if best.cap == 1 else f"{best.cap:,} reports"
+    rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
+    added = "" if best.composition == "basic" else " (optimal composition)"
+    return f"{many} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
+
+
+def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
+    """Print how a budget is best spent, what else was compared, and what the fleet will show."""
+    best, rhythm, budget = life.best, life.rhythm, life.budget
+    spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
+    calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
+    show.out.print(
+        _facts(
+            [
+                ("devices", f"{life.devices:,}, {best.design.domain:,} values"),
+                ("budget", f"{spent} for life; {calls}"),
+                *_about(best.design, life.question),
+                ("best", _best(best)),
+                ("boards", _policy(best)),
+            ]
+        )
+    )
+    windows = life.windows()
+    show.out.print("\nways to spend the budget, and their errors at the end of the horizon", style="bold")
+    table = show.table()
+    table.add_column("reports for life", no_wrap=True)
+    for heading in ("ε each", "every", "used", *windows):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for s in life.spendings:
+        table.add_row(
+            f"{'>' if s is best else ' '} {s.cap:,}{' optimal' if s.composition == 'optimal' else ''}",
+            f"{s.epsilon / MICRO:.3g}",
+            f"{s.every:,}",
+            f"{s.used:.0%}",
+            *(percent(life.error(s, days)) for days in windows.values()),
+            style="bold" if s is best else "",
+        )
+    show.out.print(table)
+    for r in life.refused:
+        many = f"{r.cap:,}{' optimal' if r.composition == 'optimal' else ''}"
+        show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
+    show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
+    _shows(life, reading, density, error)
+
+
+def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
+    best = life.best
+    questions = {k: q for k, q in life.shown().items() if q == life.question or _fits(q, reading)}
+    show.out.print("\nwhat the best way shows, at first and at the end", style="bold")
+    table = show.table()
+    for heading in ("window", "reports", *map(_heading, questions.values())):
+        table.add_column(heading, justify="left" if heading == "window" else "right")
+    if error is not None:
+        table.add_column(f"devices for {percent(error)}", justify="right")
+    for name, days in life.windows().items():
+        for first in (True, False):
+            cells = [percent(life.error(best, days, q, first=first)) for q in questions.values()]
+            needed = "" if error is None or first else f"{devices_needed(life, days, error):,}"
+            place = f"{name}, {'first' if first else 'last'}"
+            table.add_row(place, _count(life.devices * best.per_device(days, first)), *cells, needed)
+    show.out.print(table)
+    if density is not None:
+        found = [
+            f"{name} ±{in_unit(life.error(best, days), best.design.domain, reading, density)[_UNIT]:.3g}"
+            for name, days in life.windows().items()
+        ]
+        show.out.print(f"  {asked(life.question)} in {reading.unit or 'its unit'}, last: {', '.join(found)}")
+    if all(life.error(best, days) >= NOTHING for days in life.windows().values()):
+        show.out.print("±50% says nothing: take more devices, a larger budget or fewer values.")
+
+
+def _heading(question: Question) -> str:
+    if question.kind == "frequency":
+        return "a value" if question.share is None else f"a value at {question.share:g}"
+    if question.kind == "quantile":
+        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.width or question.ranges:
+        return f"{question.width} bins" if question.width else "the ranges"
+    return "any range"
+
+
+def _policy(best: Spending) -> str:
+    total = best.cap * best.epsilon
+    allowed = f'"sum" {total:,}'
+    if best.composition == "optimal":
+        allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
+    return f'policy must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'
+
+
+def _count(reports: float) -> str:
+    return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
+
+
+def after(checked: Sequence[Checked], written: Path | None, plot: Path | None) -> None:
+    """Print what was measured, and which files there are now."""
+    if checked:
+        show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
+        table = show.table()
+        for heading in ("window", "population", "fleets", "reports", "predicted", "measured", "agrees"):
+            table.add_column(heading, justify="left" if heading in ("window", "population") else "right")
+        for c in checked:
+            table.add_row(
+                c.name,
+                c.population,
+                f"{c.fleets:,}",
+                _count(c.reports),
+                f"{c.predicted:.3%}",
+                f"{c.measured:.3%} ({c.uncertainty:.3%})",
+                "yes" if c.agrees else "no",
+            )
+        show.out.print(table)
+        show.out.print("  half-widths; in brackets the standard error of what was measured")
+    if written:
+        show.out.print(f"experiment: {written}")
+    if plot:
+        show.out.print(f"plot: {plot}")

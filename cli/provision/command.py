@@ -1,0 +1,262 @@
+"""`hushmote provision fleet`, `device` and `renew`: a fleet's folder, and its boards' settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...server.answers import tables as show
+from ...server.errors import ProvisionError
+from ...server.provisioning import authority, fleet_folder, rotation
+from ...server.provisioning import settings as provision
+from ...server.provisioning.fleet_folder import DEVICES, Fleet, FleetFolder, now_utc
+from ...server.provisioning.mosquitto import aggregator_name
+from ...server.wire import keys
+from ...server.wire.keys import load_master_key
+from ...server.wire.report import check_device
+from ..options import AsJson, UsageError, print_json
+from .options import FleetOf, Folder, fleet_name, new_passphrase, open_folder
+from .roster import allow_command, list_command, revoke_command
+from .rotate import aggregator_command, rotate_app
+
+provision_app = typer.Typer(
+    help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
+)
+
+MasterKey = Annotated[
+    Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
+]
+Days = Annotated[int, typer.Option(help="How long a certificate holds.", min=1)]
+
+
+@provision_app.command("fleet")
+def fleet_command(
+    folder: Annotated[Path, typer.Argument(help="Folder to make.")],
+    host: Annotated[list[str], typer.Option(help="The broker's name or address; more with another --host.")],
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
+    port: Annotated[int, typer.Option(help="TLS with certificates.", min=1, max=65535)] = 8883,
+    password_port: Annotated[
+        int | None,
+        typer.Option(help="TLS with passwords, for boards without certificates.", min=1, max=65535),
+    ] = None,
+    aggregator_port: Annotated[
+        int | None,
+        typer.Option(help="A port of their own for aggregators, for the firewall.", min=1, max=65535),
+    ] = None,
+    aggregators: Annotated[int, typer.Option(help="How many will share the reports.", min=1, max=64)] = 1,
+    broker_folder: Annotated[
+        str, typer.Option(help="Where broker/ will lie on the broker's machine; else here.")
+    ] = "",
+    broker_user: Annotated[str, typer.Option(help="Whom mosquitto runs as.")] = "mosquitto",
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt the authority's key; or HUSHMOTE_CA_PASSPHRASE.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a fleet: authority, broker's certificate and configuration, master key."""
+    ports = [p for p in (port, password_port, aggregator_port) if p is not None]
+    if len(set(ports)) < len(ports):
+        raise UsageError("--port, --password-port and --aggregator-port must differ")
+    in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
+    if in_environment:
+        load_master_key()  # it must be one
+    made = fleet_folder.make(
+        folder,
+        Fleet(
+            fleet,
+            tuple(dict.fromkeys(host)),
+            port,
+            password_port,
+            broker_folder,
+            broker_user,
+            tuple(aggregator_name(i + 1) for i in range(aggregators)),
+            aggregator_port,
+        ),
+        passphrase=new_passphrase() if passphrase else None,
+        write_master=not in_environment,
+    )
+    until = {
+        "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
+        "broker": made.certificate(fleet_folder.BROKER).not_valid_after_utc,
+        "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
+    }
+    if as_json:
+        values = dataclasses.asdict(made.fleet) | {"folder": str(folder), "master_key": not in_environment}
+        print_json(values | {"until": {name: when.isoformat() for name, when in until.items()}})
+        return
+    for line in _summary(made, until, in_environment):
+        show.out.print(line, markup=False)
+
+
+def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
+    folder, fleet = made.path, made.fleet
+    ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
+    master = "the master key stays in HUSHMOTE_MASTER_KEY" if in_environment else "the master key is there"
+    port = fleet.aggregator_port or fleet.port
+    serve = [f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{port}", "--ca ca.pem"]
+    serve[-1] += " --cert aggregator_1.pem --cert-key aggregator_1.pem"
+    if not in_environment:
+        serve.append("--master-key master.key")
+    if len(fleet.aggregators) > 1:
+        serve.append("--share $(cat share) --client-id aggregator_1")
+    return [
+        f"{folder}: fleet {fleet.fleet}; its certificates end:",
+        f"  {ends}",
+        "  authority/   keep it offline, and a backup: its key says who is who",
+        "  broker/      for the broker's machine",
+        f"  aggregator/  for the aggregators' machines; {master}",
+        "  devices/     boards' settings",
+        "next:",
+        f"  1. on the broker's machine: copy broker/ to {fleet.broker_folder}",
+        f"     chown -R {fleet.broker_user}: {fleet.broker_folder}",
+        f"     mosquitto -c {fleet.broker_folder}/mosquitto.conf",
+        f"  2. hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys",
+        "  3. on an aggregator's machine, in aggregator/:",
+        "     " + " \\\n       ".join(serve),
+        *(["     and the others alike, each with its own number"] if len(fleet.aggregators) > 1 else []),
+        f"  4. hushmote provision device --folder {folder} --wifi-ssid NAME",
+    ]
+
+
+@provision_app.command("device")
+def device_command(
+    device: Annotated[
+        str | None, typer.Argument(help="Device id; random where it is left out. Never a MAC or a chip id.")
+    ] = None,
+    folder: Folder = None,
+    fleet: FleetOf = None,
+    master_key: MasterKey = None,
+    open_fleet: Annotated[
+        bool, typer.Option("--open", help="The fleet is open: no keys, anyone can forge.")
+    ] = False,
+    certificate: Annotated[
+        bool | None,
+        typer.Option(
+            "--certificate/--password",
+            help="With --folder: a certificate for the broker (default), or a login.",
+        ),
+    ] = None,
+    days: Days = authority.DEVICE_DAYS,
+    wifi_ssid: Annotated[
+        str, typer.Option(help="Name of the Wi-Fi network; its password is asked for.")
+    ] = "",
+    wifi_password: Annotated[
+        str | None, typer.Option(envvar="HUSHMOTE_WIFI_PASSWORD", show_envvar=True, hidden=True)
+    ] = None,
+    wifi_country: Annotated[str, typer.Option(help="Two letters, where the chip wants them.")] = "",
+    mqtt_host: Annotated[str, typer.Option(help="Broker as the board reaches it; else the folder's.")] = "",
+    mqtt_port: Annotated[
+        int | None, typer.Option(help="1883, or 8883 with --mqtt-ca; the folder's.", show_default=False)
+    ] = None,
+    mqtt_user: Annotated[str | None, typer.Option(help="Login at the broker.", show_default=False)] = None,
+    mqtt_password: Annotated[
+        str | None, typer.Option(envvar="HUSHMOTE_MQTT_PASSWORD", show_envvar=True, hidden=True)
+    ] = None,
+    mqtt_ca: Annotated[
+        Path | None, typer.Option(help="PEM file with the broker's CA: TLS.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the settings file is written; here, or devices/.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one board's settings: its id, its keys, its network."""
+    login = certificate is False
+    opened = None if folder is None else open_folder(folder, signs=not login)
+    if opened is None and certificate is not None:
+        raise UsageError("--certificate and --password need the fleet's folder: give --folder")
+    if opened is not None and (mqtt_port or mqtt_user or mqtt_ca):
+        raise UsageError("the folder says which port, CA and login: leave out --mqtt-port, -user and -ca")
+    fleet = fleet_name(fleet, opened)
+    master = None if open_fleet else load_master_key(master_key or (opened and opened.master_file()))
+    if master is None and not open_fleet:
+        raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
+    if wifi_ssid and wifi_password is None:
+        wifi_password = typer.prompt(
+            f"password of {wifi_ssid}", hide_input=True, default="", show_default=False
+        )
+    options = {
+        "wifi_ssid": wifi_ssid,
+        "wifi_password": wifi_password or "",
+        "wifi_country": wifi_country,
+        "mqtt_host": mqtt_host,
+        "mqtt_port": mqtt_port,
+        "mqtt_user": mqtt_user,
+        "mqtt_password": mqtt_password,
+        "mqtt_ca": mqtt_ca,
+    }
+    if opened is not None:
+        options |= _at_broker(opened, mqtt_host, login)
+    # Everything is checked before the authority or the broker learn of the board.
+    device = provision.provision_device(master, fleet, device, **options).device_id
+    path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
+    if opened is not None:
+        if path.exists():
+            raise ProvisionError(f"{path} exists; for new keys of the same board: `hushmote provision renew`")
+        if login:
+            options |= {"mqtt_user": device, "mqtt_password": opened.issue_login(device)}
+        else:
+            options["certificate"] = opened.issue_device(device, now_utc(), days)
+    settings = provision.provision_device(master, fleet, device, path=path, **options)
+    if as_json:
+        print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
+        return
+    show.out.print(provision.describe(settings, path), markup=False)
+    if login:
+        show.out.print("next: copy broker/ to the broker's machine and send mosquitto SIGHUP")
+
+
+def _at_broker(folder: FleetFolder, host: str, login: bool) -> dict:
+    """The settings that say how a board of the fleet reaches its broker."""
+    fleet = folder.fleet
+    if host and host not in fleet.hosts:
+        raise UsageError(
+            f"the broker's certificate names {', '.join(fleet.hosts)} and not {host}, so boards would refuse "
+            "it: `hushmote provision rotate broker --host ...` gives it other names"
+        )
+    if login:
+        folder.check_logins()
+    port = fleet.password_port if login else fleet.port
+    return {"mqtt_host": host or fleet.hosts[0], "mqtt_port": port, "mqtt_ca": folder.path / "broker/ca.pem"}
+
+
+@provision_app.command("renew")
+def renew_command(
+    devices: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")] = None,
+    all_boards: Annotated[bool, typer.Option("--all", help="Every board of the folder.")] = False,
+    folder: Folder = None,
+    master_key: MasterKey = None,
+    days: Days = authority.DEVICE_DAYS,
+    as_json: AsJson = False,
+) -> None:
+    """Give boards' settings the keys, certificate and CA in force now; `flash` then keeps the ledger."""
+    if all_boards == bool(devices):
+        raise UsageError("name boards, or take --all")
+    opened = open_folder(folder, signs=True)
+    master = load_master_key(master_key or opened.master_file())
+    paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
+    if all_boards:
+        gone = opened.journal().revoked
+        found = sorted((opened.path / DEVICES).glob("*.settings.json"))
+        paths = [p for p in found if p.name.split(".")[0] not in gone]
+    for path in paths:
+        provision.load_settings(path)  # before the first is changed
+    made = [(path, rotation.renew(opened, path, master, now_utc(), days)) for path in paths]
+    if as_json:
+        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
+        return
+    for path, settings in made:
+        show.out.print(provision.describe(settings, path), markup=False)
+    show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+
+
+provision_app.command("allow")(allow_command)
+provision_app.command("revoke")(revoke_command)
+provision_app.command("list")(list_command)
+provision_app.command("aggregator")(aggregator_command)
+provision_app.add_typer(rotate_app, name="rotate")

@@ -1,0 +1,208 @@
+"""`hushmote provision allow`, `revoke` and `list`: which boards may report."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...server.answers import tables as show
+from ...server.provisioning import fleet_folder
+from ...server.provisioning.authority import common_name
+from ...server.provisioning.fleet_folder import FleetFolder, now_utc
+from ...server.store.store import Store
+from ...server.wire.report import check_device
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, UsageError, print_json
+from .options import FleetOf, Folder, fleet_name, open_folder
+from .rotate import say_next
+
+Devices = Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help="Device ids.")]
+
+
+def allow_command(
+    devices: Devices = None,
+    file: Annotated[
+        Path | None, typer.Option(help="File with a device id on each line.", show_default=False)
+    ] = None,
+    listed: Annotated[
+        bool | None,
+        typer.Option("--listed/--not-listed", help="Count only allowed boards, or any but revoked ones."),
+    ] = None,
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    store: StoreUrl = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Put boards on a fleet's list, and say whether only those count."""
+    names = list(devices or [])
+    if file is not None:
+        names += _read_ids(file)
+    if not names and listed is None:
+        raise UsageError("name boards, give --file, or say --listed or --not-listed")
+    for name in names:
+        check_device(name)
+    fleet = fleet_name(fleet, None if folder is None else open_folder(folder))
+    with Store(store, create=False) as opened:
+        # Boards first: a list that is in force before it is written would drop everybody's reports.
+        if names:
+            opened.allow_devices(fleet, names)
+        if listed is not None:
+            opened.set_listed(fleet, listed)
+        in_force = fleet in opened.listed_fleets()
+        allowed = sum(state == "allowed" for state in opened.roster(fleet).values())
+    if as_json:
+        print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
+        return
+    rule = "only these count" if in_force else "others count as well (--listed ends that)"
+    show.out.print(f"fleet {fleet}: boards allowed: {allowed:,}; {rule}")
+
+
+def _read_ids(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="ascii").split()
+    except OSError as e:
+        raise UsageError(f"cannot read {file}: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} must hold a device id on each line") from None
+
+
+def revoke_command(
+    devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    store: StoreUrl = DEFAULT_STORE,
+    store_too: Annotated[
+        bool,
+        typer.Option("--store-too/--only-folder", help="Also in the store, which works at once."),
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Drop boards for good: their reports count no more, and the broker lets them in no more."""
+    for name in devices:
+        check_device(name)
+    opened = None if folder is None else open_folder(folder, signs=True)
+    if opened is None and not store_too:
+        raise UsageError("--only-folder needs the fleet's folder: give --folder")
+    fleet = fleet_name(fleet, opened)
+    # The store first: it works at once, and on boards without a certificate too.
+    if store_too:
+        with Store(store, create=False) as found:
+            found.revoke_devices(fleet, devices)
+    ended = [] if opened is None else opened.revoke(devices, now_utc())
+    if as_json:
+        print_json(
+            {
+                "fleet": fleet,
+                "revoked": sorted(set(devices)),
+                "store": store_too,
+                "credentials_ended": [c.serial or "login" for c in ended],
+            }
+        )
+        return
+    count = f"{len(set(devices)):,} board" + ("s are" if len(set(devices)) > 1 else " is")
+    if store_too:
+        show.out.print(f"fleet {fleet}: {count} revoked; their reports count no more")
+    if opened is None:
+        show.out.print(
+            "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
+        )
+        return
+    certificates = sum(c.serial is not None for c in ended)
+    show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
+    left = [
+        "copy broker/ to the broker's machine and send mosquitto SIGHUP; a connection that is open stays "
+        "until it ends: restart mosquitto to end it now"
+    ]
+    if not store_too:
+        left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
+    say_next(left)
+
+
+def list_command(
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a fleet's boards and certificates, and when they end; from a store, a folder or both."""
+    if folder is None and Path("fleet.json").exists():
+        folder = Path()
+    opened = None if folder is None else open_folder(folder)
+    fleet = fleet_name(fleet, opened)
+    roster: dict[str, str] = {}
+    listed = None
+    if store is not None or opened is None:
+        with Store(store or DEFAULT_STORE, create=False) as found:
+            if fleet not in found.fleets():
+                raise UsageError(f"there is no fleet {fleet} in {found.where}: name one with --fleet")
+            roster = found.roster(fleet)
+            listed = fleet in found.listed_fleets()
+    boards = _boards(opened, roster)
+    certificates = [] if opened is None else _certificates(opened)
+    if as_json:
+        print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "boards": boards})
+        return
+    if certificates:
+        table = show.table(f"fleet {fleet}")
+        for heading in ("certificate", "for", "until"):
+            table.add_column(heading)
+        for c in certificates:
+            table.add_row(c["what"], c["name"], _ends(c["until"]))
+        show.out.print(table)
+        show.out.print()
+    table = show.table("boards")
+    for heading in ("board", "state", "broker", "until"):
+        table.add_column(heading)
+    for b in boards:
+        table.add_row(b["device"], b["state"], b["opens"], _ends(b["until"]))
+    show.out.print(table if boards else "no boards are named")
+    if listed is not None:
+        show.out.print("only allowed boards count" if listed else "all boards count but revoked ones")
+
+
+def _ends(until: str | None) -> str:
+    if until is None:
+        return "-"
+    left = datetime.datetime.fromisoformat(until) - now_utc()
+    date = until[:10]
+    if left < datetime.timedelta(0):
+        return f"{date}, over"
+    return f"{date}, in {left.days} days" if left.days < 90 else date
+
+
+def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
+    found = [("ca", folder.certificate("broker/ca.pem")), ("broker", folder.certificate(fleet_folder.BROKER))]
+    found += [
+        ("aggregator", folder.certificate(f"aggregator/{name}.pem")) for name in folder.fleet.aggregators
+    ]
+    lines = []
+    for what, certificate in found:
+        name = ", ".join(folder.fleet.hosts) if what == "broker" else common_name(certificate)
+        lines.append({"what": what, "name": name, "until": certificate.not_valid_after_utc.isoformat()})
+    return lines
+
+
+def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
+    """One line per board: what the store says of it, and its newest certificate or login."""
+    boards: dict[str, dict[str, Any]] = {
+        device: {"device": device, "state": state, "opens": "-", "until": None}
+        for device, state in roster.items()
+    }
+    if folder is not None:
+        journal = folder.journal()
+        for c in journal.credentials:
+            if c.kind != "device":
+                continue
+            line = boards.setdefault(c.name, {"device": c.name, "state": "-", "opens": "-", "until": None})
+            opens = "login" if c.serial is None else "certificate"
+            line["opens"] = "revoked" if c.revoked else opens
+            line["until"] = None if c.until is None else c.until.isoformat()
+        for device in journal.revoked:
+            line = boards.setdefault(device, {"device": device, "state": "-", "opens": "-", "until": None})
+            line["opens"] = "revoked"
+    return [boards[device] for device in sorted(boards)]

@@ -1,0 +1,245 @@
+"""`hushmote serve`; with an entry of its own, because most of what other commands need takes long to load."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from ..server.aggregator import CLIENT_ID, Aggregator, BrokerRefused
+from ..server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
+from ..server.ingest.health import trouble
+from ..server.ingest.pacing import BATCH_REPORTS, BATCH_S
+from ..server.ingest.tls import CertificateError, client_context
+from ..server.service import log_format
+from ..server.service import process as serving
+from ..server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
+from ..server.store.store import Store, StoreError
+from ..server.wire.keys import MasterKeyError, load_master_keys, readable_by_others
+from ..server.wire.report import NameRefused
+from .options import DEFAULT_STORE, StoreUrl, UsageError
+
+DEFAULT_BROKER = "mqtt://localhost:1883"
+_CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+USER_ERRORS = (
+    BrokerRefused,
+    BrokerUrlError,
+    CertificateError,
+    EndpointError,
+    MasterKeyError,
+    NameRefused,
+    StoreError,
+    UsageError,
+    serving.Fault,
+)
+
+
+class Protocol(enum.StrEnum):
+    """MQTT versions to speak; auto tries 5 first."""
+
+    auto = "auto"
+    v5 = "5"
+    v311 = "3.1.1"
+
+
+class LogFormat(enum.StrEnum):
+    """How the log is written."""
+
+    text = "text"
+    json = "json"
+
+
+def serve_command(
+    context: typer.Context,
+    store: StoreUrl = DEFAULT_STORE,
+    broker: Annotated[
+        str,
+        typer.Option(help="mqtt://\\[user@]host[:port]; mqtts:// for TLS.", envvar="HUSHMOTE_BROKER"),
+    ] = DEFAULT_BROKER,
+    password_file: Annotated[
+        Path | None, typer.Option(help="File with the password of the broker's user.", show_default=False)
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="PEM file of the CA that vouches for the broker; else the system's.", show_default=False
+        ),
+    ] = None,
+    cert: Annotated[
+        Path | None, typer.Option(help="PEM file with this client's certificate.", show_default=False)
+    ] = None,
+    cert_key: Annotated[Path | None, typer.Option(help="PEM file with its key.", show_default=False)] = None,
+    master_key: Annotated[
+        Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
+    ] = None,
+    protocol: Annotated[Protocol, typer.Option(help="MQTT version.")] = Protocol.auto,
+    client_id: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Name of the session that the broker keeps; {CLIENT_ID} without --share.",
+            envvar="HUSHMOTE_CLIENT_ID",
+            show_default=False,
+        ),
+    ] = None,
+    share: Annotated[
+        str | None,
+        typer.Option(
+            help="Group of aggregators on one store that divide the reports; MQTT 5.",
+            envvar="HUSHMOTE_SHARE",
+            show_default=False,
+        ),
+    ] = None,
+    retire: Annotated[
+        bool, typer.Option("--retire", help="Count what the broker keeps for --client-id, end it, and exit.")
+    ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            help="Reports counted per device and hour at most.", min=1, max=65_535, show_default=False
+        ),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(help="Reports committed together at most.", min=1, max=30_000)
+    ] = BATCH_REPORTS,
+    batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = BATCH_S,
+    http: Annotated[
+        str | None,
+        typer.Option(help="host:port for /metrics and /healthz: 127.0.0.1:9417.", show_default=False),
+    ] = None,
+    log: Annotated[LogFormat, typer.Option("--log-format", help="Form of the log.")] = LogFormat.text,
+) -> None:
+    """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
+    with _mistakes(log), contextlib.ExitStack() as stack:
+        if _on_command_line(context, "store") and urlsplit(store).password is not None:
+            raise UsageError(
+                "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
+                "or its password in a file that PGPASSFILE names"
+            )
+        address = _address(broker, password_file, _on_command_line(context, "broker"))
+        if not address.tls and (ca or cert or cert_key):
+            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
+        if protocol is Protocol.v311 and (share or retire):
+            raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
+        name = _client_id(client_id, share)
+        tls = client_context(ca, cert, cert_key) if address.tls else None
+        masters = load_master_keys(master_key)
+        where = None if http is None else parse_endpoint(http)
+        metrics = None
+        if where is not None:
+            from ..server.service.metrics import Metrics  # only here: it takes a tenth of a second to load
+
+            metrics = Metrics()
+        aggregator = Aggregator(
+            stack.enter_context(Store(store)),
+            address.host,
+            address.port,
+            username=address.username,
+            password=address.password,
+            tls=tls,
+            master=masters,
+            client_id=name,
+            share=share,
+            retire=retire,
+            rate=rate,
+            protocol=protocol.value,
+            batch_reports=batch,
+            batch_s=batch_s,
+            on_ready=serving.announce_ready,
+            on_commit=None if metrics is None else metrics.committed,
+        )
+        if where is not None and metrics is not None:
+            metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+            stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
+        serving.run(aggregator)
+
+
+@contextlib.contextmanager
+def _mistakes(log: LogFormat) -> Iterator[None]:
+    """Set up the log; where it is JSON, a user's mistake is an object of it too."""
+    log_format.set_up(as_json=log is LogFormat.json)
+    try:
+        yield
+    except USER_ERRORS as e:
+        if log is not LogFormat.json:
+            raise
+        logging.getLogger(__name__).critical("%s", e)
+        raise typer.Exit(1) from None
+
+
+def _on_command_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _client_id(name: str | None, share: str | None) -> str:
+    if name is None and share is not None:
+        # Not derived: a host's name that changes would leave a session behind that still gets its share.
+        raise UsageError(
+            "--share needs --client-id: a name of its own for each aggregator, the same at every start"
+        )
+    if name is not None and _CLIENT_ID.fullmatch(name) is None:
+        raise UsageError("--client-id must be 1 to 64 of letters, digits, ., _ and -")
+    return name or CLIENT_ID
+
+
+def _address(url: str, password_file: Path | None, on_command_line: bool) -> BrokerAddress:
+    """The broker's address with its password, which no other user of this machine can have read."""
+    address = parse_broker_url(url, tls=True)
+    if address.password is not None:
+        if password_file is not None:
+            raise UsageError("the password is in the broker's URL and in --password-file: give one of them")
+        if on_command_line:
+            raise UsageError(
+                "every user of this machine can read a command line: give the password in --password-file, "
+                "or the URL in HUSHMOTE_BROKER"
+            )
+        return address
+    if password_file is None:
+        return address
+    if address.username is None:
+        raise UsageError("--password-file needs the user's name: mqtt://user@host")
+    return BrokerAddress(address.host, address.port, address.username, _password(password_file), address.tls)
+
+
+def _password(path: Path) -> str:
+    try:
+        with open(path, encoding="utf-8") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            password = f.readline().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} must hold a password, one line of text") from None
+    except OSError as e:
+        raise UsageError(f"cannot read the password {path}: {e.strerror}") from None
+    if readable_by_others(path, mode):
+        raise UsageError(f"{path} can be read by others: chmod 600 it")
+    if not password:
+        raise UsageError(f"{path} must hold a password, one line of text")
+    return password
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command("serve")(serve_command)
+
+
+@app.callback()
+def _group() -> None:
+    """Private telemetry for fleets of microcontrollers."""
+
+
+def main() -> None:
+    """Run `hushmote serve`, as cli.main does it, without loading the other commands."""
+    try:
+        app()
+    except USER_ERRORS as e:
+        print(f"hushmote: {e}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""Hushmote: private telemetry for fleets of microcontrollers."""

@@ -1,0 +1,110 @@
+"""Composition theorems side by side: one total under each, for a number of reports or an ε per report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from . import MICRO, THEOREMS, AccountingError, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
+
+TITLES = {
+    "basic": "basic",
+    "zcdp": "zCDP filter",
+    "optimal": "optimal",
+    "advanced": "advanced",
+    "rogers": "Rogers filter",
+    "majority": "majority",
+    "none": "none",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One theorem: what it allows (None: anything), what the board compares, what holds.
+
+    epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats. delta:
+    the δ with which they keep the total; only where the theorem does not say so itself.
+    """
+
+    theorem: str
+    kind: Kind
+    guarantee: str
+    rule: str
+    cap: int
+    epsilon: float | None
+    reports: int | None
+    sum: float | None
+    delta: float | None
+    words: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"kind": str(self.kind)}
+
+
+def theorems(total: float, delta: float) -> list[Theorem]:
+    """Every theorem that a total in nats and a delta in [0, 1) allow; with delta 0, those that need none."""
+    found: list[Theorem] = []
+    for name, theorem in THEOREMS.items():
+        if name == "none":
+            found.append(choose(name))
+        elif theorem.deltas == "required" or name == "optimal":
+            if delta:
+                found.append(choose(name, total, delta))
+        else:
+            found.append(choose(name, total))
+    return found
+
+
+def for_reports(total: float, delta: float, reports: int) -> list[Row]:
+    """The largest ε of each of so many reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
+    return [_row(x, x.most_epsilon(reports), reports, total) for x in theorems(total, delta)]
+
+
+def for_epsilon(total: float, delta: float, epsilon: int) -> list[Row]:
+    """The number of reports of epsilon micro-nats each under every theorem."""
+    return [_row(x, epsilon, x.most_reports(epsilon), total) for x in theorems(total, delta)]
+
+
+def micro(epsilon: float) -> int:
+    """An ε in nats as whole micro-nats; AccountingError where it is not one."""
+    whole = round(epsilon * MICRO)
+    if whole < 1 or abs(whole - epsilon * MICRO) > 1e-6:
+        raise AccountingError(f"epsilon is a whole number of millionths above 0, not {epsilon}")
+    return whole
+
+
+def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee for JSON, which has no infinity: epsilon is None where nothing bounds the reports."""
+    epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
+    return asdict(guarantee) | {"kind": str(guarantee.kind), "epsilon": epsilon}
+
+
+def holds(theorem: Theorem) -> str:
+    """What a theorem promises in a few words, as tables and legends show it."""
+    if theorem.kind == Kind.PURE:
+        return f"{theorem.total:g}-LDP"
+    if theorem.kind == Kind.APPROXIMATE:
+        return f"({theorem.total:g}, {theorem.delta:g})-LDP"
+    return "one fixed bit, not LDP" if theorem.kind == Kind.ONE_BIT else "nothing together"
+
+
+def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> Row:
+    nats = None if epsilon is None else epsilon / MICRO
+    cap = theorem.cap(epsilon) if epsilon else 0
+    delta = None
+    if isinstance(theorem, Majority) and epsilon and reports:
+        delta = optimal_delta(epsilon / MICRO, reports, total)
+    return Row(
+        theorem=theorem.name,
+        kind=theorem.kind,
+        guarantee=holds(theorem),
+        rule=theorem.rule,
+        cap=min(cap, reports) if theorem.rule == "count" and reports is not None else cap,
+        epsilon=nats,
+        reports=reports,
+        sum=epsilon * reports / MICRO if epsilon and reports else None,
+        delta=delta,
+        words=theorem.guarantee().words,
+    )

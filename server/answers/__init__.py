@@ -1,0 +1,1 @@
+"""Answers that people read: statistics as rows, tables and pictures."""

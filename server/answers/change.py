@@ -1,0 +1,168 @@
+"""Did it change: two windows, fleets or versions side by side, and one statistic over many windows.
+
+Estimates that are compared share no reports. Rows of one table are tested together: p_adjusted is Holm's,
+below 1 - confidence with at most that chance for any row where nothing changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import chdtrc
+
+from ..estimate.estimate import Estimates
+from ..estimate.pooling import check_same_quantity
+from ..estimate.statistic import EstimateError, Statistic, difference
+from ..experiments.units import IndexRange, bin_edges
+from . import moments
+from .answer import CONFIDENCE, Answer, ChangeRow, TrendRow, quantile_name
+
+Interval = tuple[float, float]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p values for being looked at together. Holm, Scandinavian Journal of Statistics 1979."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, most = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        most = max(most, min(1.0, p_values[i] * (len(p_values) - rank)))
+        adjusted[i] = most
+    return adjusted
+
+
+def _together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **fields: object) -> Answer:
+    adjusted = holm([row.p for row in rows])
+    final = tuple(replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True))
+    reports = before.reports + after.reports
+    return Answer("change", after.experiment.name, reports=reports, rows=final, **fields)  # type: ignore[arg-type]
+
+
+def _row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
+    found = difference(after, before)
+    low, high = found.interval(confidence)
+    return ChangeRow(name, found.value, low, high, None, before.value, after.value, found.p)
+
+
+def changed_shares(
+    before: Estimates,
+    after: Estimates,
+    wanted: Sequence[IndexRange],
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answer:
+    """Changes of the shares inside ranges. Raises EstimateError where type, range, bins or labels differ."""
+    check_same_quantity([before, after])
+    lows, highs = [r.low for r in wanted], [r.high for r in wanted]
+    old, new = before.ranges(lows, highs), after.ranges(lows, highs)
+    rows = [_row(r.text, old[i], new[i], confidence) for i, r in enumerate(wanted)]
+    return _together(before, after, rows, quantity="share", unit=unit, confidence=confidence)
+
+
+def changed_readings(
+    before: Estimates,
+    after: Estimates,
+    quantiles: Sequence[float] = (),
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answer:
+    """Changes of a number's mean, standard deviation and quantiles.
+
+    Intervals of the last two are put together from those of both sides. Zou and Donner, "Construction of
+    confidence limits about effect measures", Statistics in Medicine 2008. Raises EstimateError where type,
+    range or bins differ, UnitsError for another type than a number.
+    """
+    check_same_quantity([before, after])
+    spreads = [moments.deviation(e) for e in (before, after)]
+    rows = [_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
+    change = _from_both(spreads[0].value, spreads[0].interval, spreads[1].value, spreads[1].interval)
+    p = difference(spreads[1].variance, spreads[0].variance).p
+    values = (spreads[0].value, spreads[1].value)
+    rows.append(ChangeRow("standard deviation", values[1] - values[0], *change(confidence), None, *values, p))
+    rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
+    return _together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
+
+
+def _from_both(
+    before: float,
+    before_interval: Callable[[float], Interval],
+    after: float,
+    after_interval: Callable[[float], Interval],
+) -> Callable[[float], Interval]:
+    """The interval of after - before from each one's own."""
+
+    def interval(confidence: float) -> Interval:
+        (l0, u0), (l1, u1) = before_interval(confidence), after_interval(confidence)
+        change = after - before
+        return change - math.hypot(after - l1, u0 - before), change + math.hypot(u1 - after, before - l0)
+
+    return interval
+
+
+def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: float) -> ChangeRow:
+    edges = bin_edges(after.experiment)
+    middles = moments.bin_middles(after)
+
+    def of(estimate: Estimates) -> tuple[float, Callable[[float], Interval]]:
+        def interval(level: float) -> Interval:
+            found = estimate.quantile(q, level)
+            return float(edges[found.low]), float(edges[found.high + 1])
+
+        return float(middles[estimate.quantile(q).index]), interval
+
+    (old, old_interval), (new, new_interval) = of(before), of(after)
+    interval = _from_both(old, old_interval, new, new_interval)
+    p = _p_of_no_change(interval)
+    return ChangeRow(quantile_name(q), new - old, *interval(confidence), None, old, new, p)
+
+
+def _p_of_no_change(interval: Callable[[float], Interval]) -> float:
+    """One less the confidence at which the interval first reaches 0, rounded up."""
+    low, high = 0.0, 1.0 - 1e-9
+    for _ in range(30):
+        middle = (low + high) / 2
+        ends = interval(middle) if middle > 0 else (0.0, 0.0)
+        if ends[0] <= 0 <= ends[1]:
+            high = middle
+        else:
+            low = middle
+    return 1 - low
+
+
+def trend(
+    windows: Mapping[str, Estimates],
+    statistics: Mapping[str, Callable[[Estimates], Statistic]],
+    quantity: str,
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answer:
+    """Statistics, by name, in each window, by name and in order, with a test that they did not change.
+
+    The test is the chi-squared one of windows against their weighted mean. Raises EstimateError for fewer
+    than two windows.
+    """
+    if len(windows) < 2:
+        raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
+    check_same_quantity(list(windows.values()))
+    rows, notes = [], []
+    for name, statistic in statistics.items():
+        found = [statistic(e) for e in windows.values()]
+        for (window, e), s in zip(windows.items(), found, strict=True):
+            low, high = s.interval(confidence)
+            rows.append(TrendRow(name, s.value, low, high, None, window, e.reports))
+        notes.append(f"{name}: p = {homogeneity(found):.2g}")
+    first = next(iter(windows.values()))
+    reports = sum(e.reports for e in windows.values())
+    note = "the same in all windows? " + ", ".join(notes)
+    kind = "share" if quantity == "share" else "reading"
+    return Answer("trend", first.experiment.name, kind, unit, reports, confidence, tuple(rows), note)
+
+
+def homogeneity(found: Sequence[Statistic]) -> float:
+    """P value of several independent statistics having one true value. Cochran, Biometrics 1954."""
+    value = np.array([s.value for s in found])
+    weight = 1 / np.maximum([s.stderr**2 for s in found], 1e-300)
+    off = weight @ (value - weight @ value / weight.sum()) ** 2
+    return float(chdtrc(len(found) - 1, off))

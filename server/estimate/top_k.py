@@ -1,0 +1,279 @@
+"""The most frequent values, each with the probability that it belongs to the true top k.
+
+Empirical Bayes. The spread of the true frequencies over the values is itself estimated from the estimates (by
+nonparametric maximum likelihood, early stopped: Kiefer and Wolfowitz, "Consistency of the maximum likelihood
+estimator in the presence of infinitely many incidental parameters", Ann. Math. Stat. 1956; Efron, "Two
+modeling strategies for empirical Bayes estimation", Statistical Science 2014). It makes of every estimate and
+its error a distribution of the true frequency over a grid. A value belongs when fewer than k others lie above
+it, and how many do is a sum of independent coins of unequal chances, the Poisson binomial distribution, whose
+sum is taken exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
+Computational Statistics & Data Analysis 2013).
+
+Neglected: all that is in the errors' correlations but their mean, and what is known of the sum of the
+frequencies. benchmarks/post_processing.py measures how well the probabilities hold all the same.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment
+from .estimate import Estimates, simplex
+from .statistic import EstimateError, Floats, Statistic, intervals
+from .variance import IMPLIED_SHARE
+
+_REACH = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
+_STEP = 0.25  # of the grid, in standard errors
+_ROUNDS = 60  # of the maximum likelihood: to stop early smooths
+_VAGUE = 1.0  # values' worth of prior that is spread over the whole grid
+_TELLING = 4096  # values that the prior is made from, and as many of the rest
+_RARE = 0.02  # chances up to this are summed as a power series
+_ENDS = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
+_NODES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
+_WIDE = 7.0  # standard deviations of a number of values beyond which it is not looked for
+_CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
+_PARTS = 2.0  # an atom with many values is cut into so many parts for each √k values in it
+_MAX_PARTS = 1000
+_NEAR = 0.05
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A value, its frequency, and the probability that it is among the true top k."""
+
+    index: int
+    frequency: Statistic
+    probability: float
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The k values of the largest estimated frequencies, and others that may belong there.
+
+    listed: k candidates, by falling estimate. near: others that belong with a probability above 0.05, by
+    falling probability. probabilities: of all values, shape (domain,), read-only; they sum to k.
+    """
+
+    experiment: Experiment
+    k: int
+    reports: int
+    listed: tuple[Candidate, ...]
+    near: tuple[Candidate, ...]
+    probabilities: Floats
+
+    @property
+    def expected(self) -> float:
+        """Number of listed values that are expected to belong to the true top k."""
+        return sum(candidate.probability for candidate in self.listed)
+
+
+def top(estimate: Estimates, k: int) -> TopK:
+    """The k most frequent values, with the probability that each is among the k of the population.
+
+    k from 1 to domain - 1; where the population has equal frequencies around rank k, each of them belongs
+    with an equal chance. Raises EstimateError for another k.
+    """
+    domain = estimate.domain
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < domain:
+        raise EstimateError(
+            f"a top k needs k from 1 to {domain - 1}, one less than there are values, not {k}"
+        )
+    chances = membership(_posterior(estimate), int(k))
+    chances.flags.writeable = False
+    order = np.argsort(-estimate.frequencies, kind="stable")
+    rest = order[k:][chances[order[k:]] > _NEAR]
+    rest = rest[np.argsort(-chances[rest], kind="stable")]
+    chosen = np.concatenate([order[:k], rest])
+    found = estimate.ranges(chosen, chosen + 1)
+    candidates = tuple(Candidate(int(v), found[i], float(chances[v])) for i, v in enumerate(chosen))
+    return TopK(estimate.experiment, int(k), estimate.reports, candidates[:k], candidates[k:], chances)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of every value's true frequency, on a grid of atoms common to all.
+
+    first: number of the first atom of each value's window, shape (domain,)
+    mass: probability of each atom of the window, shape (domain, window); rows sum to 1
+    atoms: number of atoms
+    """
+
+    first: Ints
+    mass: Floats
+    atoms: int
+
+
+def _posterior(estimate: Estimates) -> Posterior:
+    x, variance, skew = estimate.frequencies, estimate.spread.variance, estimate.spread.skew
+    domain = len(x)
+    # Ranks depend on differences: what all errors have in common is taken out of their variance.
+    common = estimate.linear(np.ones(domain)).stderr ** 2 - variance.sum()
+    variance = variance - common / (domain * (domain - 1))
+    variance = np.maximum(variance, max(1e-6 * variance.max(), 1e-24))
+    # An estimate is taken as a multiple of a Poisson number less a constant, which has the right mean,
+    # variance and third cumulant whatever the true frequency; for little skew that is normal.
+    unit = np.maximum(skew, 1e-3 * np.sqrt(variance))
+    at = (1 - IMPLIED_SHARE) * x + IMPLIED_SHARE * simplex(x)
+    floor = np.maximum(variance - unit * at, 0.1 * variance)
+    number = np.maximum(x + floor / unit, 0) / unit
+
+    low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _REACH)
+    v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
+    count = int(np.ceil(_scale(np.array([max(high.max(), 0.0)]), v, u)[0] / _STEP)) + 1
+    steps = np.arange(count) * _STEP
+    grid = ((np.sqrt(v) + u * steps / 2) ** 2 - v) / u
+    first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
+    last = np.maximum(np.searchsorted(grid, np.maximum(high, 0), side="right"), first + 1)
+    # Only what some value may be at is kept of the grid.
+    held = (
+        np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1))[:-1] > 0
+    )
+    place = np.append(0, np.cumsum(held))
+    grid, first, last = grid[held], place[first], place[last]
+    window = int((last - first).max())
+    index = first[:, None] + np.arange(window)
+    outside = index >= last[:, None]
+    index[outside] = 0
+    mean = (grid[index] + (floor / unit)[:, None]) / unit[:, None]
+    n = number[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.where(n > 0, n * np.log(mean / np.maximum(n, 1e-300)), 0) - (mean - n)
+    log[outside] = -np.inf
+    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
+    told, weight = _telling(x)
+    prior = _prior(likelihood[told], index[told], weight, len(grid))
+    mass = likelihood * prior[index]
+    mass /= mass.sum(axis=1, keepdims=True)
+    return Posterior(first, mass, len(grid))
+
+
+def _scale(theta: Floats, variance: float, unit: float) -> Floats:
+    """Frequencies in standard errors from zero, which grow with them."""
+    return 2 / unit * (np.sqrt(variance + unit * theta) - np.sqrt(variance))
+
+
+def _telling(x: Floats) -> tuple[Ints, Floats]:
+    """Values that the prior is made from, and for how many each stands: the largest, and some of the rest."""
+    order = np.argsort(-x, kind="stable")
+    stride = max(1, len(x) // _TELLING)
+    rest = order[_TELLING:]
+    some = rest[stride // 2 :: stride]
+    weights = np.ones(min(len(x), _TELLING) + len(some))
+    if len(some):
+        weights[_TELLING:] = len(rest) / len(some)
+    return np.concatenate([order[:_TELLING], some]), weights
+
+
+def _prior(likelihood: Floats, index: Ints, weight: Floats, atoms: int) -> Floats:
+    """How the true frequencies spread over the atoms."""
+    prior = np.full(atoms, 1 / atoms)
+    flat = index.ravel()
+    for _ in range(_ROUNDS):
+        share = likelihood * prior[index]
+        share *= (weight / share.sum(axis=1))[:, None]
+        prior = np.bincount(flat, share.ravel(), atoms) + _VAGUE / atoms
+        prior /= prior.sum()
+    return prior
+
+
+def membership(posterior: Posterior, k: int) -> Floats:
+    """Probability of each value that fewer than k others are above it, shape (domain,).
+
+    Within an atom true frequencies are in random order.
+    """
+    order = np.argsort(posterior.first, kind="stable")
+    first, mass, atoms = posterior.first[order], posterior.mass[order], posterior.atoms
+    window = mass.shape[1]
+    # tail[i, j]: probability that value i is at atom j of its window or above.
+    tail = np.zeros((len(first), window + 1))
+    tail[:, :-1] = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+    per_atom = np.bincount((first[:, None] + np.arange(window)).ravel(), mass.ravel(), atoms + window)[:atoms]
+    above = np.cumsum(per_atom[::-1])[::-1] - per_atom
+    # Chernoff: outside, fewer than k are above with a probability of less than 1e-9 or more than 1 - 1e-9.
+    most = k + _CHERNOFF + np.sqrt(_CHERNOFF**2 + 2 * _CHERNOFF * k)
+    least = k - np.sqrt(2 * _CHERNOFF * k) if k > 2 * _CHERNOFF else 1e-9
+
+    result = np.zeros(len(first))
+    certain = atoms  # a value at this atom or above belongs with certainty
+    for atom in range(atoms - 1, -1, -1):
+        if above[atom] > most:
+            break
+        if above[atom] + per_atom[atom] < least:
+            certain = atom
+            continue
+        begin, end = np.searchsorted(first, [atom - window + 1, atom + 1])
+        rows = np.arange(begin, end)
+        place = atom - first[begin:end]
+        here, higher = mass[rows, place], tail[rows, place + 1]
+        asked = np.flatnonzero(here > 0)
+        parts = int(np.clip(np.ceil(_PARTS * per_atom[atom] / np.sqrt(k)), 1, _MAX_PARTS))
+        for part in range(parts):
+            chance = higher + here * ((part + 0.5) / parts)
+            fewer = fewer_above(chance, asked, k - (len(first) - end))
+            result[begin + asked] += here[asked] / parts * fewer
+    result += tail[np.arange(len(first)), np.clip(certain - first, 0, window)]
+    back = np.empty_like(result)
+    back[order] = np.clip(result, 0, 1)
+    return back
+
+
+def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
+    """Probability that of all values but i fewer than k succeed, for each asked i: shape (asked,).
+
+    chance: of success of each value, shape (domain,), independent of each other.
+    """
+    deviation = np.sqrt(float((chance * (1 - chance)).sum()))
+    size = min(len(chance) + 1, int(2 * (_WIDE * deviation + 16))) | 1  # odd: z is never -1
+    start = max(0, int(chance.sum()) - size // 2)
+    if start + size <= k:
+        return np.ones(len(asked))
+    if k <= start:
+        return np.zeros(len(asked))
+    z = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
+    off = z - 1
+
+    rare, common = chance < _RARE, chance > 1 - _RARE
+    middle = chance[~rare & ~common]
+    p = chance[rare]
+    log = p.sum() * off - (p**2).sum() * off**2 / 2 + (p**3).sum() * off**3 / 3
+    p, back = 1 - chance[common], np.conj(z) - 1
+    log += common.sum() * np.log(z) + p.sum() * back - (p**2).sum() * back**2 / 2 + (p**3).sum() * back**3 / 3
+    many = len(middle) > len(_NODES)
+    points = middle
+    if many:
+        place = middle * (len(_NODES) - 1)
+        left = np.minimum(place.astype(np.int64), len(_NODES) - 2)
+        right = place - left
+        points = _NODES
+        weight = np.bincount(left, 1 - right, len(points)) + np.bincount(left + 1, right, len(points))
+        log += weight @ np.log(1 + points[:, None] * off)
+    else:
+        log += np.log(1 + points[:, None] * off).sum(axis=0)
+
+    # The number of successes modulo size has probabilities whose sum up to k - 1 is linear in log's exp.
+    # To leave one value out is to divide by its factor: for the rest of the values a smooth function.
+    points = np.concatenate([_ENDS, points])
+    answers = ((np.exp(log) * _sums(z, start, k, size)) / (1 + points[:, None] * off)).real.sum(axis=1)
+    low, high, answers = answers[:3], answers[3:6], answers[6:]
+    result = np.empty(len(chance))
+    result[~rare & ~common] = np.interp(middle, _NODES, answers) if many else answers
+    result[rare] = _parabola(low, chance[rare] / _RARE)
+    result[common] = _parabola(high, (chance[common] - 1 + _RARE) / _RARE)
+    return np.clip(result[asked], 0, 1)
+
+
+def _parabola(values: Floats, x: Floats) -> Floats:
+    """Through values at 0, 1/2 and 1."""
+    a, b, c = values
+    return a + x * (4 * b - 3 * a - c) + x * x * (2 * a - 4 * b + 2 * c)
+
+
+def _sums(z: npt.NDArray[np.complex128], start: int, k: int, size: int) -> npt.NDArray[np.complex128]:
+    """Weights that make of a generating function at the roots z the sum of its coefficients start..k-1."""
+    n = np.arange(start, k)
+    weights = np.conj(z[:, None] ** n).sum(axis=1) / size
+    weights[1:] *= 2  # the other half of the roots are conjugates
+    return weights

@@ -1,0 +1,1 @@
+"""The analyst's experiment: the TOML file, its budget, its units."""

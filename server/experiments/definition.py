@@ -1,0 +1,269 @@
+"""The analyst's side of an experiment: a TOML file that says what is asked, why, by whom, until when.
+
+`load(path)` gives a frozen `Definition`; `Definition.payload()` the bytes that go out to boards. What the
+analyst leaves out (mechanism, g, fanout, cells, weights) is chosen by the variance formulas of `oracle`, for
+what is to be answered: `statistics`, or a list of `ranges` in the reading's unit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ...device import ldp_client
+from ..accounting import AccountingError, Guarantee
+from ..mechanisms import choose as oracle
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
+from .budget import Budget, Quantity
+from .units import UnitsError, parse_range
+
+MICRO = 1_000_000
+MILLI = 1_000
+
+
+class DefinitionError(ValueError):
+    """An experiment file that does not fit; the text says which field and what would be right."""
+
+
+class Definition(BaseModel):
+    """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
+    purpose: Annotated[str, Field(min_length=1)]
+    owner: Annotated[str, Field(min_length=1)]
+    expires: datetime.date
+    type: Literal["bool", "choice", "number"]
+    labels: tuple[str, ...] | None = None
+    unit: str = ""
+    low: Quantity | None = None
+    high: Quantity | None = None
+    bins: int | None = None
+    statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
+    ranges: tuple[str, ...] | None = None
+    mechanism: Literal["auto", "rr", "grr", "olh", "hh"] = "auto"
+    g: int | None = None
+    fanout: int | None = None
+    cells: tuple[int, ...] | None = None
+    weights: tuple[int, ...] | None = None
+    epsilon: Quantity
+    every: int = 1
+    budget: Budget
+    window: Literal["hour", "day", "all"] = "day"
+
+    @model_validator(mode="after")
+    def _fields_fit_type(self) -> Definition:
+        number = (self.low, self.high, self.bins)
+        if self.type == "number" and None in number:
+            raise ValueError("low, high and bins are needed for a number")
+        if self.type != "number" and number != (None, None, None):
+            raise ValueError("low, high and bins are only for a number")
+        if (self.type == "choice") != (self.labels is not None):
+            raise ValueError("labels are needed for a choice and only for a choice")
+        if self.labels and "other" in self.labels:
+            raise ValueError("the label other is always there, as the last one: leave it out")
+        if self.g is not None and self.mechanism != "olh":
+            raise ValueError('g is only for mechanism = "olh"')
+        if (self.fanout, self.cells, self.weights) != (None, None, None) and self.mechanism != "hh":
+            raise ValueError('fanout, cells and weights are only for mechanism = "hh"')
+        if (self.fanout is None) != (self.cells is None) or (self.weights and not self.cells):
+            raise ValueError("fanout and cells go together, and weights with them")
+        if self.ranges is not None:
+            if self.type != "number":
+                raise ValueError("ranges are only for a number")
+            if self.statistics is not None:
+                raise ValueError("ranges or statistics say what is to be answered, not both")
+            if self.mechanism not in ("auto", "hh") or self.cells:
+                raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
+        return self
+
+    @property
+    def domain(self) -> int:
+        """Number of indices a reading can fall into."""
+        if self.type == "choice":
+            return len(self.labels or ()) + 1
+        return 2 if self.type == "bool" else (self.bins or 0)
+
+    def check_not_expired(self) -> None:
+        """Raise DefinitionError where the experiment's last day is over."""
+        if self.expires < datetime.datetime.now(datetime.UTC).date():
+            raise DefinitionError(
+                f"{self.name} expired on {self.expires}: set a later expires, if it is needed"
+            )
+
+    def payload(self) -> bytes:
+        """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
+
+        Raises DefinitionError where a board would refuse it.
+        """
+        fields: dict[str, Any] = {"v": 1, "name": self.name} | self._type_fields()
+        epsilon = self._epsilon()
+        if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
+            raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
+        fields |= self._mechanism_fields(epsilon)
+        fields |= {
+            "epsilon": epsilon,
+            "every": self.every,
+            "budget": self._budget_fields(epsilon),
+            "window": self.window,
+        }
+        payload = json.dumps(fields, separators=(",", ":")).encode()
+        try:
+            experiment = ldp_client.Experiment.parse(payload)
+        except ldp_client.ExperimentRefused as e:
+            raise DefinitionError(str(e)) from None
+        if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
+            raise DefinitionError(
+                "the budget's cap is below the cost of one report: no board would ever report"
+            )
+        return payload
+
+    def experiment(self) -> ldp_client.Experiment:
+        """What boards will read from payload()."""
+        return ldp_client.Experiment.parse(self.payload())
+
+    def _type_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"type": self.type}
+        if self.type == "choice":
+            fields["labels"] = list(self.labels or ())
+        if self.type == "number":
+            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
+            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
+            fields["bins"] = self.bins
+        return fields
+
+    def _mechanism_fields(self, epsilon: int) -> dict[str, Any]:
+        if self.mechanism in ("rr", "grr"):
+            return {"mechanism": self.mechanism}
+        if self.mechanism == "olh" and self.g is not None:
+            return {"mechanism": "olh", "g": self.g}
+        if self.mechanism == "hh" and self.cells is not None:
+            chosen = {"mechanism": "hh", "fanout": self.fanout, "cells": list(self.cells)}
+            return chosen | ({"weights": list(self.weights)} if self.weights else {})
+        if not 2 <= self.domain <= 1 << 24:
+            raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
+        try:
+            return self._chosen_fields(epsilon)
+        except ValueError as e:
+            raise DefinitionError(str(e)) from None
+
+    def _chosen_fields(self, epsilon: int) -> dict[str, Any]:
+        """What the variance formulas pick for the parameters that the analyst left open."""
+        if self.mechanism == "olh":
+            channel = oracle.best_hash(self.domain, epsilon)
+            if channel is None:
+                raise DefinitionError('no g fits mechanism = "olh" here: leave the mechanism out')
+            return {"mechanism": "olh", "g": channel.g}
+        choice = oracle.choose(self.domain, epsilon, self._workload())
+        fields: dict[str, Any] = {"mechanism": choice.mechanism}
+        if choice.mechanism == "olh":
+            fields["g"] = choice.g
+        elif choice.mechanism == "hh":
+            fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
+            fields |= {"weights": list(choice.weights)} if choice.weights else {}
+        return fields
+
+    def _workload(self) -> Workload:
+        if self.ranges is not None:
+            return Workload.of(self._bins_of(text) for text in self.ranges)
+        if self.statistics == "quantiles":
+            return PREFIXES
+        ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
+        return ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
+
+    def _bins_of(self, text: str) -> tuple[int, int]:
+        """The half-open indices of a range in the reading's unit."""
+        # Bins do not depend on the mechanism, which is not known yet: any that fits all domains will do.
+        any_fields = {"mechanism": "grr", "epsilon": ldp_client.EPSILON_MAX, "budget": {"rule": "unlimited"}}
+        fields = {"v": 1, "name": self.name, "window": self.window, **self._type_fields(), **any_fields}
+        try:
+            found = parse_range(ldp_client.Experiment.parse(json.dumps(fields).encode()), text)
+        except UnitsError as e:
+            raise DefinitionError(f"ranges: {e}") from None
+        return found.low, found.high
+
+    def guarantee(self) -> Guarantee:
+        """What holds for all of a board's reports to this experiment together."""
+        return self.budget.guarantee(self._epsilon())
+
+    def spent(self) -> tuple[int, float] | None:
+        """A board's number of reports and the nats they take of the total; None without a theorem's total."""
+        return self.budget.spent(self._epsilon())
+
+    def _epsilon(self) -> int:
+        return _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
+
+    def _budget_fields(self, epsilon: int) -> dict[str, Any]:
+        try:
+            return self.budget.board_fields(epsilon)
+        except AccountingError as e:
+            raise DefinitionError(f"budget: {e}") from None
+
+
+def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
+    scaled = (value or Decimal(0)) * scale
+    if scaled != scaled.to_integral_value():
+        raise DefinitionError(f"{name} must be a whole number of {grain}, not {value}")
+    return int(scaled)
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except ArithmeticError:
+        value = None
+    # Written out, which is what becoming an integer takes, 1e999999999 does not fit in memory.
+    if value is None or (value.is_finite() and abs(value.adjusted()) > 30):
+        raise DefinitionError(f"{text:.40} is out of reach: write 0, or a number from 1e-30 to 1e30")
+    return value
+
+
+def parse(text: str) -> Definition:
+    """Return the Definition in a TOML text; raises DefinitionError with one line."""
+    try:
+        fields = tomllib.loads(text, parse_float=_decimal)
+    except DefinitionError:
+        raise
+    except tomllib.TOMLDecodeError as e:
+        raise DefinitionError(f"not TOML: {e}") from None
+    except ValueError:
+        raise DefinitionError("a number in it has thousands of digits") from None
+    except RecursionError:
+        raise DefinitionError("it is nested too deeply") from None
+    try:
+        return Definition.model_validate(fields)
+    except ValidationError as e:
+        raise DefinitionError(_one_line(e)) from None
+
+
+def load(path: Path) -> Definition:
+    """Return the Definition in a TOML file; raises DefinitionError with one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
+        raise DefinitionError(f"cannot read {path}: {reason}") from None
+    try:
+        return parse(text)
+    except DefinitionError as e:
+        raise DefinitionError(f"{path}: {e}") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(x) for x in first["loc"])
+    where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a field of an experiment"
+    text = re.sub(r"^Value error, ", "", first["msg"])
+    return f"{where}: {text}" if where else text

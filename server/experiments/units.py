@@ -1,0 +1,85 @@
+"""From an experiment's indices to what people read: labels, bin edges, ranges in the reading's own unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...device.ldp_client import Experiment
+
+
+class UnitsError(ValueError):
+    """A range or label that the experiment does not have; the text says what it has."""
+
+
+@dataclass(frozen=True)
+class IndexRange:
+    """Indices low to high, half-open, and what they are called: `text` names what is really covered."""
+
+    low: int
+    high: int
+    text: str
+
+
+def bin_edges(experiment: Experiment) -> np.ndarray:
+    """The edges of a number's bins in whole units, shape (domain + 1,)."""
+    if experiment.type != "number":
+        raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
+    steps = np.arange(experiment.domain + 1) / experiment.domain
+    return (experiment.low + (experiment.high - experiment.low) * steps) / 1000
+
+
+def index_names(experiment: Experiment) -> list[str]:
+    """What each index is called: a label, no/yes, or a bin's half-open range."""
+    if experiment.type == "choice":
+        return [*experiment.labels, "other"]
+    if experiment.type == "bool":
+        return ["no", "yes"]
+    edges = bin_edges(experiment)
+    return [range_name(experiment, i, i + 1, edges) for i in range(experiment.domain)]
+
+
+def range_name(experiment: Experiment, low: int, high: int, edges: np.ndarray | None = None) -> str:
+    """How indices low to high (half-open) read; the end bins hold all that lies beyond them."""
+    if experiment.type != "number":
+        return ", ".join(index_names(experiment)[low:high])
+    edges = bin_edges(experiment) if edges is None else edges
+    if low == 0:
+        return f"below {edges[high]:g}" if high < experiment.domain else "any"
+    if high == experiment.domain:
+        return f"{edges[low]:g} and above"
+    return f"{edges[low]:g} to {edges[high]:g}"
+
+
+def parse_range(experiment: Experiment, text: str) -> IndexRange:
+    """Return the indices of "low:high" (a number's units; either may be empty), or of "label,label".
+
+    A bound that is not a bin's edge moves to the nearest one; the result's text says which.
+    """
+    if experiment.type != "number":
+        return _label(experiment, text)
+    low_text, colon, high_text = text.partition(":")
+    try:
+        low = float(low_text or "-inf")
+        high = float(high_text or "inf") if colon else float("nan")
+    except ValueError:
+        low = high = float("nan")
+    if np.isnan(low) or np.isnan(high):
+        raise UnitsError(f"a range reads low:high, for example 20:25 or :0, not {text}")
+    if not low < high:
+        raise UnitsError(f"a range goes from low to high, not {text}")
+    edges = bin_edges(experiment)
+    i = 0 if low == -np.inf else int(np.abs(edges - low).argmin())
+    j = experiment.domain if high == np.inf else int(np.abs(edges - high).argmin())
+    if i >= j:
+        raise UnitsError(f"{text} lies within half a bin or outside {edges[0]:g} to {edges[-1]:g}")
+    return IndexRange(i, j, range_name(experiment, i, j, edges))
+
+
+def _label(experiment: Experiment, text: str) -> IndexRange:
+    names = index_names(experiment)
+    if text not in names:
+        raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")
+    i = names.index(text)
+    return IndexRange(i, i + 1, text)

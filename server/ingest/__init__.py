@@ -1,0 +1,1 @@
+"""From the broker to the store: connecting, decoding, judging, deduplicating, pacing."""

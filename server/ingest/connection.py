@@ -1,0 +1,146 @@
+"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1 with a session that the broker keeps."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import Any, Literal
+
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from ..wire.report import MAX_PAYLOAD_BYTES
+from .pacing import Pace
+from .paho_client import BatchClient
+
+Protocol = Literal["5", "3.1.1"]
+
+_KEEPALIVE_S = 60
+_FLUSH_S = 1.0
+_SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
+_MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
+
+
+class Link:
+    """A connection from CONNECT to its loss, and the messages that only it can acknowledge.
+
+    Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
+    a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
+    (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
+
+    answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
+    granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
+    trouble: what the socket's last failure was, before the CONNACK only.
+    messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        client_id: str,
+        login: tuple[str | None, str | None],
+        most: int,
+        pace: Pace,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.pace = pace
+        self.started = time.monotonic()
+        self.answer: ReasonCode | None = None
+        self.session_present = False
+        self.granted: ReasonCode | None = None
+        self.unsubscribed: ReasonCode | None = None
+        self.trouble = ""
+        self.messages: list[tuple[str, bytes]] = []
+        self.mids: list[int] = []
+        self._most = most
+        options: dict[str, Any] = {} if protocol == "5" else {"clean_session": False}
+        self.client = BatchClient(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=MQTTv5 if protocol == "5" else MQTTv311,
+            manual_ack=True,
+            **options,
+        )
+        if login[0] is not None:
+            self.client.username_pw_set(*login)
+        if tls is not None:
+            self.client.tls_set_context(tls)
+        self.client.on_connect = self._on_connect
+        self.client.on_subscribe = self._on_subscribe
+        self.client.on_unsubscribe = self._on_unsubscribe
+        self.client.on_log = self._on_log
+        self.client.on_message = self._on_message
+
+    def connect(self, host: str, port: int) -> None:
+        """Send CONNECT; raises OSError where nobody listens and ValueError for a host that is none."""
+        options: dict[str, Any] = {}
+        if self.protocol == "5":
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = _SESSION_S
+            properties.ReceiveMaximum = self._most
+            options = {"clean_start": False, "properties": properties}
+        self.client.connect(host, port, _KEEPALIVE_S, **options)
+
+    def turn(self, wait_s: float, most: int) -> MQTTErrorCode:
+        """Wait so long for the broker, then read, write and keep alive; hold at most so many messages."""
+        before = len(self.messages)
+        rc = self.client.loop(0.0 if self.client.has_more else wait_s)
+        while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more and len(self.messages) < most:
+            rc = self.client.loop_read()
+        if len(self.messages) > before:
+            self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
+        return rc
+
+    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, _p: Any) -> None:
+        self.answer = reason
+        self.session_present = bool(flags.session_present)
+        client.on_log = None  # it would cost a line's formatting for every message
+
+    def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
+        # The only place where paho says why TLS failed after the handshake: a client certificate refused.
+        if level == LogLevel.MQTT_LOG_ERR:
+            self.trouble = text
+
+    def _on_subscribe(
+        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
+    ) -> None:
+        self.granted = next((r for r in reasons if r.is_failure), reasons[0])
+
+    def _on_unsubscribe(
+        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
+    ) -> None:
+        self.unsubscribed = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
+
+    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        try:
+            topic = message.topic[:_MAX_TOPIC]
+        except UnicodeDecodeError:
+            topic = ""
+        # One byte too many is as malformed as a megabyte, and takes less memory.
+        self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
+        if message.qos == 1:
+            self.mids.append(message.mid)
+
+    def acknowledge(self) -> None:
+        """Acknowledge all messages in order and forget them; a connection that is gone takes no harm."""
+        self.client.acknowledge(self.mids)
+        self.pace.committed(len(self.messages), time.monotonic())
+        self.messages.clear()
+        self.mids.clear()
+
+    def close(self, *, end_session: bool = False) -> None:
+        """Send what is still unsent, acknowledgements first, and disconnect.
+
+        The session is kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
+        """
+        end = time.monotonic() + _FLUSH_S
+        while self.client.want_write() and time.monotonic() < end:
+            if self.client.loop(0.01) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return
+        properties = Properties(PacketTypes.DISCONNECT)
+        properties.SessionExpiryInterval = 0
+        self.client.disconnect(properties=properties if end_session else None)

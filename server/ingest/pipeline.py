@@ -1,0 +1,301 @@
+"""decode -> authenticate -> deduplicate -> count, for a batch of messages, in one transaction.
+
+`screen` and `settle` are pure; `ingest` puts the store between them. Whatever arrives is counted or rejected
+by reason; nothing that arrives raises.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from ...device.ldp_client import Experiment
+from ..store.number_set import NumberSet
+from ..store.store import Store, Version
+from ..store.transaction import DedupeKey, IngestTransaction
+from ..wire import keys, report
+from .rate_limit import Device, RateLimit
+
+Name = TypeVar("Name")
+
+MALFORMED = "malformed"
+UNKNOWN_DIGEST = "unknown digest"
+BAD_TAG = "bad tag"
+DUPLICATE = "duplicate"
+OUT_OF_RANGE = "out of range"
+OVER_BUDGET = "over budget"
+UNKNOWN_DEVICE = "unknown device"
+REVOKED_DEVICE = "revoked device"
+TOO_FAST = "too fast"
+UNKNOWN_FLEET = "unknown fleet"
+REASONS = (
+    MALFORMED,
+    UNKNOWN_DIGEST,
+    BAD_TAG,
+    DUPLICATE,
+    OUT_OF_RANGE,
+    OVER_BUDGET,
+    UNKNOWN_DEVICE,
+    REVOKED_DEVICE,
+    TOO_FAST,
+    UNKNOWN_FLEET,
+)
+
+# Boards skip no number, so a set has one interval, or a few while reports of an outage come in. Only a forger
+# or a broken board makes more; without a bound its row would grow with every report.
+MAX_INTERVALS = 1024
+
+
+# Devices whose keys are remembered: some 40 MiB at most.
+_REMEMBERED = 1 << 17
+_key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a fleet's reports are judged by.
+
+    masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
+    digest -> version. most: experiment name -> number of reports that no device's budget exceeds, None where
+    unlimited. revoked: ids that may no longer report. listed: whether only devices that the store allows may.
+    """
+
+    name: str
+    masters: tuple[bytes, ...] = ()
+    versions: Mapping[bytes, Version] = field(default_factory=dict)
+    most: Mapping[str, int | None] = field(default_factory=dict)
+    revoked: frozenset[str] = frozenset()
+    listed: bool = False
+
+    @property
+    def master(self) -> bytes | None:
+        """The master key in use, which signs experiments; the others are of before a rotation."""
+        return self.masters[0] if self.masters else None
+
+
+class Candidate(NamedTuple):
+    """A report that is authentic and in range; whether it is new, only the dedupe sets know."""
+
+    key: DedupeKey
+    number: int
+    most: int | None
+    version: Version
+    code: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of a batch: reports accepted, and (fleet, reason) -> reports rejected."""
+
+    accepted: int
+    rejected: Mapping[tuple[str, str], int]
+
+
+def fleets(
+    store: Store, master: bytes | Sequence[bytes] | None = None, names: Sequence[str] | None = None
+) -> dict[str, Fleet]:
+    """Return the store's fleets, or those of the given names, ready to judge reports.
+
+    master: the master key of the fleets that have keys, 32 bytes, or several: the one in use, then former
+    ones, whose tags still count. Raises MasterKeyError where a fleet has keys and none is given, and
+    StoreError.
+    """
+    masters = (master,) if isinstance(master, bytes) else tuple(master or ())
+    found = store.fleets()
+    versions = store.experiments()
+    listed = store.listed_fleets()
+    chosen = {}
+    for name in found if names is None else [n for n in names if n in found]:
+        if found[name] and not masters:
+            raise keys.MasterKeyError(
+                f"fleet {name} has keys: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
+            )
+        own = [v for v in versions if v.fleet == name]
+        chosen[name] = Fleet(
+            name=name,
+            masters=masters if found[name] else (),
+            versions={v.experiment.digest: v for v in own},
+            most=most_reports((v.experiment.name, v.experiment) for v in own),
+            revoked=store.revoked(name),
+            listed=name in listed,
+        )
+    return chosen
+
+
+def most_reports(experiments: Iterable[tuple[Name, Experiment]]) -> dict[Name, int | None]:
+    """Return name -> the most reports that any of its versions lets one device make, None for any number.
+
+    experiments: (name, version), the name being whatever the versions are told apart by.
+    """
+    most: dict[Name, int | None] = {}
+    for name, e in experiments:
+        this = None if e.rule == "unlimited" else e.cap // e.cost()
+        before = most.get(name, 0)
+        most[name] = None if this is None or before is None else max(before, this)
+    return most
+
+
+def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]) -> bool:
+    """Whether any (topic, payload) is of a fleet or an experiment that is not among these; cheap and pure."""
+    for topic, payload in messages:
+        parts = topic.split("/", 3)
+        fleet = fleets.get(parts[2]) if len(parts) == 4 else None
+        if fleet is None or payload[1:5] not in fleet.versions:
+            return True
+    return False
+
+
+def screen(
+    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]
+) -> tuple[list[Candidate], Counter[tuple[str, str]]]:
+    """Return the candidates among (topic, payload) messages, in order, and the rejects; pure."""
+    candidates = []
+    rejects: Counter[tuple[str, str]] = Counter()
+    for topic, payload in messages:
+        fleet, found = _screen(topic, payload, fleets)
+        if isinstance(found, Candidate):
+            candidates.append(found)
+        else:
+            rejects[fleet, found] += 1
+    return candidates, rejects
+
+
+def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[str, Candidate | str]:
+    try:
+        name, device = report.parse_topic(topic)
+    except report.TopicRefused as e:
+        if e.part != "device":
+            return "", UNKNOWN_FLEET
+        # Counters of fleets that are not ours would let strangers fill the store.
+        name = topic.split("/")[2]
+        return (name, UNKNOWN_DEVICE) if name in fleets else ("", UNKNOWN_FLEET)
+    fleet = fleets.get(name)
+    if fleet is None:
+        return "", UNKNOWN_FLEET
+    if device in fleet.revoked:
+        return name, REVOKED_DEVICE
+    try:
+        sent = report.decode(payload)
+    except report.MalformedReport:
+        return name, MALFORMED
+    version = fleet.versions.get(sent.digest)
+    if version is None:
+        return name, UNKNOWN_DIGEST
+    experiment = version.experiment
+    if len(sent.code) != experiment.code_bytes:
+        return name, MALFORMED
+    if not fleet.masters:
+        # A tag that nobody can check is not an open fleet's: board and server are set up differently.
+        if sent.tag is not None:
+            return name, BAD_TAG
+    elif not any(
+        report.verify(sent, _key(master, name, device), device, experiment.sha256) for master in fleet.masters
+    ):
+        return name, BAD_TAG
+    code = int.from_bytes(sent.code, "big")
+    if code >= experiment.code_count or sent.number == 0:
+        return name, OUT_OF_RANGE
+    key = (name, experiment.name, device)
+    return name, Candidate(key, sent.number, fleet.most[experiment.name], version, code)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What a batch changes: dedupe sets, counts by (version id, window, code), rejects by (fleet, reason)."""
+
+    seen: Mapping[DedupeKey, NumberSet]
+    counts: Counter[tuple[int, str, int]]
+    rejects: Counter[tuple[str, str]]
+
+
+def settle(
+    candidates: Iterable[Candidate],
+    seen: Mapping[DedupeKey, NumberSet],
+    now: datetime.datetime,
+    room: Callable[[Device], int] | None = None,
+) -> tuple[Settlement, Counter[Device]]:
+    """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
+
+    seen must hold a set for every candidate's key. now is the time of arrival, UTC. room: how many reports of
+    a (fleet, device) may be accepted, None for any number.
+    """
+    changed: dict[DedupeKey, NumberSet] = {}
+    counts: Counter[tuple[int, str, int]] = Counter()
+    rejects: Counter[tuple[str, str]] = Counter()
+    taken: Counter[Device] = Counter()
+    windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
+    for key, number, most, version, code in candidates:
+        numbers = changed.get(key) or seen[key]
+        if number in numbers:
+            rejects[key[0], DUPLICATE] += 1
+            continue
+        if most is not None and number > most:
+            # Boards number from 1 without gaps, so this also bounds how many can be accepted.
+            rejects[key[0], OVER_BUDGET] += 1
+            continue
+        more = numbers.add(number)
+        if more.intervals > MAX_INTERVALS:
+            rejects[key[0], OUT_OF_RANGE] += 1
+            continue
+        if room is not None:
+            device = key[0], key[2]
+            if taken[device] >= room(device):
+                rejects[key[0], TOO_FAST] += 1
+                continue
+            taken[device] += 1
+        changed[key] = more
+        counts[version.id, windows[version.experiment.window], code] += 1
+    return Settlement(changed, counts, rejects), taken
+
+
+def window(kind: str, now: datetime.datetime) -> str:
+    """Return a moment's window (UTC): kind "hour" -> 2026-11-21T14, "day" -> 2026-11-21, "all" -> all."""
+    if kind == "all":
+        return "all"
+    utc = now.astimezone(datetime.UTC)
+    return utc.strftime("%Y-%m-%dT%H" if kind == "hour" else "%Y-%m-%d")
+
+
+def ingest(
+    store: Store,
+    messages: Iterable[tuple[str, bytes]],
+    fleets: Mapping[str, Fleet],
+    now: datetime.datetime,
+    limit: RateLimit | None = None,
+) -> Tally:
+    """Judge a batch of (topic, payload) messages and commit what became of it.
+
+    When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
+    was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
+    what was counted is then a duplicate.
+    """
+    candidates, rejects = screen(messages, fleets)
+    room = None
+    if limit is not None:
+        limit.start(time.monotonic())
+        room = limit.room
+    with store.ingest() as transaction:
+        for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
+            candidates, strangers = _allowed(candidates, name, transaction)
+            if strangers:
+                rejects[name, UNKNOWN_DEVICE] += strangers
+        settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room)
+        rejects += settled.rejects
+        transaction.write(settled.seen, settled.counts, rejects)
+    if limit is not None:
+        limit.add(taken)
+    return Tally(settled.counts.total(), dict(rejects))
+
+
+def _allowed(
+    candidates: list[Candidate], fleet: str, transaction: IngestTransaction
+) -> tuple[list[Candidate], int]:
+    """The candidates but for the fleet's devices that are not on its list, and how many those were."""
+    allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
+    kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]
+    return kept, len(candidates) - len(kept)

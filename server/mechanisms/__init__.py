@@ -1,0 +1,1 @@
+"""What the server knows of each mechanism: its channel, its decoder, how one is chosen."""

@@ -1,0 +1,314 @@
+"""The numbers of a frequency oracle, and the choice of mechanism, cells and fanout by variance formulas.
+
+Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
+2017, with the collision probability of the linear hash, which is exact.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from ...device.ldp_client import ONE, Level, truth_threshold
+from . import allocation
+from . import tree as hierarchy
+from .workload import Workload
+
+_MAX_CODES = 1 << 24
+_MAX_FANOUT = 64
+_MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees
+_MAX_FLAT = 1 << 12  # values; above it a tree of one level is never the best
+_FINALISTS = 4
+
+
+@dataclass(frozen=True)
+class Channel:
+    """How often a report supports a value: its own with probability p, any other with probability q.
+
+    domain     number of values
+    g          cells
+    p          probability that the truth is kept, threshold / ONE as the board has it
+    collision  probability that two different values share a cell; 0 where the value is the cell
+    """
+
+    domain: int
+    g: int
+    p: float
+    collision: float
+
+    @property
+    def lie(self) -> float:
+        """Probability of each cell but the true one."""
+        return (1 - self.p) / (self.g - 1)
+
+    @property
+    def q(self) -> float:
+        """Probability that a report supports a value that is not its own."""
+        return self.p * self.collision + (1 - self.collision) * self.lie
+
+    @property
+    def variance(self) -> float:
+        """Variance, times the number of reports, of the frequency of a value that nobody holds."""
+        return self.q * (1 - self.q) / (self.p - self.q) ** 2
+
+    def node_variance(self, share: float) -> float:
+        """Variance of a value less its covariance with others, times reports, where all hold this share.
+
+        Half the variance of a difference of two such values, the sampling of the population included: all
+        that matters where the sum of all values is known. Where domain is no power of g, it is a mean over
+        pairs of values.
+        """
+        support = self.q + (self.p - self.q) * share
+        both = 0.0
+        if self.collision:
+            size = self.g
+            while size < self.domain:
+                size *= self.g
+            line = (self.g - 2) / (
+                size - 2
+            )  # a third value is on one line with two, whose cell it then shares
+            third = line + (1 - line) * (size // self.g**2 - 1) / (size // self.g - 1)
+            other = self.collision * (third * self.p + (1 - third) * self.lie)
+            both = other + 2 * share * (self.collision * self.p - other)
+        return (support - both) / (self.p - self.q) ** 2
+
+    @property
+    def even(self) -> float:
+        """node_variance of a population that holds all values equally often."""
+        return self.node_variance(1 / self.domain)
+
+    @property
+    def assumed(self) -> float:
+        """What least squares over a tree takes for the variance of a node, times reports.
+
+        Between those of a rare value and of an even population, so that neither a population on few values
+        nor one on all of them is served badly.
+        """
+        return math.sqrt(self.variance * self.even)
+
+    @property
+    def mse(self) -> float:
+        """Mean over values of the squared error against the sample's frequencies, times reports."""
+        return self.variance + (1 - self.p - self.q) / ((self.p - self.q) * self.domain)
+
+
+def level_channel(level: Level) -> Channel:
+    """Channel of an experiment's level."""
+    seeds = level.seeds if level.t else 0
+    collision = ((seeds + 1) // level.g - 1) / seeds if seeds else 0.0
+    return Channel(level.domain, level.g, level.threshold / ONE, collision)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism and its parameters, as an Experiment takes them.
+
+    mechanism  "rr", "grr", "olh" or "hh"
+    g          cells of olh; 0 for the others
+    fanout     of hh; 0 for the others
+    cells      of hh, one for each level, top first; empty for the others
+    weights    of hh, how often each level is drawn, 0 for never; None for equal ones
+    variance   times reports: mean variance over the workload, of a population without common values
+    """
+
+    mechanism: str
+    g: int
+    fanout: int
+    cells: tuple[int, ...]
+    weights: tuple[int, ...] | None
+    variance: float
+
+
+@cache
+def _keeps(epsilon: int, g: int) -> float | None:
+    """p of g cells, or None where the truth is no likelier than a lie."""
+    threshold = truth_threshold(epsilon, g)
+    return threshold / ONE if threshold * g > ONE else None
+
+
+def _channel(domain: int, g: int, epsilon: int, max_codes: int) -> Channel | None:
+    """The channel of a Level with these numbers, or None where it would be refused or has too many codes."""
+    if domain > max_codes:
+        return None
+    p = _keeps(epsilon, g)
+    if p is None:
+        return None
+    if g == domain:
+        return Channel(domain, g, p, 0.0)
+    channel = Channel(domain, g, p, 1.0)
+    seeds = _codes(channel) // g
+    if seeds * g > max_codes:
+        return None
+    return Channel(domain, g, p, ((seeds + 1) // g - 1) / seeds)
+
+
+@cache
+def _primes(below: int) -> tuple[int, ...]:
+    sieve = bytearray([1]) * max(below, 2)
+    sieve[:2] = b"\0\0"
+    for n in range(2, int(below**0.5) + 1):
+        if sieve[n]:
+            sieve[n * n :: n] = bytes(len(range(n * n, below, n)))
+    return tuple(n for n in range(2, below) if sieve[n])
+
+
+Cost = Callable[[Channel], float]
+
+
+def _rare(channel: Channel) -> float:
+    return channel.variance
+
+
+def _even(channel: Channel) -> float:
+    return channel.even
+
+
+def best_hash(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _rare) -> Channel | None:
+    """Channel of local hashing over range(domain) with the prime g of least cost, or None.
+
+    epsilon in micro-nats. Only primes g below the domain count, with at most max_codes codes and
+    threshold * g > ONE. cost is by default the variance of a value that nobody holds.
+    """
+    # Local hashing has t >= 2 digits, so that g**3 - g codes are the fewest.
+    limit = min(domain, round(max_codes ** (1 / 3)) + 2)
+    channels = (_channel(domain, g, epsilon, max_codes) for g in _primes(limit))
+    return min((c for c in channels if c is not None), key=cost, default=None)
+
+
+def best_channel(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _rare) -> Channel:
+    """The channel of least cost over range(domain): g == domain direct, below it local hashing.
+
+    epsilon in micro-nats; cost as in best_hash. Raises ValueError where nothing fits in max_codes codes.
+    """
+    direct = _channel(domain, domain, epsilon, max_codes)
+    hashed = best_hash(domain, epsilon, max_codes, cost)
+    if direct is None and hashed is None:
+        raise ValueError(f"no oracle over {domain} values fits in {max_codes} codes at epsilon {epsilon}")
+    if direct is None:
+        assert hashed is not None
+        return hashed
+    return direct if hashed is None or cost(direct) <= cost(hashed) else hashed
+
+
+@cache
+def _node_channel(nodes: int, epsilon: int, max_codes: int) -> Channel:
+    return best_channel(nodes, epsilon, max_codes, _even)
+
+
+@cache
+def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...]:
+    """Best channel of each level of a hierarchy for an even population, top first; at most 2**24 codes.
+
+    epsilon in micro-nats. Raises ValueError where no choice fits.
+    """
+    nodes = hierarchy.heights(domain, fanout)
+    most = _MAX_CODES
+    while True:
+        channels = tuple(_node_channel(n, epsilon, most) for n in nodes)
+        if sum(_codes(channel) for channel in channels) <= _MAX_CODES:
+            return channels
+        most = most * 4 // 5  # fewer codes for the levels that take the most
+
+
+def _codes(channel: Channel) -> int:
+    if channel.g == channel.domain:
+        return channel.g
+    size = channel.g
+    while size < channel.domain:
+        size *= channel.g
+    return (size - 1) * channel.g
+
+
+def workload_variance(
+    domain: int, fanout: int, channels: Sequence[Channel], weights: Sequence[int], workload: Workload
+) -> float:
+    """Mean variance over a workload of a hierarchy's answers to it, times reports, levels drawn by weights.
+
+    Of an even population, its sampling included. Errors of a level's nodes are taken as equally correlated,
+    which they are but for the lines of the linear hash.
+    """
+    share = np.array(weights) / sum(weights)
+    with np.errstate(divide="ignore"):
+        tree = hierarchy.tree(domain, fanout, list(np.array([c.assumed for c in channels]) / share))
+    errors = []
+    for level, channel in enumerate(channels):
+        width = fanout ** (len(channels) - 1 - level)
+        nodes = np.full(channel.domain, channel.node_variance(width / domain))
+        nodes[-1] = channel.node_variance((domain - (channel.domain - 1) * width) / domain)
+        errors.append(nodes / share[level] if share[level] else np.inf)
+    return workload.mean_variance(tree, errors)
+
+
+def _levels(domain: int, fanout: int, channels: Sequence[Channel], workload: Workload) -> allocation.Levels:
+    height = len(channels)
+    widths = np.array([fanout ** (height - 1 - level) for level in range(height)])
+    energy = [workload.energy(domain, width) for width in (domain, *widths.tolist())]
+    return allocation.Levels(
+        np.maximum(np.diff(energy), 0),
+        np.array([channel.even for channel in channels]) / widths,
+        np.array([channel.assumed for channel in channels]) / widths,
+    )
+
+
+def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
+    """The best weights, and cells, of one fanout; variance as in a complete tree."""
+    channels = level_channels(domain, fanout, epsilon)
+    levels = _levels(domain, fanout, channels, workload)
+    weights = allocation.rounded(levels, allocation.shares(levels))
+    variance = levels.variance(np.array(weights) / sum(weights))
+    cells = tuple(c.g if w else _unused(c, epsilon) for c, w in zip(channels, weights, strict=True))
+    return Choice("hh", 0, fanout, cells, weights if len(set(weights)) > 1 else None, variance)
+
+
+def _unused(channel: Channel, epsilon: int) -> int:
+    """Cells of a level without reports that take the fewest codes."""
+    nodes = channel.domain
+    return nodes if _keeps(epsilon, nodes) is not None else 2
+
+
+def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Choice:
+    channels = level_channels(domain, choice.fanout, epsilon)
+    weights = choice.weights or (1,) * len(channels)
+    return replace(choice, variance=workload_variance(domain, choice.fanout, channels, weights, workload))
+
+
+@cache
+def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
+    """Mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
+
+    Single frequencies are asked for directly; for anything else fanout, cells and weights of a tree are
+    chosen, dropped levels included: with fanout 2 every mixture of 2, 4, 8, ... is a candidate. Raises
+    ValueError for a domain below 2, an epsilon outside what an Experiment allows, or where no mechanism fits,
+    and WorkloadError for a workload outside the domain.
+    """
+    if domain < 2:
+        raise ValueError(f"domain must be at least 2, not {domain}")
+    if not 1_000 <= epsilon <= 16_000_000:
+        raise ValueError(f"epsilon must be from 1000 to 16000000 micro-nats, not {epsilon}")
+    workload.check(domain)
+    if domain == 2:
+        channel = Channel(2, 2, truth_threshold(epsilon, 2) / ONE, 0.0)
+        return Choice("rr", 0, 0, (), None, channel.variance)
+    if workload.kind == "frequencies":
+        channel = best_channel(domain, epsilon)
+        if channel.g == domain:
+            return Choice("grr", 0, 0, (), None, channel.variance)
+        return Choice("olh", channel.g, 0, (), None, channel.variance)
+    plans: list[Choice] = []
+    fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
+    if domain <= _MAX_FLAT:
+        fanouts.append(domain)  # one level: no hierarchy, but what all frequencies sum to is known
+    for fanout in fanouts:
+        try:
+            plans.append(_plan(domain, epsilon, fanout, workload))
+        except ValueError:
+            continue
+    if not plans:
+        raise ValueError(f"no hierarchy over {domain} values fits in {_MAX_CODES} codes at {epsilon}")
+    plans.sort(key=lambda plan: plan.variance)
+    if domain > _MAX_EXACT:
+        return plans[0]
+    finalists = [_exact(plan, domain, epsilon, workload) for plan in plans[:_FINALISTS]]
+    return min(finalists, key=lambda plan: plan.variance)

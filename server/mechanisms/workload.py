@@ -1,0 +1,115 @@
+"""What an experiment is to answer well: the sums of neighbouring frequencies whose mean variance counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from . import tree as hierarchy
+from .tree import Floats
+
+_CHUNK = 1 << 22  # floats held at once
+
+
+class WorkloadError(ValueError):
+    """A list of ranges that is none, or lies outside the domain."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Linear statistics, all of them equally important.
+
+    kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
+            share, which quantiles are read off; "list": those in ranges
+    ranges  half-open pairs of indices (lo, hi), for "list" alone
+    """
+
+    kind: Literal["frequencies", "ranges", "prefixes", "list"]
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @staticmethod
+    def of(ranges: Iterable[tuple[int, int]]) -> Workload:
+        """The ranges lo..hi-1. Raises WorkloadError unless there is one and 0 <= lo < hi for each."""
+        pairs = tuple((int(lo), int(hi)) for lo, hi in ranges)
+        if not pairs:
+            raise WorkloadError("at least one range is needed")
+        for lo, hi in pairs:
+            if not 0 <= lo < hi:
+                raise WorkloadError(f"a range needs 0 <= lo < hi, not {lo} and {hi}")
+        return Workload("list", pairs)
+
+    def check(self, domain: int) -> None:
+        """Raise WorkloadError where a range lies outside range(domain)."""
+        for lo, hi in self.ranges:
+            if hi > domain:
+                raise WorkloadError(f"a range needs hi <= {domain}, not {lo} and {hi}")
+
+    def energy(self, domain: int, width: int) -> float:
+        """Mean squared length of the statistics once averaged within blocks of width values.
+
+        That is the mean over the workload of the sum over blocks of (values of the block in it)² / size; the
+        last block may be smaller. At width 1 it is the mean length, at width domain what the root knows.
+        """
+        return _energy(self, domain, width)
+
+    def mean_variance(self, tree: hierarchy.Tree, variances: Sequence[float | Floats]) -> float:
+        """Mean variance over the workload; variances as for hierarchy.mean_range_variance."""
+        if self.kind == "ranges":
+            return hierarchy.mean_range_variance(tree, variances)
+        d = hierarchy.node_variances(tree, variances)
+        if self.kind != "list":
+            both = hierarchy.influences(tree, d)
+            return float(both[self.kind == "prefixes"].squares.mean())
+        total = 0.0
+        index = np.arange(tree.domain)[:, None]
+        step = max(1, _CHUNK // tree.domain)
+        for i in range(0, len(self.ranges), step):
+            lo, hi = np.array(self.ranges[i : i + step]).T
+            parts, _ = hierarchy.transpose(tree, ((index >= lo) & (index < hi)).astype(np.float64))
+            total += sum(float((v @ part**2).sum()) for v, part in zip(d, parts, strict=True))
+        return total / len(self.ranges)
+
+
+FREQUENCIES = Workload("frequencies")
+ALL_RANGES = Workload("ranges")
+PREFIXES = Workload("prefixes")
+
+
+@lru_cache(maxsize=1024)
+def _energy(workload: Workload, domain: int, width: int) -> float:
+    full, rest = divmod(domain, width)
+    if workload.kind == "frequencies":
+        return (full + (rest > 0)) / domain
+    if workload.kind == "list":
+        return _energy_of_list(workload.ranges, domain, width)
+    # A prefix of n values, n = 0..domain, holds clip(n - start, 0, size) values of a block: all of it for
+    # `after` values of n. Of full blocks that is an arithmetic progression; the sums are exact integers.
+    after = full * (domain + 1) - width * full * (full + 1) // 2
+    after_squared = full * (domain + 1) ** 2 - (domain + 1) * width * full * (full + 1)
+    after_squared += width**2 * full * (full + 1) * (2 * full + 1) // 6
+    total = 0.0
+    for size, blocks, once, squared in ((width, full, after, after_squared), (rest, 1, 1, 1)):
+        if not size or not blocks:
+            continue
+        partly = size * (size - 1) // 2
+        square = size**2 * once + blocks * ((size - 1) * size * (2 * size - 1) // 6)
+        linear_squared = size**2 * squared + 2 * size * partly * once + blocks * partly**2
+        # A range is a difference of two of the domain + 1 prefixes.
+        all_ranges = (domain + 1) * square - linear_squared
+        total += (square if workload.kind == "prefixes" else all_ranges) / size
+    return total / (domain if workload.kind == "prefixes" else domain * (domain + 1) // 2)
+
+
+def _energy_of_list(ranges: tuple[tuple[int, int], ...], domain: int, width: int) -> float:
+    lo, hi = np.array(ranges, dtype=np.int64).T
+    first, last = lo // width, (hi - 1) // width
+    end = np.minimum((first + 1) * width, domain)
+    left = np.minimum(end, hi) - lo
+    right = hi - last * width
+    whole = np.maximum(last * width - end, 0)
+    beyond = np.where(last > first, whole + right**2 / np.minimum(width, domain - last * width), 0.0)
+    return float((left**2 / (end - first * width) + beyond).mean())

@@ -1,0 +1,303 @@
+"""Three of devices, epsilon, domain and wanted error give the fourth, and the mechanism to use.
+
+Every device reports once. The error is the half-width of the 95 % interval: 1.96 standard errors, those of
+`expected_error.variance`. Nothing is inverted by formula: the number of devices follows from the variance,
+the others are searched by bisection over what can be set, and what comes back meets the wanted error as it
+stands; where the choice of cells makes a step, the answer is on the safe side of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Level
+from ..estimate.statistic import normal_quantile
+from ..mechanisms import choose as oracle
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
+from .expected_error import Design, Question, flat_frequency, variance, well_sampled
+
+MICRO = 1_000_000
+EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
+MOST_DEVICES = 1 << 40
+MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
+MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
+_MOST_PLACES = 64  # of ranges of one width that a mechanism is chosen for
+_MOST_CELLS = 258  # a hash has two digits at least, and 2**24 codes at most
+
+CONFIDENCE = 0.95
+Z = normal_quantile(CONFIDENCE)
+
+
+class PlanError(ValueError):
+    """A plan that cannot be made; the text says what is possible."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What so many devices, each with one report, will show.
+
+    solved  which of devices, epsilon, domain and error was not given
+    wanted  half-width asked for; None where it was solved
+    error   half-width of the 95 % interval, share of devices
+    """
+
+    question: Question
+    devices: int
+    design: Design
+    solved: str
+    wanted: float | None
+
+    @property
+    def epsilon(self) -> float:
+        """Of a report, nats."""
+        return self.design.epsilon / MICRO
+
+    @property
+    def stderr(self) -> float:
+        """Standard error, share of devices."""
+        return math.sqrt(variance(self.design, self.question) / self.devices)
+
+    @property
+    def error(self) -> float:
+        """Half-width of the 95 % interval, share of devices."""
+        return Z * self.stderr
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        choice = self.design.choice
+        return {
+            "solved": self.solved,
+            "devices": self.devices,
+            "epsilon": self.epsilon,
+            "domain": self.design.domain,
+            "for": self.question.kind,
+            "share": self.question.share,
+            "half_width_95": self.error,
+            "standard_error": self.stderr,
+            "wanted": self.wanted,
+            "mechanism": choice.mechanism,
+            "g": choice.g or None,
+            "fanout": choice.fanout or None,
+            "cells": list(choice.cells) or None,
+            "weights": list(choice.weights) if choice.weights else None,
+        }
+
+
+def workload_of(question: Question, domain: int) -> Workload:
+    """What the choice of a mechanism is told of a question."""
+    if question.kind == "frequency":
+        return FREQUENCIES
+    if question.kind == "quantile":
+        return PREFIXES
+    if question.ranges:
+        return Workload.of(question.ranges)
+    if question.width:
+        places = domain - question.width + 1
+        step = -(-places // _MOST_PLACES) | 1  # odd: no step of a tree's
+        return Workload.of((low, low + question.width) for low in range(0, places, step))
+    return ALL_RANGES
+
+
+@lru_cache(maxsize=4096)
+def best_design(domain: int, epsilon: int, question: Question) -> Design:
+    """The design of least error for a question; epsilon in micro-nats.
+
+    What oracle chooses is best for a population without common values. Where a value is common, or half of
+    the devices lie in a range, other cells can be better, or asking for the value itself: both are tried.
+    Raises PlanError where no mechanism fits.
+    """
+    try:
+        design = Design(domain, epsilon, oracle.choose(domain, epsilon, workload_of(question, domain)))
+    except ValueError as e:
+        raise PlanError(str(e)) from None
+    if domain == 2:
+        return design
+    flat = _flat_choices(domain, epsilon)
+    shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
+    tried = {min(flat, key=lambda choice: flat_frequency(flat[choice], share)) for share in shares}
+    designs = [Design(domain, epsilon, choice) for choice in tried]
+    exact = [d for d in designs if well_sampled(d, question)]
+    return min([design, *exact], key=lambda d: variance(d, question))
+
+
+@lru_cache(maxsize=4096)
+def _flat_choices(domain: int, epsilon: int) -> dict[oracle.Choice, oracle.Channel]:
+    """Every mechanism that asks for the value itself."""
+    found: dict[oracle.Choice, oracle.Channel] = {}
+    for g in (*_primes(min(domain, _MOST_CELLS)), domain):
+        try:
+            channel = oracle.level_channel(Level(epsilon, domain, g, 1, 0, 1))
+        except ExperimentRefused:
+            continue
+        name, cells = ("grr", 0) if g == domain else ("olh", g)
+        found[oracle.Choice(name, cells, 0, (), None, channel.variance)] = channel
+    return found
+
+
+def _primes(below: int) -> list[int]:
+    return [n for n in range(2, below) if all(n % i for i in range(2, math.isqrt(n) + 1))]
+
+
+def half_width(devices: float, design: Design, question: Question) -> float:
+    """Half-width of the 95 % interval with so many reports, share of devices; infinite with none."""
+    return Z * math.sqrt(variance(design, question) / devices) if devices > 0 else math.inf
+
+
+def devices_for(design: Design, question: Question, error: float) -> int:
+    """Fewest reports whose 95 % interval has at most the half-width error."""
+    count = max(2, math.ceil(variance(design, question) * (Z / error) ** 2))
+    while half_width(count, design, question) > error:
+        count += 1
+    return count
+
+
+def solve(
+    question: Question,
+    *,
+    devices: int | None = None,
+    epsilon: int | None = None,
+    domain: int | None = None,
+    error: float | None = None,
+) -> Plan:
+    """Return the plan for three of the four; epsilon in micro-nats, error a share of devices.
+
+    Raises PlanError unless three are given and in range, and where the fourth does not exist.
+    """
+    given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise PlanError(_wrong_number(missing))
+    _check(question, devices, epsilon, domain, error)
+    if devices is None:
+        assert epsilon is not None
+        assert domain is not None
+        assert error is not None
+        design = best_design(domain, epsilon, question)
+        count = devices_for(design, question, error)
+        if count > MOST_DEVICES:
+            raise PlanError(
+                f"±{error:g} takes {count:.2g} devices at epsilon {epsilon / MICRO:g}: ask for less"
+            )
+        return Plan(question, count, design, "devices", error)
+    if error is None:
+        assert epsilon is not None
+        assert domain is not None
+        return Plan(question, devices, best_design(domain, epsilon, question), "error", None)
+    if epsilon is None:
+        assert domain is not None
+        return _solve_epsilon(question, devices, domain, error)
+    return _solve_domain(question, devices, epsilon, error)
+
+
+def _wrong_number(missing: list[str]) -> str:
+    text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
+    return f"{text}: {', '.join(missing)} are missing" if missing else f"{text}: one must be left open"
+
+
+def _check(
+    question: Question, devices: int | None, epsilon: int | None, domain: int | None, error: float | None
+) -> None:
+    if devices is not None and not 2 <= devices <= MOST_DEVICES:
+        raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
+    if epsilon is not None and not EPSILON_MIN <= epsilon <= EPSILON_MAX:
+        raise PlanError(f"epsilon must be from 0.001 to 16, not {epsilon / MICRO:g}")
+    if error is not None and not 0 < error < 0.5:
+        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
+    if question.share is not None and not 0 <= question.share <= 1:
+        raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
+    if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
+        raise PlanError(f"a quantile lies between 0 and 1, not at {question.share:g}")
+    if domain is None:
+        if question.ranges:
+            raise PlanError(
+                "a list of ranges needs its domain: leave another of the four open, or take a width"
+            )
+        return
+    if not 2 <= domain <= 1 << 24:
+        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
+    check_ranges(question, domain)
+
+
+def check_ranges(question: Question, domain: int) -> None:
+    """Raise PlanError unless what is asked lies inside range(domain), and is not all of it."""
+    if question.kind != "frequency" and domain > MOST_VALUES:
+        raise PlanError(f"ranges and quantiles are planned over up to {MOST_VALUES} values, not {domain}")
+    if question.width is not None and not 1 <= question.width < domain:
+        raise PlanError(
+            f"a width must be from 1 to {domain - 1} of the {domain} values, not {question.width}"
+        )
+    for low, high in question.ranges:
+        if not 0 <= low < high <= domain or high - low == domain:
+            raise PlanError(f"a range lies within 0:{domain} and is not all of it, unlike {low}:{high}")
+
+
+def _solve_epsilon(question: Question, devices: int, domain: int, error: float) -> Plan:
+    def error_at(steps: int) -> float:
+        return half_width(devices, best_design(domain, steps * EPSILON_STEP, question), question)
+
+    most = EPSILON_MAX // EPSILON_STEP
+    steps = MICRO // EPSILON_STEP
+    while (
+        steps < most and error_at(steps) > error
+    ):  # upwards, so that large alphabets are not looked at in vain
+        steps = min(2 * steps, most)
+    if error_at(steps) > error:
+        best = best_design(domain, EPSILON_MAX, question)
+        raise PlanError(
+            f"no epsilon up to 16 gives ±{error:g} with {devices:,} devices: 16 leaves"
+            f" ±{half_width(devices, best, question):.2g};"
+            f" {devices_for(best, question, error):,} devices would do"
+        )
+    least = steps // 2
+    while least and error_at(least) <= error:
+        steps, least = least, least // 4
+    steps = _search(error_at, error, steps, least)
+    return Plan(question, devices, best_design(domain, steps * EPSILON_STEP, question), "epsilon", error)
+
+
+def _solve_domain(question: Question, devices: int, epsilon: int, error: float) -> Plan:
+    def error_at(domain: int) -> float:
+        return half_width(devices, best_design(domain, epsilon, question), question)
+
+    least = 2 if question.width is None else question.width + 1
+    most = MOST_VALUES if question.kind == "frequency" else MOST_RANGE_VALUES
+    if error_at(least) > error:
+        design = best_design(least, epsilon, question)
+        raise PlanError(
+            f"not even {least} values can be known to ±{error:g} with {devices:,} devices at epsilon"
+            f" {epsilon / MICRO:g}: that gives ±{half_width(devices, design, question):.2g};"
+            f" {devices_for(design, question, error):,} devices would do"
+        )
+    good = least
+    while good < most and error_at(min(2 * good, most)) <= error:
+        good = min(2 * good, most)
+    if good < most:
+        good = _search(error_at, error, good, min(2 * good, most))
+    return Plan(question, devices, best_design(good, epsilon, question), "domain", error)
+
+
+def _search(error_at: Callable[[int], float], wanted: float, good: int, bad: int) -> int:
+    """A number that meets the wanted error and whose neighbour towards bad does not; a bad of 0 has no error.
+
+    Interpolates between the logarithms, and bisects where that does not narrow things down.
+    """
+    error_good, error_bad = error_at(good), error_at(bad) if bad else math.inf
+    halve = math.isinf(error_bad)
+    while abs(good - bad) > 1:
+        gap = abs(good - bad)
+        middle = (good + bad) // 2
+        if not halve and error_bad > error_good:
+            part = math.log(wanted / error_good) / math.log(error_bad / error_good)
+            middle = round(good * (bad / good) ** min(max(part, 0.0), 1.0))
+            middle = min(max(middle, min(good, bad) + 1), max(good, bad) - 1)
+        error = error_at(middle)
+        if error <= wanted:
+            good, error_good = middle, error
+        else:
+            bad, error_bad = middle, error
+        halve = abs(good - bad) > gap // 2 and not halve
+    return good

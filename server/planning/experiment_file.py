@@ -1,0 +1,130 @@
+"""An experiment file from a plan: the mechanism spelled out, so that the plan's errors hold for it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...device.ldp_client import Experiment
+from ..experiments.definition import DefinitionError, parse
+from ..mechanisms import choose as oracle
+from .devices import MICRO, PlanError
+from .expected_error import Design
+
+_NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reading is: yes or no, one of labels, or a number from low to high in bins; None: not said."""
+
+    yes_no: bool = False
+    labels: tuple[str, ...] = ()
+    bins: int | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    @property
+    def domain(self) -> int | None:
+        """Number of values, or None where it is left open."""
+        if self.yes_no:
+            return 2
+        return len(self.labels) + 1 if self.labels else self.bins
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a file says besides: how often a board reports, and what it may spend.
+
+    cap: nats for the rule "sum", reports for "count"; written as it is.
+    """
+
+    every: int
+    rule: str
+    cap: str
+    expires: datetime.date
+    name: str
+    purpose: str
+    owner: str
+
+
+def name_from(path: Path) -> str:
+    """An experiment's name from a file's."""
+    return _NOT_A_NAME.sub("_", path.stem.lower())[:32].strip("_") or "planned"
+
+
+def nats(micro: int) -> str:
+    """Micro-nats as an exact decimal number of nats."""
+    whole, rest = divmod(micro, MICRO)
+    return f"{whole}.{rest:06d}".rstrip("0") + ("0" if not rest else "")
+
+
+def toml(reading: Reading, design: Design, terms: Terms) -> str:
+    """The text of an experiment file. Raises PlanError where a board would refuse it."""
+    text = "\n".join(_lines(reading, design, terms)) + "\n"
+    try:
+        parse(text).payload()
+    except DefinitionError as e:
+        raise PlanError(f"this plan makes no experiment: {e}") from None
+    return text
+
+
+def write(path: Path, text: str) -> None:
+    """Write a new file. Raises PlanError where it exists or cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PlanError(f"{path} exists: name a new file, or remove it first") from None
+    except OSError as e:
+        raise PlanError(f"cannot write {path}: {e.strerror}") from None
+
+
+def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
+    out = ["# Written by `hushmote plan`; check it with `hushmote experiment show`."]
+    out += [f"{key} = {_text(getattr(terms, key))}" for key in ("name", "purpose", "owner")]
+    out += [f"expires = {terms.expires}", ""]
+    if reading.yes_no:
+        out.append('type = "bool"')
+    elif reading.labels:
+        out += ['type = "choice"', f"labels = [{', '.join(map(_text, reading.labels))}]"]
+    else:
+        if reading.low is None or reading.high is None:
+            raise PlanError("an experiment file needs the reading's range: give --low and --high as well")
+        out += ['type = "number"', *([f"unit = {_text(reading.unit)}"] if reading.unit else [])]
+        out += [f"low = {_number(reading.low)}", f"high = {_number(reading.high)}", f"bins = {design.domain}"]
+    out += ["", "# What the plan's errors were computed for; without these lines a mechanism is chosen anew."]
+    out += [f"{key} = {json.dumps(value)}" for key, value in mechanism_fields(design.choice).items()]
+    out += ["", f"epsilon = {nats(design.epsilon)}", f"every = {terms.every}", 'window = "day"', ""]
+    return [*out, "[budget]", f"rule = {_text(terms.rule)}", f"cap = {terms.cap}"]
+
+
+def mechanism_fields(choice: oracle.Choice) -> dict[str, Any]:
+    """A mechanism and its parameters, as an experiment names them."""
+    fields: dict[str, Any] = {"mechanism": choice.mechanism}
+    fields |= {"g": choice.g} if choice.g else {}
+    if choice.fanout:
+        fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
+        fields |= {"weights": list(choice.weights)} if choice.weights else {}
+    return fields
+
+
+def experiment_of(design: Design, every: int = 1) -> Experiment:
+    """An experiment that boards would run a design with, over nameless bins and with no cap."""
+    fields = {"v": 1, "name": "planned", "type": "number", "low": 0, "high": max(design.domain, 2)}
+    fields |= {"bins": design.domain} | mechanism_fields(design.choice) | {"epsilon": design.epsilon}
+    fields |= {"every": every, "budget": {"rule": "unlimited"}, "window": "day"}
+    return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)

@@ -1,0 +1,327 @@
+"""What a lifetime budget buys: how many reports of which epsilon, and what the fleet shows by the day.
+
+A board calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good once
+it made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports. The
+first day therefore shows most and the last day least; `every` is chosen so that the last day shows most.
+
+Few large reports beat many small ones: a report's variance grows like 1/ε² or faster, and splitting a budget
+in m gives back only a factor m in reports. Composition that is better than adding up (Kairouz, Oh, Viswanath,
+ICML 2015) gains for many reports, rarely enough.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN
+from ..accounting import AccountingError, optimal_epsilon, optimal_reports
+from .devices import MICRO, MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
+from .expected_error import Design, Question
+
+MOST_EVERY = 1 << 24
+DAY_S = 86_400
+WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
+FEW = (1, 2, 3, 4)
+DEFAULT_LIMIT = 4 * MICRO  # what the example firmware's policy allows one report to cost
+
+Composition = Literal["basic", "optimal"]
+
+_UNITS_S = {"s": 1, "min": 60, "hour": 3600, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S}
+_UNITS_S |= {"year": 365 * DAY_S}
+_SHORT = {"h": "hour", "d": "day", "w": "week", "y": "year", "second": "s", "minute": "min"}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
+
+    Raises PlanError for any other text, and for none or more than 100 years.
+    """
+    match = _DURATION.fullmatch(text.lower())
+    unit = match and _SHORT.get(match[2], match[2])
+    if text.lower().strip() == "s":
+        unit = "s"
+    if not match or unit not in _UNITS_S:
+        raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}")
+    seconds = float(match[1] or 1) * _UNITS_S[unit]
+    if not 0 < seconds <= 100 * _UNITS_S["year"]:
+        raise PlanError(f"a time must be above 0 and up to 100 years, not {text!r}")
+    return seconds
+
+
+def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.NDArray[np.float64]:
+    """Expected reports of a board: the mean of min(Binomial(calls, 1/every), cap), calls >= 0, cap >= 1."""
+    n, p = np.broadcast_arrays(np.asarray(calls, float), 1 / np.asarray(every, float))
+    below = n * p * _at_most(n - 1, p, cap - 2)  # the mean of those that stay below the cap
+    return below + cap * (1 - _at_most(n, p, cap - 1))
+
+
+def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
+    """Probability that Binomial(n, p) is at most k."""
+    if k < 0:
+        return np.zeros_like(n)
+    found = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
+    return np.where(n <= k, 1.0, found)
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How often a board calls report(), and for how long."""
+
+    call_s: float
+    horizon_s: float
+
+    @property
+    def calls(self) -> int:
+        """Calls of one board over the horizon."""
+        return int(self.horizon_s / self.call_s)
+
+    @property
+    def days(self) -> float:
+        """The horizon."""
+        return self.horizon_s / DAY_S
+
+    def calls_in(self, days: float) -> float:
+        """Calls of one board in so many days; below 1 where boards call more rarely, each at its own time."""
+        return days * DAY_S / self.call_s
+
+    def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
+        """Expected reports of one board in so many days, of which call number end is the last.
+
+        end: default the last call of the horizon.
+        """
+        end = self.calls if end is None else end
+        calls = self.calls_in(days)
+        whole = min(max(1, round(calls)), end)
+        made = reports_made(np.array([end, end - whole]), every, cap)
+        return float(made[0] - made[1]) * min(calls, end) / whole
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a board may give away in its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
+
+    epsilon: int
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One way to spend a budget.
+
+    cap         reports that a board makes at most
+    epsilon     of each, micro-nats
+    every       one call in so many makes a report
+    design      mechanism for the question
+    """
+
+    composition: Composition
+    cap: int
+    epsilon: int
+    every: int
+    rhythm: Rhythm
+    design: Design
+
+    @property
+    def rule(self) -> str:
+        """The board's budget rule that holds the budget."""
+        return "sum" if self.composition == "basic" else "count"
+
+    @cached_property
+    def used(self) -> float:
+        """Expected share of the cap that a board has used at the end."""
+        return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
+
+    def per_device(self, days: float, first: bool = False) -> float:
+        """Expected reports of one board in the horizon's last so many days, or its first."""
+        end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
+        return self.rhythm.in_window(days, self.every, self.cap, end)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A way to spend the budget that no board takes: its epsilon, micro-nats, is below 0.001."""
+
+    composition: Composition
+    cap: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class LifetimePlan:
+    """Ways to spend a budget, and the one with the least error on the last day."""
+
+    question: Question
+    devices: int
+    budget: Budget
+    rhythm: Rhythm
+    spendings: tuple[Spending, ...]
+    refused: tuple[Refused, ...]
+
+    @cached_property
+    def best(self) -> Spending:
+        """Least half-width on the last day; of two within 1 % the one that is spent by adding up."""
+        least = min(self.error(s, 1) for s in self.spendings)
+        near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
+        return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
+
+    def error(
+        self, spending: Spending, days: float, question: Question | None = None, first: bool = False
+    ) -> float:
+        """Half-width of the 95 % interval of the last (or first) so many days, share of devices."""
+        reports = self.devices * spending.per_device(days, first)
+        return half_width(reports, spending.design, question or self.question)
+
+    def windows(self) -> dict[str, float]:
+        """Names and days of the windows that fit into the horizon; of all of it where none does."""
+        fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
+        return fitting or {"all of it": self.rhythm.days}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+
+        def described(s: Spending) -> dict[str, Any]:
+            choice = s.design.choice
+            return {
+                "composition": s.composition,
+                "reports_per_device": s.cap,
+                "epsilon": s.epsilon / MICRO,
+                "every": s.every,
+                "budget_used": s.used,
+                "mechanism": choice.mechanism,
+                "g": choice.g or None,
+                "fanout": choice.fanout or None,
+                "cells": list(choice.cells) or None,
+                "weights": list(choice.weights) if choice.weights else None,
+                "windows": [
+                    {
+                        "days": days,
+                        "reports_last": self.devices * s.per_device(days),
+                        "reports_first": self.devices * s.per_device(days, first=True),
+                        "half_width_95_last": self.error(s, days),
+                        "half_width_95_first": self.error(s, days, first=True),
+                    }
+                    for days in self.windows().values()
+                ],
+            }
+
+        return {
+            "for": self.question.kind,
+            "share": self.question.share,
+            "devices": self.devices,
+            "domain": self.best.design.domain,
+            "lifetime_epsilon": self.budget.epsilon / MICRO,
+            "lifetime_delta": self.budget.delta,
+            "calls_per_device": self.rhythm.calls,
+            "days": self.rhythm.days,
+            "best": described(self.best),
+            "shows": [
+                {
+                    "days": days,
+                    **{kind: self.error(self.best, days, q) for kind, q in self.shown().items()},
+                }
+                for days in self.windows().values()
+            ],
+            "compared": [described(s) for s in self.spendings],
+            "refused": [
+                {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
+                for r in self.refused
+            ],
+        }
+
+    def shown(self) -> dict[str, Question]:
+        """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
+        kinds: dict[str, Question] = {"frequency": Question("frequency")}
+        if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
+            kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}
+        kinds[self.question.kind] = self.question
+        return kinds
+
+
+def choose_every(rhythm: Rhythm, cap: int) -> int:
+    """One call in how many is to make a report, so that the last day has most reports."""
+    calls = rhythm.calls
+    if cap >= calls:
+        return 1
+    fewest = max(1.0, calls / (cap + 10 * math.sqrt(cap) + 10))
+    most = min(2.0 * calls, MOST_EVERY)
+    tried = np.unique(np.geomspace(min(fewest, most), most, 4000).astype(np.int64))
+    before = calls - min(max(1, round(rhythm.calls_in(1))), calls)
+    last_day = reports_made(calls, tried, cap) - reports_made(before, tried, cap)
+    return int(tried[np.argmax(last_day)])
+
+
+def plan_lifetime(
+    question: Question,
+    devices: int,
+    domain: int,
+    budget: Budget,
+    rhythm: Rhythm,
+    limit: int = DEFAULT_LIMIT,
+) -> LifetimePlan:
+    """Compare the ways to spend a budget; limit: most that one report may cost, micro-nats.
+
+    One to four reports, as few as the limit allows where that is more, one a day and one a call; by adding
+    up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and where
+    no way exists.
+    """
+    if devices < 2:
+        raise PlanError(f"devices must be at least 2, not {devices}")
+    if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
+        raise PlanError(f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}")
+    if not 0 <= budget.delta < 1:
+        raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
+    if not EPSILON_MIN <= limit <= EPSILON_MAX:
+        raise PlanError(f"the most that one report may cost must be from 0.001 to 16, not {limit / MICRO:g}")
+    if not 2 <= domain <= 1 << 24:
+        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
+    if not rhythm.calls:
+        raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
+    if rhythm.calls > 2 * MOST_EVERY:
+        raise PlanError(
+            f"{rhythm.calls:,} calls are more than a coin of 1 in {MOST_EVERY:,} can spread: let boards call"
+            f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
+        )
+    check_ranges(question, domain)
+    spendings: list[Spending] = []
+    refused: list[Refused] = []
+    for composition, cap, epsilon in _ways(budget, rhythm, limit):
+        if epsilon < EPSILON_MIN:
+            exact = budget.epsilon / cap if composition == "basic" else epsilon
+            refused.append(Refused(composition, cap, exact))
+            continue
+        design = best_design(domain, min(epsilon, limit), question)
+        every = choose_every(rhythm, cap)
+        spendings.append(Spending(composition, cap, min(epsilon, limit), every, rhythm, design))
+    if not spendings:
+        raise PlanError("no report fits: its ε would be below 0.001")
+    return LifetimePlan(question, devices, budget, rhythm, tuple(spendings), tuple(refused))
+
+
+def _ways(budget: Budget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
+    """Composition, reports and epsilon of each, micro-nats rounded down."""
+    within = -(-budget.epsilon // limit)  # reports that cost the limit each
+    daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls
+    few = {*FEW, within, max(1, budget.epsilon // limit)}
+    caps = sorted(m for m in {*few, daily, rhythm.calls} if 1 <= m <= rhythm.calls)
+    ways: list[tuple[Composition, int, int]] = [("basic", m, budget.epsilon // m) for m in caps]
+    if not budget.delta:
+        return ways
+    nats = budget.epsilon / MICRO
+    try:
+        by_limit = optimal_reports(limit / MICRO, nats, budget.delta)
+        for m in sorted({m for m in (by_limit, daily, rhythm.calls) if max(FEW) < m <= rhythm.calls}):
+            epsilon = int(optimal_epsilon(m, nats, budget.delta) * MICRO)
+            if epsilon > budget.epsilon // m:
+                ways.append(("optimal", m, epsilon))
+    except AccountingError as e:
+        raise PlanError(str(e)) from None
+    return ways

@@ -1,0 +1,222 @@
+"""The firmware's POLICY: what a board allows for its whole life, whatever a server asks.
+
+`policy_for` makes one from a total (ε, δ); `literal` writes it as Python, `replaced` into a firmware's file;
+`read` finds it there again.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ...device import ldp_client
+from ..accounting import MICRO, Filter, Guarantee
+
+RULES = ("sum", "squares", "count")
+USUAL_EPSILON = 4.0
+"""Nats: the most that one report may cost where nothing else is said, or the total where that is less."""
+
+_NAME = "POLICY"
+_SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
+
+
+class PolicyError(ValueError):
+    """A policy that no board would take, or a file without one; the text says what would be right."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What `ldp_client.Client` takes as its policy.
+
+    sum: micro-nats, squares: micro-nats squared; reports go on while the life's Σε <= sum or Σε² <= squares.
+    epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for.
+    Raises PolicyError with the board's own reason where a board would not take it.
+    """
+
+    sum: int
+    squares: int
+    epsilon: int
+    rules: tuple[str, ...]
+    experiments: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            ldp_client.Client(self.to_dict(), _NoLedger(), device_id="policy")
+        except ldp_client.SettingsError as e:
+            raise PolicyError(str(e)) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the client takes them."""
+        return asdict(self)
+
+    def left(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
+        """How many reports of epsilon micro-nats the life still holds after Σε = total and Σε² = squares.
+
+        Micro-nats and micro-nats squared, as in a board's status().
+        """
+        if epsilon > self.epsilon:
+            return 0
+        return max(0, (self.sum - total) // epsilon, (self.squares - squares) // (epsilon * epsilon))
+
+
+def policy_for(
+    total: float,
+    delta: float,
+    experiments: Sequence[str],
+    most_epsilon: int | None = None,
+    rules: Sequence[str] = RULES,
+) -> Policy:
+    """Return the policy under which all reports of a board's life are (total, delta)-LDP.
+
+    total: nats, > 0. delta: in [0, 1); 0 leaves only the sum, and all is total-LDP. most_epsilon: micro-nats.
+    Privacy: `accounting.Filter`, whose two caps these are. Raises AccountingError where total or delta is out
+    of range, PolicyError where a board would not take the policy or could never report under it.
+    """
+    caps = Filter(total, delta)
+    least, most = ldp_client.EPSILON_MIN, ldp_client.EPSILON_MAX
+    if caps.left(least) < 1:
+        raise PolicyError(
+            f"a total of {total:g} holds no report: the smallest that boards make has ε = 0.001"
+        )
+    if most_epsilon is None:
+        most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
+    if not least <= most_epsilon <= most:
+        raise PolicyError(
+            f"the most that a report may cost is from 0.001 to 16, not {most_epsilon / MICRO:g}"
+        )
+    if caps.left(most_epsilon) < 1:
+        raise PolicyError(
+            f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
+            "allow less for one report"
+        )
+    if not experiments:
+        raise PolicyError("name the experiments that boards may take part in: they ignore all others")
+    return Policy(caps.sum_cap, caps.squares_cap, most_epsilon, tuple(rules), tuple(experiments))
+
+
+def guarantee(total: float, delta: float) -> Guarantee:
+    """What holds for all reports of a board under `policy_for(total, delta, ...)`."""
+    return Filter(total, delta).guarantee()
+
+
+def examples(policy: Policy) -> dict[int, int]:
+    """Micro-nats of a report -> how many such reports a life holds, for a few that are allowed."""
+    return {e: policy.left(e) for e in sorted({policy.epsilon, *_SHOWN}, reverse=True) if e <= policy.epsilon}
+
+
+def literal(policy: Policy, comment: Iterable[str] = ()) -> str:
+    """The Python statement that a firmware's file holds, below comment lines; it ends with a newline."""
+    lines = [f"# {line}" for line in comment]
+    lines.append(f"{_NAME} = {{")
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        lines.append(f'    "{field.name}": {_python(value)},')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def replaced(text: str, statement: str) -> str:
+    """A firmware file's text with its POLICY, and the comment right above it, replaced by a statement."""
+    node, lines = _only(_assignments(text, _NAME)), text.splitlines(keepends=True)
+    start = node.lineno - 1
+    while start and lines[start - 1].startswith("#"):
+        start -= 1
+    return "".join([*lines[:start], statement, *lines[node.end_lineno :]])
+
+
+def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
+    """Replace the POLICY in a firmware's file; returns the experiments that its READINGS lacks.
+
+    Raises PolicyError where the file has no POLICY, or cannot be read or written.
+    """
+    text = read_text(path)
+    try:
+        path.write_text(replaced(text, statement), encoding="utf-8")
+    except OSError as e:
+        raise PolicyError(f"cannot write {path}: {e.strerror}") from None
+    except PolicyError as e:
+        raise PolicyError(f"{path}: {e}") from None
+    known = {
+        key.value
+        for node in _assignments(text, "READINGS")
+        if isinstance(node.value, ast.Dict)
+        for key in node.value.keys
+        if isinstance(key, ast.Constant)
+    }
+    return [name for name in experiments if name not in known]
+
+
+def read(path: Path) -> Policy:
+    """The policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
+    text = read_text(path)
+    try:
+        found = json.loads(text) if path.suffix == ".json" else _value(text)
+        made = {**found}
+        made = {name: tuple(x) if isinstance(x, list) else x for name, x in made.items()}
+        return Policy(**made)
+    except PolicyError as e:
+        raise PolicyError(f"{path}: {e}") from None
+    except (ValueError, TypeError):
+        names = ", ".join(field.name for field in fields(Policy))
+        raise PolicyError(f"{path}: its {_NAME} must be plain values of {names}") from None
+
+
+def read_text(path: Path) -> str:
+    """A file's text; raises PolicyError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "not UTF-8 text"
+        raise PolicyError(f"cannot read {path}: {reason}") from None
+
+
+def _value(text: str) -> Any:
+    return ast.literal_eval(_only(_assignments(text, _NAME)).value)
+
+
+def _only(found: list[ast.Assign]) -> ast.Assign:
+    if len(found) != 1:
+        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(found)}")
+    return found[0]
+
+
+def _assignments(text: str, name: str) -> list[ast.Assign]:
+    """The statements `name = ...` of a Python text."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        raise PolicyError("it is not Python") from None
+    return [
+        node
+        for node in body
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == name
+    ]
+
+
+def _python(value: int | tuple[str, ...]) -> str:
+    if isinstance(value, int):
+        return f"{value:_}"
+    inside = ", ".join(json.dumps(x) for x in value)
+    return f"({inside}{',' if len(value) == 1 else ''})"
+
+
+def nats(micro: int) -> str:
+    """Micro-nats as an exact number of nats, without zeros at its end."""
+    return f"{(Decimal(micro) / MICRO).normalize():f}"
+
+
+class _NoLedger:
+    """Storage without a ledger: the client looks at the policy, and stays locked."""
+
+    def read(self, slot: int) -> bytes | None:
+        return None
+
+    def write(self, slot: int, data: bytes) -> None:
+        raise OSError(30)

@@ -1,0 +1,364 @@
+"""What an attacker can believe about a board's value after its reports: posteriors, and ε from a risk.
+
+An attacker holds a prior over the values and sees codes. A code supports a class of values; the likelihoods
+of a supported value and of any other are as R to 1, with R = p/lie <= e^ε. So one report moves the belief in
+a value v of class S, prior π, to
+
+    π_v R / (1 + (R - 1) π(S)),
+
+worst where the class of v is lightest. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so
+does the belief in a set of values. Direct answers (rr, grr) reach that bound, hashed ones do not.
+
+ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, Experiment, ExperimentRefused, Level
+from ..accounting.theorem import MICRO, below, exact_arithmetic, largest
+from ..mechanisms.local_hashing import class_weights
+
+Floats = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-12  # relative; what sums of a prior may be off by
+
+
+class DisclosureError(ValueError):
+    """A risk, prior or release that makes no sense; the text says what was wrong and what would be right."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """How far a belief may rise: to `most`, a probability, or to `factor` times what it was before.
+
+    Exactly one of the two is given. DisclosureError where most is outside (0, 1) or factor is not above 1.
+    """
+
+    most: Fraction | None = None
+    factor: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if (self.most is None) == (self.factor is None):
+            raise DisclosureError("a risk is either a probability or a factor, one of the two")
+        if self.most is not None and not 0 < self.most < 1:
+            raise DisclosureError(f"a risk is a probability between 0 and 1 (1/4, say), not {self.most}")
+        if self.factor is not None and not self.factor > 1:
+            raise DisclosureError(f"a factor is a number above 1 (2: at most doubles), not {self.factor}")
+
+    def ceiling(self, prior: float) -> Fraction:
+        """The highest belief that the risk allows in what had this prior; 1 or more: any."""
+        if self.most is not None:
+            return self.most
+        assert self.factor is not None
+        return self.factor * Fraction(prior)
+
+    def __str__(self) -> str:
+        if self.most is not None:
+            return f"at most {self.most}" if self.most.denominator < 1000 else f"at most {float(self.most):g}"
+        assert self.factor is not None
+        return f"at most {float(self.factor):g} times as likely as before"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an attacker would like to know: that the value is one of members, distinct indices."""
+
+    name: str
+    members: tuple[int, ...]
+
+    def prior(self, prior: Floats) -> float:
+        """The belief before any report."""
+        return min(1.0, math.fsum(prior[list(self.members)]))
+
+
+def uniform(domain: int) -> Floats:
+    """The prior of someone who knows nothing, shape (domain,). DisclosureError for fewer than 2 values."""
+    if domain < 2:
+        raise DisclosureError(f"there must be at least 2 values to tell apart, not {domain}")
+    return np.full(domain, 1 / domain)
+
+
+def checked_prior(prior: npt.ArrayLike, domain: int) -> Floats:
+    """Return a prior over the values, shape (domain,), that sums to 1.
+
+    DisclosureError where it has another shape, a negative or infinite number, or another sum (by more than
+    1e-9).
+    """
+    uniform(domain)
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape != (domain,):
+        raise DisclosureError(f"the prior has {given.size} numbers, there are {domain} values")
+    if not (np.isfinite(given).all() and (given >= 0).all()):
+        raise DisclosureError("a prior's probabilities are 0 or more, each of them")
+    total = math.fsum(given)
+    if abs(total - 1) > 1e-9:
+        raise DisclosureError(
+            f"the prior sums to {total:.9g}, not 1; weights:w0:w1:... are made to sum to 1 for you"
+        )
+    return given / total
+
+
+# --- One report -----------------------------------------------------------------------------------
+
+
+def posterior_bound(prior: float, epsilon: float) -> float:
+    """The most that anyone can believe after reports that are epsilon-LDP together: π e^ε/(1 - π + π e^ε).
+
+    prior: in [0, 1]; epsilon: nats, >= 0, may be infinite.
+    """
+    if prior == 0:
+        return 0.0
+    return 1 / (1 + (1 - prior) / prior * math.exp(-epsilon))
+
+
+def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
+    """The most that one report can make anyone believe in each value, shape (domain,); exact.
+
+    The maximum over all codes; for hh over all levels that are ever drawn.
+    """
+    worst = np.zeros(experiment.domain)
+    for level in _drawn(experiment):
+        masses = class_weights(level, _nodes(level, prior))
+        lightest = np.repeat(_lightest(level, masses), level.width)[: experiment.domain]
+        odds = _odds(level)
+        np.maximum(worst, prior * odds / (1 + (odds - 1) * lightest), out=worst)
+    return np.minimum(worst, 1.0)
+
+
+def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> float:
+    """The most that one report can make anyone believe in a set of values; exact: the maximum over codes."""
+    inside = np.zeros(experiment.domain)
+    inside[list(target.members)] = prior[list(target.members)]
+    worst = before = target.prior(prior)
+    for level in _drawn(experiment):
+        both = np.stack([_nodes(level, prior), _nodes(level, inside)], axis=1)
+        masses, odds = class_weights(level, both), _odds(level)
+        after = (before + (odds - 1) * masses[:, 1]) / (1 + (odds - 1) * masses[:, 0])
+        worst = max(worst, float(after.max()))
+    return min(worst, 1.0)
+
+
+def _drawn(experiment: Experiment) -> list[Level]:
+    return [level for level in experiment.levels if level.weight]
+
+
+def _odds(level: Level) -> float:
+    """How much likelier a code is for a value that it supports than for another: p/lie."""
+    return level.threshold * (level.g - 1) / (ONE - level.threshold)
+
+
+def _nodes(level: Level, weights: Floats) -> Floats:
+    """Weights of values summed over each node of a level."""
+    return np.add.reduceat(weights, np.arange(0, len(weights), level.width))
+
+
+def _lightest(level: Level, masses: Floats) -> Floats:
+    """The least mass among the classes that support each node, shape (nodes,).
+
+    `decode.class_supports` with the minimum in place of the sum: the butterfly needs no more than that order
+    does not matter.
+    """
+    if not level.t:
+        return masses
+    g = level.g
+    least = np.array([np.inf])
+    start = 0
+    for j in range(level.t):
+        block = masses[start : start + g ** (j + 1)]
+        start += g ** (j + 1)
+        for i in range(j):
+            block = _least_butterfly(block, g, g ** (j - 1 - i), g**i)
+        least = np.minimum(block.reshape(g, -1), least).reshape(-1)
+    return least[: level.domain]
+
+
+def _least_butterfly(block: Floats, g: int, high: int, low: int) -> Floats:
+    """out[y, :, v, :] = min over a of block[(y + a v) mod g, :, a, :], shape (g, high, g, low)."""
+    s = block.reshape(g, high, g, low)
+    out = np.empty_like(s)
+    cells, digits = np.arange(g)[:, None], np.arange(g)
+    for v in range(g):
+        rows = (cells + digits * v) % g  # (y, a)
+        out[:, :, v] = s[rows, :, digits].min(axis=1)
+    return out
+
+
+# --- ε from a risk --------------------------------------------------------------------------------
+
+
+def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
+    """The nats that take a belief from its prior to its ceiling: ln(c(1 - π)/(π(1 - c))), a little below.
+
+    None where nothing can take it there: the prior is 0 or 1, or the ceiling 1 or more. DisclosureError where
+    the prior is at the ceiling or above: no ε brings it down.
+    """
+    if ceiling >= 1 or prior <= 0:
+        return None
+    with exact_arithmetic():
+        before = Fraction(prior)
+        if before >= ceiling:
+            raise DisclosureError(
+                f"before any report the belief is {_number(prior)} already, and {_number(float(ceiling))} "
+                "is the most allowed: no ε can do that"
+            )
+        odds = ceiling * (1 - before) / (before * (1 - ceiling))
+        return below((Decimal(odds.numerator) / Decimal(odds.denominator)).ln())
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a risk allows: total in micro-nats, rounded down (None: any), and the target that sets the limit.
+
+    prior, ceiling: of that target, before and after.
+    """
+
+    total: int | None
+    target: str
+    prior: float
+    ceiling: float
+
+
+def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowed:
+    """The largest ε of everything a board ever says that keeps all targets within the risk.
+
+    For any mechanism: from the bound. DisclosureError, with the target's name, where a prior is above the
+    risk already.
+    """
+    tightest = Allowed(None, "", 0.0, 1.0)
+    for target in targets:
+        before = target.prior(prior)
+        ceiling = risk.ceiling(before)
+        try:
+            loss = loss_allowed(before, ceiling)
+        except DisclosureError as e:
+            raise DisclosureError(f"{target.name}: {e}") from None
+        if loss is None:
+            continue
+        total = int(loss * MICRO)
+        if tightest.total is None or total < tightest.total:
+            tightest = Allowed(total, target.name, before, float(ceiling))
+    return tightest
+
+
+def singles(prior: Floats, names: list[str]) -> list[Target]:
+    """Each value by itself, but those of equal priors only once: they have the same limit."""
+    _, first = np.unique(prior, return_index=True)
+    return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
+
+
+def within(
+    experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
+) -> bool:
+    """Whether no code of one report takes any target above the risk; targets None: every value by itself.
+
+    slack: relative; how much below the ceiling a belief has to stay.
+    """
+    keep = 1 - slack
+    if targets is None:
+        after = worst_posteriors(experiment, prior)
+        if risk.most is not None:
+            return bool(after.max() <= float(risk.most) * keep)
+        assert risk.factor is not None
+        ceilings = float(risk.factor) * prior
+        return bool(((after <= ceilings * keep) | (ceilings >= 1)).all())
+    for target in targets:
+        ceiling = float(risk.ceiling(target.prior(prior)))
+        if ceiling < 1 and worst_posterior(experiment, prior, target) > ceiling * keep:
+            return False
+    return True
+
+
+Mechanism = Callable[[int], Experiment]
+"""An experiment at an ε in micro-nats; raises ExperimentRefused or ValueError where there is none."""
+
+
+def largest_epsilon(
+    mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, risk: Risk
+) -> int | None:
+    """The largest ε in micro-nats at which one report keeps the risk, from the mechanism's exact posteriors.
+
+    By bisection over the ε that an experiment may have, 1,000 to 16,000,000; rounded down. None where not
+    even the smallest does. Where a mechanism's cells change with ε, it is one that keeps the risk and whose
+    successor in the bisection does not.
+    """
+
+    def fits(epsilon: int) -> bool:
+        try:
+            return within(mechanism(epsilon), prior, targets, risk, _ROUNDING)
+        except (ExperimentRefused, ValueError):
+            return epsilon < MICRO  # too little ε for so many cells: look higher
+
+    found = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
+    if found < EPSILON_MIN:
+        return None
+    try:
+        mechanism(found)
+    except (ExperimentRefused, ValueError):
+        return None
+    return found
+
+
+def fixed(experiment: Experiment) -> Mechanism:
+    """The experiment's mechanism with its own cells, at any ε."""
+    fields = _fields(experiment)
+
+    def at(epsilon: int) -> Experiment:
+        return Experiment.parse(json.dumps(fields | {"epsilon": epsilon}).encode())
+
+    return at
+
+
+def _fields(experiment: Experiment) -> dict[str, Any]:
+    fields: dict[str, Any] = {"v": 1, "name": experiment.name, "type": experiment.type}
+    if experiment.type == "choice":
+        fields["labels"] = list(experiment.labels)
+    elif experiment.type == "number":
+        fields |= {"low": experiment.low, "high": experiment.high, "bins": experiment.domain}
+    fields["mechanism"] = experiment.mechanism
+    if experiment.mechanism == "olh":
+        fields["g"] = experiment.levels[0].g
+    elif experiment.mechanism == "hh":
+        fields["fanout"] = experiment.fanout
+        fields["cells"] = [level.g for level in experiment.levels]
+        fields["weights"] = [level.weight for level in experiment.levels]
+    return fields | {"budget": {"rule": "unlimited"}, "window": "all"}
+
+
+# --- In words -------------------------------------------------------------------------------------
+
+
+def chance(probability: float, up: bool = False) -> str:
+    """A probability as people say it: "1 in 4", "76 in 100". up: never less than it is, for an "at most"."""
+    if probability <= 0:
+        return "never"
+    if probability >= 1:
+        return "certain"
+    if probability <= 0.5:
+        times = 1 / probability
+        scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
+        shown = math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
+        return f"1 in {shown:,.{_places(shown)}f}"
+    of = 100
+    while of < 10**6 and (math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)) >= of:
+        of *= 10
+    shares = math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)
+    return "nearly certain" if shares >= of else f"{shares:,} in {of:,}"
+
+
+def _places(value: float) -> int:
+    return next((n for n in range(3) if abs(round(value, n) - value) < 1e-9), 2)
+
+
+def _number(probability: float) -> str:
+    return f"{probability:.6g}"

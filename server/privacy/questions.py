@@ -1,0 +1,334 @@
+"""A disclosure question about a fleet from end to end: from a risk to an ε, or from an ε to beliefs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ...device.ldp_client import ONE, Experiment
+from ..accounting import MICRO
+from ..experiments.units import index_names, parse_range
+from ..mechanisms import choose as oracle
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
+from . import beliefs as disclosure
+from .beliefs import Allowed, DisclosureError, Floats, Mechanism, Risk, Target
+from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
+
+MOST_VALUES = 12
+"""Kinds of values that are listed; those in most danger come first."""
+
+Name = Literal["auto", "rr", "grr", "olh", "hh"]
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a board may hold: an experiment, or (bare) a number of values without any meaning."""
+
+    experiment: Experiment
+    bare: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What each index is called."""
+        if self.bare:
+            return [f"value {i}" for i in range(self.experiment.domain)]
+        return index_names(self.experiment)
+
+    def target(self, text: str) -> Target:
+        """A set of values: low:high (a number's units, or indices), a label, or several with commas.
+
+        UnitsError or DisclosureError where there is none such.
+        """
+        if self.experiment.type == "number" and not self.bare:
+            found = parse_range(self.experiment, text)
+            return Target(found.text, tuple(range(found.low, found.high)))
+        members: list[int] = []
+        for part in text.split(","):
+            members += self._bare(part) if self.bare else self._labels(part)
+        return Target(self._name(text) if self.bare else text, tuple(dict.fromkeys(members)))
+
+    def _name(self, text: str) -> str:
+        low, colon, high = text.partition(":")
+        if not colon or "," in text:
+            return f"value {text}"
+        return f"values {int(low or 0)} to {int(high or self.experiment.domain) - 1}"
+
+    def _labels(self, text: str) -> range:
+        found = parse_range(self.experiment, text.strip())
+        return range(found.low, found.high)
+
+    def _bare(self, text: str) -> range:
+        low, colon, high = text.partition(":")
+        domain = self.experiment.domain
+        try:
+            start = int(low or 0)
+            end = int(high or domain) if colon else start + 1
+        except ValueError:
+            start = end = -1
+        if not 0 <= start < end <= domain:
+            raise DisclosureError(f"values are 0 to {domain - 1}, or low:high up to {domain}, not {text}")
+        return range(start, end)
+
+
+def bare_values(domain: int) -> Values:
+    """So many values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
+    if not 2 <= domain <= 1 << 24:
+        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    return Values(_bare_experiment(domain, MICRO, {"mechanism": "rr" if domain == 2 else "grr"}), bare=True)
+
+
+def _bare_experiment(domain: int, epsilon: int, mechanism: dict[str, Any]) -> Experiment:
+    kind = {"type": "bool"} if domain == 2 else {"type": "number", "low": 0, "high": domain, "bins": domain}
+    fields = {"v": 1, "name": "values", **kind, **mechanism, "epsilon": epsilon}
+    fields |= {"budget": {"rule": "unlimited"}, "window": "all"}
+    return Experiment.parse(json.dumps(fields).encode())
+
+
+def chosen(domain: int, name: Name) -> Mechanism:
+    """The mechanism that the variance formulas choose for a domain, anew at every ε.
+
+    auto: the best for single frequencies; hh: for ranges. DisclosureError where there is none.
+    """
+
+    def at(epsilon: int) -> Experiment:
+        return _bare_experiment(domain, epsilon, _choice(domain, epsilon, name))
+
+    if name == "rr" and domain != 2:
+        raise DisclosureError(f"rr is for 2 values, not {domain}: take auto, grr, olh or hh")
+    return at
+
+
+def _choice(domain: int, epsilon: int, name: Name) -> dict[str, Any]:
+    if name in ("rr", "grr"):
+        return {"mechanism": name}
+    if name == "olh":
+        channel = oracle.best_hash(domain, epsilon)
+        if channel is None:
+            raise DisclosureError(f"no olh fits {domain} values at ε = {epsilon / MICRO:g}: take auto")
+        return {"mechanism": "olh", "g": channel.g}
+    found = oracle.choose(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES)
+    fields: dict[str, Any] = {"mechanism": found.mechanism}
+    if found.mechanism == "olh":
+        fields["g"] = found.g
+    elif found.mechanism == "hh":
+        fields |= {"fanout": found.fanout, "cells": list(found.cells)}
+        fields |= {"weights": list(found.weights)} if found.weights else {}
+    return fields
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What an attacker believes: before, after the worst single report (exact), and at most for any ε-LDP.
+
+    alike: how many other values have the same numbers.
+    """
+
+    name: str
+    prior: float
+    posterior: float
+    bound: float
+    alike: int = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The ε that keep a risk. epsilon is in nats, None: any (or, exact, none that an experiment can have).
+
+    allowed: the bound for any mechanism, for all that a board ever says. exact: of one report of `mechanism`;
+    changes: whether a little above it another mechanism is chosen.
+    beliefs: at `exact`, those in most danger first. rows: each theorem's ε for so many reports; passes:
+    beside it the exact chance that the belief in a constant true value passes its ceiling, None where it is
+    not known, and `refused` says why.
+    """
+
+    risk: Risk
+    allowed: Allowed
+    exact: float | None
+    changes: bool
+    mechanism: Experiment | None
+    beliefs: tuple[Belief, ...]
+    reports: int | None
+    rows: tuple[BudgetRow, ...]
+    passes: tuple[float | None, ...]
+    refused: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        total = self.allowed.total
+        rows = [row.to_dict() | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
+        return {
+            "risk": str(self.risk),
+            "tightest": {
+                "target": self.allowed.target,
+                "prior": self.allowed.prior,
+                "posterior": self.allowed.ceiling,
+            },
+            "epsilon_any_mechanism": None if total is None else total / MICRO,
+            "epsilon_one_report": self.exact,
+            "mechanism": self.mechanism and _describe(self.mechanism),
+            "mechanism_changes_above": self.changes,
+            "beliefs": [asdict(b) for b in self.beliefs],
+            "reports": self.reports,
+            "theorems": rows,
+            "exact_chance_refused": self.refused,
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What reports of a given ε make an attacker believe.
+
+    beliefs: after one report, those in most danger first. rows: what so many reports lose under each theorem,
+    and posteriors: the belief in the first of them below which it then stays. repeated: exact, where one
+    value never changes and reports are direct; else `refused` says why not.
+    """
+
+    experiment: Experiment
+    beliefs: tuple[Belief, ...]
+    reports: int | None
+    rows: tuple[LossRow, ...]
+    posteriors: tuple[float, ...]
+    repeated: Repeated | None
+    refused: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        repeated = None
+        if self.repeated:
+            repeated = {
+                "worst_beliefs": self.repeated.worst.tolist(),
+                "mean_belief_in_the_truth": self.repeated.mean,
+                "best_guess_right": self.repeated.guess,
+            }
+        rows = [row.to_dict() | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
+        return {
+            "mechanism": _describe(self.experiment),
+            "epsilon": self.experiment.epsilon / MICRO,
+            "beliefs": [asdict(b) for b in self.beliefs],
+            "reports": self.reports,
+            "theorems": rows,
+            "repeated": repeated,
+            "repeated_refused": self.refused,
+        }
+
+
+def _describe(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "mechanism": experiment.mechanism,
+        "domain": experiment.domain,
+        "cells": [level.g for level in experiment.levels],
+    }
+
+
+def from_risk(
+    mechanism: Mechanism,
+    values: Values,
+    prior: Floats,
+    targets: Sequence[Target] | None,
+    risk: Risk,
+    reports: int | None,
+    fails: float,
+) -> Chosen:
+    """The largest ε that keep a risk for the targets (None: each value by itself).
+
+    reports: how many a board makes in its life, None: only one is asked about. fails: chance in [0, 1) that
+    theorems with a δ may use. DisclosureError where a prior is above the risk already.
+    """
+    asked = disclosure.singles(prior, values.names) if targets is None else targets
+    allowed = disclosure.allowed_loss(prior, asked, risk)
+    found = disclosure.largest_epsilon(mechanism, prior, targets, risk)
+    at = mechanism(found) if found else None
+    beliefs = _beliefs(at, values, prior, targets) if at else ()
+    rows: list[BudgetRow] = []
+    passes: list[float | None] = []
+    refused = ""
+    if reports is not None and allowed.total:
+        rows = budget_rows(allowed.total, reports, fails)
+        passes, refused = _passes(at, prior, targets, risk, reports, rows)
+    exact = None if found is None else found / MICRO
+    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, 16_000_000))) != _describe(at)
+    return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
+
+
+def from_epsilon(
+    experiment: Experiment,
+    values: Values,
+    prior: Floats,
+    targets: Sequence[Target] | None,
+    reports: int | None,
+    fails: float,
+) -> Seen:
+    """What one report, and so many, of an experiment make an attacker believe about the targets."""
+    beliefs = _beliefs(experiment, values, prior, targets)
+    rows: list[LossRow] = []
+    repeated, refused = None, ""
+    if reports is not None:
+        rows = loss_rows(experiment.epsilon, reports, fails)
+        try:
+            repeated = _repeat(experiment, prior, reports, np.ones(len(prior)))
+        except DisclosureError as e:
+            refused = str(e)
+    first = beliefs[0].prior if beliefs else 0.0
+    posteriors = tuple(disclosure.posterior_bound(first, row.loss) for row in rows)
+    return Seen(experiment, beliefs, reports, tuple(rows), posteriors, repeated, refused)
+
+
+def _beliefs(
+    experiment: Experiment, values: Values, prior: Floats, targets: Sequence[Target] | None
+) -> tuple[Belief, ...]:
+    epsilon = experiment.epsilon / MICRO
+    bound = disclosure.posterior_bound
+    if targets is not None:
+        found = [(t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t)) for t in targets]
+        others = [0] * len(found)
+    else:
+        after, names = disclosure.worst_posteriors(experiment, prior), values.names
+        pairs = np.stack([prior, after], axis=1).round(12)
+        _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+        worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
+        found = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
+        others = (alike[worst] - 1).tolist()
+    return tuple(
+        Belief(name, p, after, bound(p, epsilon), n)
+        for (name, p, after), n in zip(found, others, strict=True)
+    )
+
+
+def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> Repeated:
+    if experiment.mechanism not in ("rr", "grr"):
+        raise DisclosureError(
+            f"{experiment.mechanism} draws a new hash or level for every report: outcomes are too many to "
+            "enumerate, only the theorems' bounds are given"
+        )
+    level = experiment.levels[0]
+    odds = level.threshold * (level.g - 1) / (ONE - level.threshold)
+    return repeated_reports(prior, odds, reports, ceilings)
+
+
+def _passes(
+    at: Experiment | None,
+    prior: Floats,
+    targets: Sequence[Target] | None,
+    risk: Risk,
+    reports: int,
+    rows: Sequence[BudgetRow],
+) -> tuple[list[float | None], str]:
+    """The exact chance of each row that the belief in a constant true value passes its ceiling: the worst."""
+    none: list[float | None] = [None] * len(rows)
+    if at is None or targets is not None:
+        return none, "it is for single values, ask without --about" if at else ""
+    ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
+    mechanism, chances = disclosure.fixed(at), none
+    for i, row in enumerate(rows):
+        if row.epsilon is None or not 0.001 <= row.epsilon <= 16:
+            continue
+        try:
+            found = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)
+        except DisclosureError as e:
+            return [None] * len(rows), str(e)
+        chances[i] = min(1.0, float(found.passes.max()))
+    return chances, ""

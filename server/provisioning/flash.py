@@ -1,0 +1,361 @@
+"""Put Hushmote on a board over USB: check, copy, read back, install, make the ledger where there is none.
+
+Everything goes through mpremote, as a person would use it. New files are first copied into a folder of their
+own, read back from flash and imported there; only then do they replace what the board has. So a flash that
+fails leaves the board as it was. The ledger in /ldp is never copied, overwritten or removed: the board makes
+it, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import settings as provision
+from .settings import DeviceSettings
+from .usb import LEDGER, Board, FlashError, Link, check_board, compile_mpy, probe
+
+MODULES = ("ldp_client", "mqtt_reporter")
+
+_STAGE = "/hushmote.new"
+# What littlefs needs beside the files: blocks for folders, and for a file while it replaces another.
+_SPARE_BYTES = 32 * 1024
+
+_CLEAN = """
+import os
+try:
+    for n in os.listdir(STAGE): os.remove(STAGE + '/' + n)
+    os.rmdir(STAGE)
+except OSError: pass
+"""
+
+_MAKE_STAGE = "os.mkdir(STAGE)\n"
+
+_VERIFY = """
+import sys, hashlib, binascii, json, gc
+def sha(p):
+    h = hashlib.sha256()
+    with open(p, 'rb') as f:
+        while True:
+            b = f.read(512)
+            if not b: return binascii.hexlify(h.digest()).decode()
+            h.update(b)
+r = {'sha': {n: sha(STAGE + '/' + n) for n in NAMES}, 'error': None}
+if r['sha'] == NAMES:
+    gc.collect()
+    sys.path.insert(0, STAGE)
+    try:
+        for n in IMPORTS: __import__(n)
+        if 'main.py' in NAMES:
+            with open(STAGE + '/main.py') as f: compile(f.read(), 'main.py', 'exec')
+    except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+_PLACE = """
+import os, sys, json
+def place(n, p):
+    d = ''
+    for part in p.split('/')[1:-1]:
+        d += '/' + part
+        try: os.mkdir(d)
+        except OSError: pass
+    os.rename(STAGE + '/' + n, p)
+def drop(p):
+    try: os.remove(p)
+    except OSError: pass
+"""
+
+_INSTALL = """
+r = {'shadow': None}
+for n, p in FILES: place(n, p)
+for p in STALE: drop(p)
+for m, p in LOADED:
+    f = getattr(__import__(m), '__file__', p)
+    if f != p: r['shadow'] = [m, f]
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+# An ESP32 whose radio is off has a plain generator instead of a random source.
+_FINISH = """
+r = {'ledger': 'kept', 'error': None}
+if PROVISION:
+    import ldp_client
+    if sys.platform == 'esp32':
+        import network
+        network.WLAN(network.STA_IF).active(True)
+    try:
+        ldp_client.provision(LEDGER, replace=REPLACE)
+        r['ledger'] = 'made'
+    except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
+if not r['error']:
+    for n, p in FILES: place(n, p)
+print('HUSHMOTE:' + json.dumps(r))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """What a flash did. ledger: "made", "made again" or "kept"; copied, unchanged: paths on the board."""
+
+    device_id: str
+    board: str
+    firmware: str
+    copied: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    copied_bytes: int
+    ledger: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str  # on the board
+    content: bytes
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[1]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def flash(
+    port: str,
+    settings_path: Path,
+    *,
+    source: bool = False,
+    provision_again: bool = False,
+    main: Path | None = None,
+    umqtt: Path | None = None,
+    reset: bool = True,
+    timeout_s: float = 60.0,
+    say: Callable[[str], None] = print,
+) -> Flashed:
+    """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
+
+    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. source:
+    copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
+    privacy bound again and needs settings that no board has used. main: an application other than the
+    example. umqtt: a umqtt/simple.py to copy where the firmware has none; without it mpremote downloads one.
+    reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
+    each thing done.
+
+    Raises FlashError or provision.ProvisionError with one line; what was on the board is then unchanged,
+    unless the line says otherwise.
+    """
+    started_s = time.monotonic()
+    settings = provision.load_settings(settings_path)
+    provision.check_complete(settings, settings_path)
+    link = Link(port, timeout_s)
+    paths = ["/main.py", "/settings.json"]
+    paths += [f"/lib/{m}.{x}" for m in (*MODULES, "umqtt/simple") for x in ("py", "mpy")]
+    board = probe(link, paths)
+    firmware = ".".join(map(str, board.version))
+    say(f"{board.name}, MicroPython {firmware}")
+    check_board(board)
+    make_ledger = check_ledger(board, settings, provision_again)
+
+    extension = "py" if source else "mpy"
+    wanted = _wanted_files(board, settings, source, main, umqtt)
+    if umqtt is None and not board.umqtt:
+        link.run("mip", "install", "umqtt.simple", failure=_NO_UMQTT)
+        say("installed umqtt.simple")
+    changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
+    unchanged = tuple(f.path for f in wanted if f not in changed)
+    size = sum(len(f.content) for f in changed)
+    if board.free_bytes is not None and changed and board.free_bytes < size + _SPARE_BYTES:
+        raise FlashError(
+            f"the board's file system has {board.free_bytes // 1024} KB free and "
+            f"{(size + _SPARE_BYTES) // 1024} KB are needed: remove files from it (mpremote fs rm)"
+        )
+    try:
+        _stage(link, changed)
+        if changed:
+            say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
+        _install_modules(link, changed, extension)
+        # Marked before the board makes the ledger: a cable pulled in between then costs a new device id, and
+        # never lets one id have two ledgers.
+        marked = provision.mark_ledger(settings_path, settings, True)
+        try:
+            _finish(link, changed, make_ledger, provision_again)
+        except _NothingProvisioned:
+            provision.mark_ledger(settings_path, marked, settings.ledger_made)
+            raise
+    except FlashError:
+        _clean(link)
+        raise
+    ledger = "kept"
+    if make_ledger:
+        ledger = "made again" if board.ledger or board.device_id is not None else "made"
+    if unchanged:
+        say("already there: " + ", ".join(unchanged))
+    say(_LEDGER_LINES[ledger])
+    if board.fat:
+        say("note: this file system is FAT, where a power cut may lock the board; littlefs has no such risk")
+    if reset:
+        link.run(
+            "reset", failure="everything is in place, but the board did not restart: press its reset button"
+        )
+        say("restarted")
+    return Flashed(
+        device_id=settings.device_id,
+        board=board.name,
+        firmware=firmware,
+        copied=tuple(f.path for f in changed),
+        unchanged=unchanged,
+        copied_bytes=size,
+        ledger=ledger,
+        seconds=time.monotonic() - started_s,
+    )
+
+
+_NO_UMQTT = "the board has no umqtt.simple and it could not be downloaded: give the file with --umqtt"
+_LEDGER_LINES = {
+    "made": "ledger: made, empty",
+    "made again": "ledger: made again; the privacy bound of whoever this board measures starts from zero",
+    "kept": "ledger: kept as it was",
+}
+
+
+class _NothingProvisioned(FlashError):
+    """The board said that it made no ledger."""
+
+
+def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
+    """Whether a ledger is to be made; FlashError where these settings and this board do not fit."""
+    fresh = "make new ones with `hushmote provision`"
+    if provision_again:
+        if settings.ledger_made or settings.device_id == board.device_id:
+            raise FlashError(f"provisioning again needs settings with a new device id: {fresh}")
+        return True
+    if board.ledger:
+        if board.device_id not in (None, settings.device_id):
+            raise FlashError(
+                f"this board is {board.device_id} and the settings are {settings.device_id}'s: take "
+                "its own, or --provision-again, which starts its privacy bound again"
+            )
+        return False
+    if board.device_id is not None:
+        raise FlashError(
+            f"this board was {board.device_id} and its ledger is gone, so it stays silent: {fresh}, then "
+            "--provision-again, which starts its privacy bound again"
+        )
+    if settings.ledger_made:
+        raise FlashError(
+            f"the settings of {settings.device_id} have made a ledger on a board already: {fresh}"
+        )
+    return True
+
+
+def _wanted_files(
+    board: Board, settings: DeviceSettings, source: bool, main: Path | None, umqtt: Path | None
+) -> list[_File]:
+    device = Path(__file__).resolve().parents[2] / "device"
+    parts = [(device / f"{m}.py", m) for m in MODULES]
+    if umqtt is not None and (
+        not board.umqtt or any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
+    ):
+        parts.append((umqtt, "umqtt/simple"))
+    files = []
+    for path, module in parts:
+        if source:
+            files.append(_File(f"/lib/{module}.py", _read(path)))
+        else:
+            _read(path)
+            files.append(_File(f"/lib/{module}.mpy", compile_mpy(path, board.mpy, f"{module}.py")))
+    files.append(_File("/settings.json", settings.board_json()))
+    files.append(_File("/main.py", _read(device / "main.py" if main is None else main)))
+    return files
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise FlashError(f"cannot read {path}: {e.strerror}") from None
+
+
+def _stage(link: Link, files: Sequence[_File]) -> None:
+    """Copy files into the staging folder, and have the board read them back and import them."""
+    if not files:
+        return
+    unchanged = "; what was on the board is unchanged"
+    commands = ["exec", f"STAGE={_STAGE!r}\n" + _CLEAN + _MAKE_STAGE]
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            path = Path(folder) / file.name
+            path.write_bytes(file.content)
+            commands += ["+", "fs", "cp", str(path), f":{_STAGE}/{file.name}"]
+        try:
+            said = link.ask(
+                _VERIFY,
+                first=commands,
+                STAGE=_STAGE,
+                NAMES={f.name: f.sha256 for f in files},
+                IMPORTS=[f.name.rsplit(".", 1)[0] for f in files if f.path.startswith("/lib/")],
+            )
+        except FlashError as e:
+            raise FlashError(f"copying failed: {e}{unchanged}") from None
+    for file in files:
+        if said["sha"][file.name] != file.sha256:
+            raise FlashError(
+                f"{file.name} reads back other than it was sent: try another cable; the flash may be worn"
+                + unchanged
+            )
+    if said["error"]:
+        raise FlashError(f"the board cannot use the new files ({said['error']}){unchanged}")
+
+
+_HALF_DONE = "the modules are new, the application and settings may be the old ones; flash again"
+
+
+def _install_modules(link: Link, changed: Sequence[_File], extension: str) -> None:
+    """Put staged modules in their places, and see that the board loads these and no others."""
+    other = "mpy" if extension == "py" else "py"
+    said = link.ask(
+        _PLACE + _INSTALL,
+        failure=_HALF_DONE,
+        STAGE=_STAGE,
+        FILES=[(f.name, f.path) for f in changed if f.path.startswith("/lib/")],
+        STALE=[
+            f"{folder}/{m}.{x}" for m in MODULES for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
+        ],
+        LOADED=[(m, f"/lib/{m}.{extension}") for m in MODULES],
+    )
+    if said["shadow"]:
+        module, where = said["shadow"]
+        raise FlashError(
+            f"the board loads {module} from {where} instead of /lib: it is frozen into the firmware; "
+            "install stock MicroPython, or freeze this version"
+        )
+
+
+def _finish(link: Link, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:
+    """Make the ledger where it is to be made, then put settings and application in their places."""
+    said = link.ask(
+        # The application last: a board that loses power in between starts the old one, or none.
+        _PLACE + _FINISH + _CLEAN,
+        failure=_HALF_DONE,
+        STAGE=_STAGE,
+        LEDGER=LEDGER,
+        FILES=[(f.name, f.path) for f in changed if not f.path.startswith("/lib/")],
+        PROVISION=make_ledger,
+        REPLACE=replace,
+    )
+    if said["error"]:
+        raise _NothingProvisioned(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")
+
+
+def _clean(link: Link) -> None:
+    """Remove the staging folder after a failure, if the board still answers; the next flash does it too."""
+    try:
+        link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
+    except FlashError:
+        return

@@ -1,0 +1,349 @@
+"""A fleet's folder on disk: its authority, and what its broker and its aggregators need.
+
+    fleet.json                  names, ports, hosts; no secret
+    authority/ca.key            the authority's key and certificate: keep this folder offline
+    authority/ca-old.key        the authority before, while a rotation is under way
+    authority/issued.jsonl      what was issued and revoked, one line each
+    broker/                     goes to the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
+    aggregator/                 goes to the aggregator's: ca.pem, aggregator_1.pem, master.key, share
+    devices/                    boards' settings files
+
+All folders have mode 0700 and all files 0600. Files are replaced in one step, so that a process that dies
+leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from .. import private_file
+from ..errors import ProvisionError
+from ..wire import keys
+from ..wire.report import check_device, check_fleet
+from . import authority
+from . import journal as issued
+from . import mosquitto as broker_config
+from .authority import AuthorityError, Issued
+from .journal import Credential, Journal
+
+AUTHORITY = "authority/ca.key"
+OLD_AUTHORITY = "authority/ca-old.key"
+ISSUED = "authority/issued.jsonl"
+BROKER = "broker/broker.pem"
+MASTER = "aggregator/master.key"
+SHARE = "aggregator/share"
+DEVICES = "devices"
+
+
+class FolderError(ProvisionError):
+    """A fleet's folder that cannot be made, read or used so; the text says what would be right."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a fleet's folder is for, as fleet.json holds it.
+
+    hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
+    certificates. password_port: TLS with passwords, or None. broker_folder: where broker/ will lie on the
+    broker's machine. broker_user: whom mosquitto runs as. aggregators: their user names. aggregator_port: a
+    port of their own, or None.
+    """
+
+    fleet: str
+    hosts: tuple[str, ...]
+    port: int = 8883
+    password_port: int | None = None
+    broker_folder: str = ""
+    broker_user: str = "mosquitto"
+    aggregators: tuple[str, ...] = (broker_config.aggregator_name(1),)
+    aggregator_port: int | None = None
+
+    def plan(self) -> broker_config.BrokerPlan:
+        """What the fleet's broker is to be."""
+        return broker_config.BrokerPlan(
+            self.fleet,
+            PurePosixPath(self.broker_folder),
+            self.port,
+            self.password_port,
+            self.broker_user,
+            self.aggregator_port,
+        )
+
+
+def now_utc() -> datetime.datetime:
+    """This moment, UTC, in whole seconds as certificates have them."""
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+@dataclass(frozen=True)
+class FleetFolder:
+    """A fleet's folder that is there. passphrase: of the authority's key, None where it has none."""
+
+    path: Path
+    fleet: Fleet
+    passphrase: bytes | None = field(default=None, repr=False)
+
+    # What is there
+
+    def signer(self) -> Issued:
+        """The authority in force; raises FolderError where its key is not here, and AuthorityError."""
+        return self._signer(AUTHORITY)
+
+    def old_signer(self) -> Issued | None:
+        """The authority before, while a rotation is under way."""
+        return self._signer(OLD_AUTHORITY) if (self.path / OLD_AUTHORITY).exists() else None
+
+    def _signer(self, name: str) -> Issued:
+        return authority.parse(self._read(name), str(self.path / name), self.passphrase)
+
+    def needs_passphrase(self) -> bool:
+        """Whether the authority's key is encrypted."""
+        return authority.needs_passphrase(self._read(AUTHORITY))
+
+    def root(self) -> x509.Certificate:
+        """The certificate that boards check the broker by; needs no key and no passphrase."""
+        return self.certificate("broker/ca.pem")
+
+    def certificate(self, name: str) -> x509.Certificate:
+        """The first certificate in a file of the folder; raises FolderError."""
+        try:
+            return x509.load_pem_x509_certificates(self._read(name))[0]
+        except ValueError:
+            raise FolderError(f"{self.path / name} holds no certificate: copy it from its backup") from None
+
+    def master_file(self) -> Path | None:
+        """The master key's file, None where the key is kept in the environment."""
+        path = self.path / MASTER
+        return path if path.exists() else None
+
+    def share(self) -> str:
+        """The name of the aggregators' shared subscription."""
+        return self._read(SHARE).decode("ascii", "replace").strip()
+
+    def _read(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            whole = "this needs the folder where the fleet was made, with all its parts"
+            raise FolderError(f"there is no {path}: {whole}") from None
+        except OSError as e:
+            raise FolderError(f"cannot read {path}: {e.strerror}") from None
+
+    # What was issued
+
+    def journal(self) -> Journal:
+        """All that was issued and revoked; raises FolderError and JournalError."""
+        return issued.parse(self._read(ISSUED), str(self.path / ISSUED))
+
+    def _note(self, lines: bytes) -> None:
+        """Note what is to be issued or revoked, before it is."""
+        with self._writing(ISSUED) as path:
+            issued.add(path, lines)
+
+    # Writing
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        path = self.path / name
+        try:
+            yield path
+        except FileExistsError:
+            raise FolderError(f"{path} exists; nothing is overwritten") from None
+        except OSError as e:
+            raise FolderError(f"cannot write {path}: {e.strerror}") from None
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, or replace it in one step; raises FolderError."""
+        with self._writing(name) as path:
+            private_file.replace(path, content)
+
+    def put_fleet(self, fleet: Fleet) -> FleetFolder:
+        """Replace fleet.json and what follows from it, the broker's configuration and access list."""
+        self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet.plan()).encode())
+        self.put("broker/acl", broker_config.acl(fleet.fleet, fleet.aggregators).encode())
+        self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
+        return replace(self, fleet=fleet)
+
+    def put_trust(self, signers: Sequence[Issued]) -> None:
+        """Write which roots are trusted: the one in force first, as boards are given the first."""
+        pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
+        self.put("aggregator/ca.pem", pem)
+        self.put("broker/ca.pem", pem)
+
+    def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
+        """Write the broker's revocation lists, one for each root that is trusted."""
+        gone = [c for c in self.journal().credentials if c.serial and c.revoked]
+        lists = [
+            authority.revocation_list(
+                root,
+                [(int(c.serial or "", 16), c.revoked or now) for c in gone if c.authority == root.name],
+                now,
+            )
+            for root in signers
+        ]
+        self.put("broker/crl.pem", b"".join(lists))
+
+    def put_broker(
+        self, signer: Issued, hosts: Sequence[str], now: datetime.datetime, old: Issued | None = None
+    ) -> Issued:
+        """Issue the broker's certificate; old: the root that boards in the field still trust alone."""
+        made = authority.issue_broker(signer, hosts, now)
+        if old is not None:
+            made = replace(made, chain=(authority.cross_sign(old, signer, now),))
+        self._note(issued.certificate_line(made, "broker", signer))
+        self.put(BROKER, made.to_pem())
+        return made
+
+    def put_aggregator(self, signer: Issued, name: str, now: datetime.datetime) -> Issued:
+        """Issue an aggregator's client certificate."""
+        made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
+        self._note(issued.certificate_line(made, "aggregator", signer))
+        self.put(f"aggregator/{name}.pem", made.to_pem())
+        return made
+
+    # Boards
+
+    def issue_device(self, device: str, now: datetime.datetime, days: int = authority.DEVICE_DAYS) -> Issued:
+        """Issue a board's client certificate; raises FolderError for a revoked board, and AuthorityError."""
+        self._check_not_revoked(device)
+        signer = self.signer()
+        made = authority.issue_client(signer, check_device(device), now, days)
+        self._note(issued.certificate_line(made, "device", signer))
+        return made
+
+    def issue_login(self, device: str) -> str:
+        """Make a board's password and put its hash into the broker's file; raises FolderError."""
+        self.check_logins()
+        self._check_not_revoked(device)
+        password = broker_config.new_password()
+        lines = self._logins()
+        lines[device] = broker_config.password_line(device, password)
+        self._note(issued.login_line(device, self.root()))
+        self.put("broker/passwords", broker_config.passwords(lines).encode())
+        return password
+
+    def check_logins(self) -> None:
+        """Raise FolderError where the fleet's broker takes certificates only."""
+        if self.fleet.password_port is None:
+            raise FolderError(
+                f"the broker of fleet {self.fleet.fleet} takes certificates only: leave out --password, "
+                "or make the fleet with --password-port"
+            )
+
+    def keep_login(self, device: str) -> None:
+        """Note that a board with a login checks the broker by the root in force from now on."""
+        self._check_not_revoked(device)
+        self._note(issued.login_line(device, self.root()))
+
+    def _logins(self) -> dict[str, str]:
+        return broker_config.parse_passwords(self._read("broker/passwords").decode())
+
+    def _check_not_revoked(self, device: str) -> None:
+        if device in self.journal().revoked:
+            raise FolderError(f"device {device} is revoked, for good: provision the board under a new id")
+
+    def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
+        """Revoke boards for good: their certificates go on the list, their logins are removed.
+
+        Returns the credentials that were valid until now. Raises FolderError, JournalError, AuthorityError
+        and NameRefused; whatever fails then, the boards get nothing new.
+        """
+        names = {check_device(d) for d in devices}
+        signers = self.signers()
+        before = self.journal()
+        self._note(b"".join(issued.revoke_line(d, now) for d in sorted(names - set(before.revoked))))
+        self.put_revocations(signers, now)
+        if self.fleet.password_port is not None:
+            lines = self._logins()
+            left = {d: line for d, line in lines.items() if d not in names}
+            if left != lines:
+                self.put("broker/passwords", broker_config.passwords(left).encode())
+        return [c for c in before.valid("device", now) if c.name in names]
+
+    def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
+        """Put single certificates on the list."""
+        signers = self.signers()
+        self._note(b"".join(issued.withdraw_line(c.serial, now) for c in credentials if c.serial))
+        self.put_revocations(signers, now)
+
+    def signers(self) -> list[Issued]:
+        """The authority in force, and the one before while both are trusted."""
+        old = self.old_signer()
+        return [self.signer()] + ([old] if old is not None else [])
+
+
+def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
+    """Make a fleet's folder, with all that its broker and its aggregators need, and return it.
+
+    write_master: a new master key goes into aggregator/master.key. Raises FolderError, AuthorityError,
+    NameRefused and MasterKeyError; a folder that is there must be empty, and where making fails what was
+    made is left for a person to look at.
+    """
+    check_fleet(fleet.fleet)
+    for host in fleet.hosts:
+        authority.host_name(host)
+    if not fleet.hosts:
+        raise AuthorityError("a broker needs a name: give --host as boards reach it")
+    if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
+        raise FolderError(
+            f"--broker-folder {fleet.broker_folder!r} must begin with /: mosquitto starts anywhere"
+        )
+    fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
+    broker_config.mosquitto_conf(fleet.plan())  # before anything is made
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(path.iterdir()):
+            raise FolderError(f"{path} is not empty: give a folder that is not there yet")
+        path.chmod(0o700)
+        for name in ("authority", "broker", "broker/data", "aggregator", DEVICES):
+            (path / name).mkdir(mode=0o700)
+            (path / name).chmod(0o700)
+    except OSError as e:
+        raise FolderError(f"cannot make the folder {path}: {e.strerror}") from None
+    folder = FleetFolder(path, fleet, passphrase)
+    now = now_utc()
+    root = authority.new_authority(fleet.fleet, now)
+    folder.put(AUTHORITY, root.to_pem(passphrase))
+    folder.put(ISSUED, b"")
+    folder.put_trust([root])
+    folder.put_revocations([root], now)
+    folder.put_broker(root, fleet.hosts, now)
+    for name in fleet.aggregators:
+        folder.put_aggregator(root, name, now)
+    if write_master:
+        keys.create_master_key(path / MASTER)
+    # Random, so that no board can join the aggregators' share and be sent reports that it may not read.
+    folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
+    if fleet.password_port is not None:
+        folder.put("broker/passwords", b"")
+    return folder.put_fleet(fleet)
+
+
+def find(path: Path) -> FleetFolder:
+    """Return the fleet's folder at path; raises FolderError."""
+    try:
+        values = json.loads((path / "fleet.json").read_bytes())
+        for name in ("hosts", "aggregators"):
+            values[name] = tuple(values[name])
+        fleet = Fleet(**values)
+        check_fleet(fleet.fleet)
+        broker_config.mosquitto_conf(fleet.plan())
+    except FileNotFoundError:
+        raise FolderError(
+            f"{path} is no fleet's folder: make one with `hushmote provision fleet {path} --host ...`"
+        ) from None
+    except OSError as e:
+        raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
+    except (ValueError, TypeError, KeyError):
+        raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
+    return FleetFolder(path, fleet)

@@ -1,0 +1,123 @@
+"""What a fleet's authority has issued and revoked: lines of JSON that are only ever added to.
+
+{"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
+{"revoke": "k3f9x1", "at": "2026-..."}       a board: all it has, and all it would get
+{"withdraw": "1f...", "at": "2026-..."}      one certificate
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography import x509
+
+from ..errors import ProvisionError
+from .authority import Issued, common_name
+
+
+class JournalError(ProvisionError):
+    """Lines that cannot be read; the text says which and what would be right."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A certificate, or a board's login at the broker.
+
+    kind: "device", "broker" or "aggregator". serial: hex digits, None for a login. authority: common name of
+    the root that signed it, or that the board checks the broker by. until: when the certificate ends.
+    revoked: since when it is on the list, or the login is gone.
+    """
+
+    name: str
+    kind: str
+    serial: str | None
+    authority: str
+    until: datetime.datetime | None
+    revoked: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Journal:
+    """All lines, as things stand now. credentials: in order of issue. revoked: device id -> since when."""
+
+    credentials: tuple[Credential, ...]
+    revoked: Mapping[str, datetime.datetime]
+
+    def valid(self, kind: str, now: datetime.datetime) -> list[Credential]:
+        """Credentials of a kind that are neither revoked nor past their end."""
+        return [
+            c
+            for c in self.credentials
+            if c.kind == kind and c.revoked is None and (c.until is None or c.until > now)
+        ]
+
+
+def parse(text: bytes, where: str) -> Journal:
+    """Return the journal in a file's bytes; raises JournalError with the number of the damaged line."""
+    found: list[Credential] = []
+    revoked: dict[str, datetime.datetime] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            values = json.loads(line)
+            if "name" in values:
+                until = values["until"] and datetime.datetime.fromisoformat(values["until"])
+                kind, serial = values["kind"], values["serial"]
+                found.append(Credential(values["name"], kind, serial, values["authority"], until))
+                continue
+            at = datetime.datetime.fromisoformat(values["at"])
+            if "revoke" in values:
+                revoked.setdefault(values["revoke"], at)
+            serial, name = values.get("withdraw", ""), values.get("revoke", "")
+            for i, c in enumerate(found):
+                if c.revoked is None and (c.serial == serial or (c.kind, c.name) == ("device", name)):
+                    found[i] = replace(c, revoked=at)
+        except (ValueError, KeyError, TypeError):
+            raise JournalError(
+                f"{where} is damaged in line {number}: take it from its backup, or correct it"
+            ) from None
+    return Journal(tuple(found), revoked)
+
+
+def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:
+    """The line for a certificate."""
+    serial = f"{issued.certificate.serial_number:x}"
+    return _line(
+        name=issued.name,
+        kind=kind,
+        serial=serial,
+        authority=authority.name,
+        until=issued.until.isoformat(),
+    )
+
+
+def login_line(device: str, root: x509.Certificate) -> bytes:
+    """The line for a board's login at the broker."""
+    return _line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
+
+
+def revoke_line(device: str, now: datetime.datetime) -> bytes:
+    """The line that revokes a board."""
+    return _line(revoke=device, at=now.isoformat())
+
+
+def withdraw_line(serial: str, now: datetime.datetime) -> bytes:
+    """The line that withdraws one certificate."""
+    return _line(withdraw=serial, at=now.isoformat())
+
+
+def add(path: Path, lines: bytes) -> None:
+    """Add lines to the file, which must be there; they are on disk when this returns. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    with os.fdopen(fd, "ab") as f:
+        f.write(lines)
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def _line(**values: str | None) -> bytes:
+    return json.dumps(values).encode() + b"\n"

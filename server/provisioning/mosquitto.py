@@ -1,0 +1,190 @@
+"""What mosquitto is told for one fleet: its configuration, who may use which topic, and passwords' hashes.
+
+Pure text. Written for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start it on exactly this.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ..errors import ProvisionError
+from ..ingest.pacing import BATCH_REPORTS
+from ..wire.report import check_device, check_fleet, experiment_topic, report_filter
+
+# An underscore: no device id has one, so no board can be given an aggregator's rights.
+_AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
+_ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
+_SALT_BYTES = 12
+
+MOST_PACKET_BYTES = 2048
+MOST_CONNECTIONS = 100_000
+MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """What a fleet's broker is to be: folder: where its files will lie on the broker's machine.
+
+    port: TLS with client certificates. password_port: TLS with passwords for boards that have no
+    certificate, None for none. user: whom mosquitto becomes when it is started as root. aggregator_port: a
+    second port with client certificates, so that a firewall can tell aggregators from boards; None for none.
+    """
+
+    fleet: str
+    folder: PurePosixPath
+    port: int
+    password_port: int | None
+    user: str
+    aggregator_port: int | None = None
+
+
+def aggregator_name(number: int) -> str:
+    """The user name of a fleet's aggregator, numbered from 1."""
+    return f"aggregator_{number}"
+
+
+def acl(fleet: str, aggregators: Sequence[str]) -> str:
+    """Return mosquitto's access list: who may use which topic of a fleet; what is not named is refused."""
+    prefix = f"hushmote/v1/{check_fleet(fleet)}"
+    lines = [
+        "# Written by `hushmote provision`; what is not allowed here is refused.",
+        "# A board: its own reports and status, and the experiments. %u is its certificate's or login's",
+        "# name; mosquitto refuses names with + or # in a pattern, and none is ever issued.",
+        f"pattern write {prefix}/report/%u",
+        f"pattern write {prefix}/status/%u",
+        f"pattern read {prefix}/experiment/+",
+    ]
+    for name in aggregators:
+        if not _AGGREGATOR.fullmatch(name):
+            raise ValueError(f"an aggregator's user name is aggregator_1, aggregator_2, ..., not {name!r}")
+        lines += [
+            "",
+            f"user {name}",
+            f"topic read {report_filter(fleet)}",
+            f"topic write {prefix}/experiment/+",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def mosquitto_conf(plan: BrokerPlan) -> str:
+    """Return mosquitto.conf: TLS only, nobody anonymous, nothing larger than Hushmote needs."""
+    where = plan.folder
+    experiment_topic(plan.fleet, "any")  # NameRefused for a fleet that no topic can carry
+    for text in (str(where), plan.user):
+        if "\n" in text or not text.isprintable():
+            raise ProvisionError("the broker's folder and user must be printable and one line")
+    lines = [
+        f"# mosquitto for the fleet {plan.fleet}, written by `hushmote provision`; needs mosquitto 2.0.",
+        "",
+        "# Whom it becomes when started as root; this folder must be that user's.",
+        f"user {plan.user}",
+        "",
+        "# One set of logins and rights for all listeners.",
+        "per_listener_settings false",
+        "allow_anonymous false",
+        f"acl_file {where}/acl",
+        *([f"password_file {where}/passwords"] if plan.password_port is not None else []),
+        "",
+        "# Reports wait here while the aggregator is away, on disk within two seconds (the default is half",
+        "# an hour), and practically without a limit in number (the default drops what comes after 1,000).",
+        "# 0 would be no limit, but then mosquitto 2.0.11 ends the connection of whoever publishes what the",
+        "# access list refuses: a store with a second fleet would cut its aggregator off again and again.",
+        "persistence true",
+        f"persistence_location {where}/data/",
+        "autosave_interval 1",
+        "max_queued_messages 1000000000",
+        "# An aggregator acknowledges what it has committed, a batch at a time; the default, 20, would stall",
+        "# one that speaks MQTT 3.1.1.",
+        f"max_inflight_messages {MOST_INFLIGHT}",
+        "# No persistent_client_expiration: it would throw away the reports that wait for an aggregator. A",
+        "# board's session cannot pile up: it has one client id, and may read experiments only.",
+        "",
+        "# The largest that Hushmote sends is an experiment: 1,041 bytes on a topic of 89. Who sends more is",
+        "# disconnected.",
+        f"max_packet_size {MOST_PACKET_BYTES}",
+        "set_tcp_nodelay true",
+        "",
+        "# The log names no client and no address; mosquitto's own statistics are off, as nobody may read",
+        "# them (to watch the broker: sys_interval 10, and `topic read $SYS/#` for a user in the acl).",
+        "log_dest stderr",
+        "log_type error",
+        "log_type warning",
+        "connection_messages false",
+        "sys_interval 0",
+        "",
+        "# Clients with a certificate of this fleet's authority.",
+        *_listener(plan, plan.port),
+        *_certificates(plan),
+    ]
+    if plan.aggregator_port is not None:
+        lines += [
+            "",
+            "# The same for aggregators: open it in the firewall to their machines only. The others can then",
+            "# be closed until an aggregator is back, and no crowd of boards can take its place.",
+            *_listener(plan, plan.aggregator_port),
+            *_certificates(plan),
+        ]
+    if plan.password_port is not None:
+        lines += [
+            "",
+            "# Boards without a certificate: the same TLS, and a login.",
+            *_listener(plan, plan.password_port),
+            "require_certificate false",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _certificates(plan: BrokerPlan) -> list[str]:
+    return [
+        f"crlfile {plan.folder}/crl.pem",
+        "require_certificate true",
+        "use_identity_as_username true",
+    ]
+
+
+def _listener(plan: BrokerPlan, port: int) -> list[str]:
+    where = plan.folder
+    return [
+        f"listener {port}",
+        f"cafile {where}/ca.pem",
+        f"certfile {where}/broker.pem",
+        f"keyfile {where}/broker.pem",
+        "tls_version tlsv1.2",
+        "# For TLS 1.2; all that TLS 1.3 knows is good.",
+        "ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"
+        "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-CCM:ECDHE-ECDSA-AES128-SHA256",
+        "# Else a board could name itself like the aggregator, end its connection and take its session.",
+        "use_username_as_clientid true",
+        "max_qos 1",
+        "# Each costs a file handle: start mosquitto with as many (systemd: LimitNOFILE).",
+        f"max_connections {MOST_CONNECTIONS}",
+    ]
+
+
+def new_password() -> str:
+    """160 random bits as 40 hex digits."""
+    return secrets.token_hex(20)
+
+
+def password_line(device: str, password: str) -> str:
+    """Return a line of mosquitto's password file: PBKDF2 with SHA-512, as mosquitto_passwd writes it."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
+    encoded = "$".join(base64.b64encode(b).decode() for b in (salt, digest))
+    return f"{check_device(device)}:$7${_ITERATIONS}${encoded}"
+
+
+def passwords(lines: Mapping[str, str]) -> str:
+    """Return mosquitto's password file from device id -> line, sorted."""
+    return "".join(lines[device] + "\n" for device in sorted(lines))
+
+
+def parse_passwords(text: str) -> dict[str, str]:
+    """Return device id -> line of a password file."""
+    return {line.split(":", 1)[0]: line for line in text.splitlines() if line}

@@ -1,0 +1,244 @@
+"""New keys for a fleet that is running: each step leaves a folder whose old and new keys both work.
+
+What ends the overlap is a step of its own, named finish_*. Who reads the broker's folder is told by SIGHUP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import private_file
+from ..errors import ProvisionError
+from ..wire import keys
+from . import authority
+from . import settings as provision
+from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .journal import Credential
+from .mosquitto import aggregator_name
+from .settings import DeviceSettings
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """What a rotation did: a line for each thing done, and for each that is left to do."""
+
+    done: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+_HUP = "copy broker/ to the broker's machine and send mosquitto SIGHUP"
+_SERVE = "copy aggregator/ to the aggregator's machine and restart `hushmote serve`"
+
+
+def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
+    """Give the broker a new key and certificate; hosts: its names from now on, none for those it has."""
+    if hosts:
+        for host in hosts:
+            authority.host_name(host)
+        folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
+    made = folder.put_broker(folder.signer(), folder.fleet.hosts, now, folder.old_signer())
+    names = ", ".join(folder.fleet.hosts)
+    return Rotated(
+        (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
+        (
+            _HUP,
+            "boards read no revocation list: whoever stole the old key can pose as the broker until the old "
+            "certificate ends; after a theft rotate the ca",
+        ),
+    )
+
+
+def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+    """Give one more aggregator a user name and a certificate, and the rights of an aggregator."""
+    name = aggregator_name(len(folder.fleet.aggregators) + 1)
+    made = folder.put_aggregator(folder.signer(), name, now)
+    folder.put_fleet(replace(folder.fleet, aggregators=(*folder.fleet.aggregators, name)))
+    file = folder.path / f"aggregator/{name}.pem"
+    return Rotated(
+        (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
+        (
+            _HUP,
+            f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
+            f"{name}, and all with --share {folder.share()}",
+        ),
+    )
+
+
+def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+    """Give every aggregator a new key and certificate; the old ones work until finish_aggregator."""
+    signer = folder.signer()
+    made = [folder.put_aggregator(signer, name, now) for name in folder.fleet.aggregators]
+    return Rotated(
+        tuple(f"{m.name}: new key and certificate, until {m.until:%Y-%m-%d}" for m in made),
+        (_SERVE, "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked"),
+    )
+
+
+def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+    """Revoke all certificates of aggregators but each one's newest."""
+    newest: dict[str, Credential] = {}
+    valid = folder.journal().valid("aggregator", now)
+    for c in valid:
+        newest[c.name] = c
+    old = [c for c in valid if newest[c.name] is not c]
+    folder.withdraw(old, now)
+    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (_HUP,))
+
+
+def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+    """Make a new root that signs everything from now on; boards that know only the old one still connect.
+
+    The broker's new certificate comes with one of the old root for the new, so that both kinds of boards
+    accept it. Raises FolderError where a rotation is under way.
+    """
+    old, new = folder.old_signer(), folder.signer()
+    if old is None:
+        old, new = new, authority.new_authority(folder.fleet.fleet, now)
+        _replace_authority(folder, new)
+    elif authority.common_name(folder.root()) == new.name:
+        raise FolderError("a rotation of the ca is under way: end it with --finish first")
+    _sign_again(folder, now)
+    return Rotated(
+        (
+            f"authority: {new.name}, until {new.until:%Y-%m-%d}; {old.name} is trusted until --finish",
+            "broker and aggregators: new keys and certificates",
+        ),
+        (
+            _HUP,
+            _SERVE,
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
+            "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
+            "then the thief's certificates work",
+        ),
+    )
+
+
+def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
+    path, old_path = folder.path / AUTHORITY, folder.path / OLD_AUTHORITY
+    fresh = path.with_name("ca-new.key")
+    try:
+        # At every instant ca.key is there and whole.
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        private_file.create(fresh, new.to_pem(folder.passphrase))
+        os.link(path, old_path)
+        os.replace(fresh, path)
+    except OSError as e:
+        raise FolderError(f"cannot write {path}: {e.strerror}") from None
+
+
+def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotated:
+    """Trust only the new root, and forget the old one's key.
+
+    Boards that have nothing of the new root can connect no more: FolderError, unless cut_off.
+    """
+    old, new = folder.old_signer(), folder.signer()
+    if old is None:
+        raise FolderError("no rotation of the ca is under way: start one without --finish")
+    boards = left_behind(folder, new.name, now)
+    if boards and not cut_off:
+        raise FolderError(
+            f"{len(boards)} boards know only the old ca, {boards[0]} for one: renew and flash them first, or "
+            "cut them off with --cut-off"
+        )
+    try:
+        (folder.path / OLD_AUTHORITY).unlink()
+    except OSError as e:
+        raise FolderError(f"cannot remove {folder.path / OLD_AUTHORITY}: {e.strerror}") from None
+    _sign_again(folder, now)
+    cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
+    return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, _SERVE))
+
+
+def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[str]:
+    """Ids of boards whose newest credential is not of the root with this name; sorted."""
+    newest = {c.name: c.authority for c in folder.journal().valid("device", now)}
+    return sorted(device for device, name in newest.items() if name != root)
+
+
+def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
+    """What the broker and the aggregators need under the root in force; may be repeated after a failure."""
+    signer, old = folder.signer(), folder.old_signer()
+    folder.put_revocations(folder.signers(), now)
+    folder.put_broker(signer, folder.fleet.hosts, now, old)
+    newest = {c.name: c.authority for c in folder.journal().valid("aggregator", now)}
+    for name in folder.fleet.aggregators:
+        if newest.get(name) != signer.name:
+            folder.put_aggregator(signer, name, now)
+    folder.put_trust(folder.signers())
+
+
+def rotate_master(folder: FleetFolder) -> Rotated:
+    """Put a new master key before the one in force; tags under the others count until finish_master."""
+    found = _masters(folder)
+    if len(found) >= keys.MOST_MASTERS:
+        raise FolderError(f"{folder.path / MASTER} holds {len(found)} keys already: end that with --finish")
+    fresh = os.urandom(keys.KEY_BYTES)
+    folder.put(MASTER, _master_file((fresh, *found)))
+    return Rotated(
+        (f"{folder.path / MASTER}: a new master key before {len(found)} older",),
+        (
+            "restart `hushmote serve` with this file: it signs experiments with the new key, so boards with "
+            "the old one refuse them and fall silent; what they had made still counts",
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
+            "then `hushmote provision rotate master --finish` and restart `hushmote serve`",
+        ),
+    )
+
+
+def finish_master(folder: FleetFolder) -> Rotated:
+    """Forget all master keys but the one in force."""
+    found = _masters(folder)
+    if len(found) < 2:
+        raise FolderError("no rotation of the master key is under way: start one without --finish")
+    folder.put(MASTER, _master_file(found[:1]))
+    return Rotated(
+        (f"{folder.path / MASTER}: {len(found) - 1} older master keys are gone",),
+        ("restart `hushmote serve` with this file: tags under the old keys count no more",),
+    )
+
+
+def _masters(folder: FleetFolder) -> tuple[bytes, ...]:
+    path = folder.master_file()
+    if path is None:
+        raise FolderError(
+            f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
+            "the old, with a comma between"
+        )
+    return keys.load_master_keys(path)
+
+
+def _master_file(masters: Sequence[bytes]) -> bytes:
+    return "".join(m.hex() + "\n" for m in masters).encode()
+
+
+def renew(
+    folder: FleetFolder, path: Path, master: bytes | None, now: datetime.datetime, days: int
+) -> DeviceSettings:
+    """Give one board's settings the keys, the certificate and the CA that are in force now.
+
+    The old certificate stays valid. Raises ProvisionError, for a revoked board too.
+    """
+    settings = provision.load_settings(path)
+    if settings.fleet != folder.fleet.fleet:
+        raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
+    if settings.mqtt_host not in folder.fleet.hosts:
+        raise ProvisionError(
+            f"{path} has the broker {settings.mqtt_host!r}, which is none of {', '.join(folder.fleet.hosts)}"
+        )
+    if settings.key is not None and master is None:
+        raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")
+    certificate = None
+    if settings.mqtt_cert is not None:
+        certificate = folder.issue_device(settings.device_id, now, days)
+    else:
+        folder.keep_login(settings.device_id)
+    master = master if settings.key is not None else None
+    made = provision.renewed(settings, master, folder.path / "broker/ca.pem", certificate)
+    provision.replace_settings(path, made)
+    return made

@@ -1,0 +1,287 @@
+"""Who a board is: its id, its keys, its Wi-Fi and broker, in one JSON file that `hushmote flash` takes.
+
+The file holds secrets: only its owner may read it (mode 0600). It is one board's; a board that is provisioned
+again gets a new one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import os
+import re
+import secrets
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import private_file
+from ..errors import ProvisionError
+from ..wire import keys
+from ..wire.report import NameRefused, check_device, check_fleet
+from . import authority
+
+_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "fleet": (str,),
+    "device_id": (str,),
+    "key": (str, type(None)),
+    "announce_key": (str, type(None)),
+    "wifi_ssid": (str,),
+    "wifi_password": (str,),
+    "wifi_country": (str,),
+    "mqtt_host": (str,),
+    "mqtt_port": (int,),
+    "mqtt_user": (str, type(None)),
+    "mqtt_password": (str, type(None)),
+    "mqtt_ca": (str, type(None)),
+    "mqtt_cert": (str, type(None)),
+    "mqtt_key": (str, type(None)),
+    "ledger_made": (bool,),
+}
+_MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """What one board must know, as its settings file holds it.
+
+    key, announce_key: 64 hex digits, None in an open fleet. mqtt_ca: the broker's CA certificate, base64 of
+    its DER; None for a connection without TLS. mqtt_cert, mqtt_key: the board's own certificate and its key,
+    base64 of DER, or None twice. ledger_made: whether these settings have made a board's ledger already;
+    boards never see it.
+    """
+
+    fleet: str
+    device_id: str
+    key: str | None = dataclasses.field(default=None, repr=False)
+    announce_key: str | None = dataclasses.field(default=None, repr=False)
+    wifi_ssid: str = ""
+    wifi_password: str = dataclasses.field(default="", repr=False)
+    wifi_country: str = ""
+    mqtt_host: str = ""
+    mqtt_port: int = 1883
+    mqtt_user: str | None = None
+    mqtt_password: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_ca: str | None = None
+    mqtt_cert: str | None = None
+    mqtt_key: str | None = dataclasses.field(default=None, repr=False)
+    ledger_made: bool = False
+
+    def to_json(self) -> bytes:
+        """The settings file's content."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
+
+    def board_json(self) -> bytes:
+        """What is copied to the board as /settings.json."""
+        values = dataclasses.asdict(self)
+        del values["ledger_made"]
+        return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def provision_device(
+    master_key: bytes | None,
+    fleet: str,
+    device_id: str | None = None,
+    *,
+    path: Path | None = None,
+    wifi_ssid: str = "",
+    wifi_password: str = "",
+    wifi_country: str = "",
+    mqtt_host: str = "",
+    mqtt_port: int | None = None,
+    mqtt_user: str | None = None,
+    mqtt_password: str | None = None,
+    mqtt_ca: Path | None = None,
+    certificate: authority.Issued | None = None,
+) -> DeviceSettings:
+    """Make a board's settings; where path is given, write them to a new file that only its owner can read.
+
+    master_key: 32 bytes, None for an open fleet. device_id: 64 random bits where none is given; never take a
+    MAC address or a chip id, which would follow the board for life. mqtt_port: 8883 with a CA, else 1883,
+    where none is given. mqtt_ca: PEM file with the broker's CA certificate. certificate: the board's own, of
+    this device id. Raises ProvisionError, NameRefused or MasterKeyError; an existing file is never
+    overwritten.
+    """
+    check_fleet(fleet)
+    device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
+    own, own_key = (None, None) if certificate is None else certificate.board_fields()
+    settings = DeviceSettings(
+        fleet=fleet,
+        device_id=device_id,
+        key=None if master_key is None else keys.device_key(master_key, fleet, device_id).hex(),
+        announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
+        wifi_ssid=wifi_ssid,
+        wifi_password=wifi_password,
+        wifi_country=wifi_country,
+        mqtt_host=mqtt_host,
+        mqtt_port=mqtt_port if mqtt_port is not None else 8883 if mqtt_ca else 1883,
+        mqtt_user=mqtt_user,
+        mqtt_password=mqtt_password,
+        mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
+        mqtt_cert=own,
+        mqtt_key=own_key,
+    )
+    _check(dataclasses.asdict(settings), "these settings")
+    if path is not None:
+        _write_new(path, settings.to_json())
+    return settings
+
+
+def renewed(
+    settings: DeviceSettings,
+    master_key: bytes | None,
+    mqtt_ca: Path,
+    certificate: authority.Issued | None,
+) -> DeviceSettings:
+    """Return the same board's settings with the keys of another master key, CA and certificate.
+
+    The device id and whether a ledger was made stay, so `hushmote flash` leaves the board's ledger alone.
+    """
+    own, own_key = (None, None) if certificate is None else certificate.board_fields()
+    fleet, device = settings.fleet, settings.device_id
+    made = dataclasses.replace(
+        settings,
+        key=None if master_key is None else keys.device_key(master_key, fleet, device).hex(),
+        announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
+        mqtt_ca=_certificate(mqtt_ca),
+        mqtt_cert=own,
+        mqtt_key=own_key,
+    )
+    _check(dataclasses.asdict(made), "these settings")
+    return made
+
+
+def describe(settings: DeviceSettings, path: Path) -> str:
+    """One line on a settings file, without its secrets."""
+    keyed = "without keys (open fleet)" if settings.key is None else "with keys"
+    if settings.mqtt_cert is not None and settings.mqtt_key is not None:
+        until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key, str(path)).until
+        keyed += f", certificate until {until:%Y-%m-%d}"
+    missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
+    line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
+    return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if missing else "")
+
+
+def settings_path(device_id: str, folder: Path = Path()) -> Path:
+    """Where `hushmote provision` puts a board's settings: <device id>.settings.json."""
+    return folder / f"{device_id}.settings.json"
+
+
+def load_settings(path: Path) -> DeviceSettings:
+    """Read a settings file; raises ProvisionError where it is missing, malformed or readable by others."""
+    try:
+        with open(path, "rb") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            values = json.loads(f.read(65536))
+    except FileNotFoundError:
+        raise ProvisionError(f"no settings {path}: make them with `hushmote provision`") from None
+    except OSError as e:
+        raise ProvisionError(f"cannot read the settings {path}: {e.strerror}") from None
+    except ValueError:
+        raise ProvisionError(
+            f"{path} is not JSON: it must be a file that `hushmote provision` wrote"
+        ) from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
+    if not isinstance(values, dict):
+        raise ProvisionError(f"{path} must hold a JSON object: take what `hushmote provision` wrote")
+    _check(values, str(path))
+    return DeviceSettings(**values)
+
+
+def check_complete(settings: DeviceSettings, path: Path) -> None:
+    """Raise ProvisionError where a board could not reach its broker with these settings."""
+    for name in ("wifi_ssid", "mqtt_host"):
+        if not getattr(settings, name):
+            raise ProvisionError(f"{name} is empty in {path}: fill it in")
+
+
+def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSettings:
+    """Note in the settings file whether they have made a ledger; the file is replaced in one step."""
+    marked = dataclasses.replace(settings, ledger_made=made)
+    if marked != settings:
+        replace_settings(path, marked)
+    return marked
+
+
+def replace_settings(path: Path, settings: DeviceSettings) -> None:
+    """Write settings in the place of those that are there, in one step; raises ProvisionError."""
+    try:
+        private_file.replace(path, settings.to_json())
+    except OSError as e:
+        raise ProvisionError(f"cannot write {path}: {e.strerror}") from None
+
+
+def _check(values: dict[str, Any], where: str) -> None:
+    for name in values:
+        if name not in _TYPES:
+            raise ProvisionError(f"{where}: unknown field {name}")
+    for name, types in _TYPES.items():
+        if name not in values and name not in _MAY_BE_MISSING:
+            raise ProvisionError(f"{where}: {name} is missing")
+        # bool is an int: a port of True is a mistake all the same.
+        if name in values and type(values[name]) not in types:
+            wanted = " or ".join("null" if t is type(None) else t.__name__ for t in types)
+            raise ProvisionError(f"{where}: {name} must be {wanted}")
+    for name, check in (("fleet", check_fleet), ("device_id", check_device)):
+        try:
+            check(values[name])
+        except NameRefused as e:
+            raise ProvisionError(f"{where}: {name}: {e}") from None
+    for name in ("key", "announce_key"):
+        # The text is never part of the message: it may be all but one digit of a real key.
+        if values[name] is not None and not _KEY.fullmatch(values[name]):
+            raise ProvisionError(f"{where}: {name} must be 64 hex digits, or null in an open fleet")
+    if not 1 <= values["mqtt_port"] <= 65535:
+        raise ProvisionError(f"{where}: mqtt_port must be 1 to 65535")
+    if len(values["wifi_ssid"].encode()) > 32:
+        raise ProvisionError(f"{where}: wifi_ssid is at most 32 bytes")
+    if values["wifi_password"] and not 8 <= len(values["wifi_password"].encode()) <= 64:
+        raise ProvisionError(f"{where}: wifi_password is 8 to 64 bytes, or empty for an open network")
+    if values["wifi_country"] and not re.fullmatch(r"[A-Z]{2}", values["wifi_country"]):
+        raise ProvisionError(f"{where}: wifi_country is two capital letters, such as DE, or empty")
+    if values["mqtt_ca"] is not None:
+        try:
+            base64.b64decode(values["mqtt_ca"], validate=True)
+        except binascii.Error:
+            raise ProvisionError(f"{where}: mqtt_ca must be base64 of a certificate's DER, or null") from None
+    own, own_key = values.get("mqtt_cert"), values.get("mqtt_key")
+    if (own is None) != (own_key is None):
+        raise ProvisionError(f"{where}: mqtt_cert and mqtt_key belong together: give both, or null twice")
+    if own is not None and own_key is not None:
+        if values["mqtt_ca"] is None:
+            raise ProvisionError(f"{where}: mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
+        if authority.parse_board_fields(own, own_key, where).name != values["device_id"]:
+            raise ProvisionError(f"{where}: mqtt_cert is another board's: its name must be the device_id")
+
+
+def _certificate(path: Path) -> str:
+    """The first certificate of a PEM file, base64 of its DER: what every MicroPython port's TLS reads."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        raise ProvisionError(f"cannot read {path}: it must be a PEM file with the broker's CA") from None
+    found = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    try:
+        der = ssl.PEM_cert_to_DER_cert(found[0] if found else "")
+    except ValueError:
+        raise ProvisionError(
+            f"{path} holds no certificate: it must be a PEM file with the broker's CA"
+        ) from None
+    return base64.b64encode(der).decode()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    try:
+        private_file.create(path, content)
+    except FileExistsError:
+        raise ProvisionError(
+            f"{path} exists: it may be all that knows a board's keys; take another path"
+        ) from None
+    except OSError as e:
+        raise ProvisionError(f"cannot write {path}: {e.strerror}") from None

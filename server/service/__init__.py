@@ -1,0 +1,1 @@
+"""The aggregator as a process: signals, log, metrics, health."""

@@ -1,0 +1,92 @@
+"""An aggregator's numbers for Prometheus: nothing of single devices, no label but a reject's reason.
+
+Counters and gauges are read from the aggregator when somebody asks, so that they agree with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..aggregator import Counters
+from ..ingest.health import Condition
+from ..ingest.pipeline import REASONS
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
+
+
+class Metrics:
+    """The metrics of one aggregator in a registry of their own.
+
+    watch() says whose they are; committed() is called after each commit with its messages and seconds;
+    text() is the answer to a scrape.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._seconds = Histogram(
+            "hushmote_commit_seconds",
+            "Time to judge a batch and commit it durably.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._reports = Histogram(
+            "hushmote_batch_reports",
+            "Messages of a committed batch.",
+            buckets=_REPORTS,
+            registry=self._registry,
+        )
+
+    def watch(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
+        """Say where the numbers are read; once."""
+        self._registry.register(_Aggregator(counters, condition))
+
+    def committed(self, messages: int, seconds: float) -> None:
+        """Note a commit."""
+        self._seconds.observe(seconds)
+        self._reports.observe(messages)
+
+    def text(self) -> bytes:
+        """Return all in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Aggregator(Collector):
+    def __init__(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
+        self._counters = counters
+        self._condition = condition
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the aggregator's numbers as of now."""
+        counters, condition = self._counters(), self._condition()
+        yield CounterMetricFamily(
+            "hushmote_reports_accepted", "Reports counted since the start.", value=counters.accepted
+        )
+        rejected = CounterMetricFamily(
+            "hushmote_reports_rejected", "Reports not counted since the start.", labels=["reason"]
+        )
+        for reason in {**dict.fromkeys(REASONS, 0), **counters.rejected}:
+            rejected.add_metric([reason], counters.rejected.get(reason, 0))
+        yield rejected
+        yield CounterMetricFamily("hushmote_batches", "Batches committed.", value=counters.batches)
+        yield CounterMetricFamily(
+            "hushmote_commit_failures", "Commits that the store failed.", value=counters.failures
+        )
+        for name, words, value in (
+            ("connected", "1 while the broker has accepted the connection.", condition.connected),
+            ("subscribed", "1 while the broker has accepted the subscription.", condition.subscribed),
+            ("store_failing", "1 where the store failed at the last attempt.", condition.failing),
+            ("uncommitted_messages", "Messages received and not committed yet.", condition.uncommitted),
+            ("oldest_uncommitted_seconds", "Age of the oldest of these.", condition.oldest_s),
+            ("since_turn_seconds", "Time since the loop last came round.", condition.since_turn_s),
+            ("experiments_published", "Experiments retained at the broker.", condition.published),
+        ):
+            yield GaugeMetricFamily(f"hushmote_{name}", words, value=float(value))
+        if condition.since_commit_s is not None:
+            words = "Time since the last commit; absent before the first."
+            yield GaugeMetricFamily("hushmote_since_commit_seconds", words, value=condition.since_commit_s)

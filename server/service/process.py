@@ -1,0 +1,135 @@
+"""The aggregator as a process: its end by SIGTERM or Ctrl-C, what it tells systemd, its log each minute."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from threading import Thread
+from typing import Any
+
+from ..aggregator import Aggregator, Counters
+from ..ingest.health import TURN_S
+from . import log_format
+from .systemd import notify
+
+log = logging.getLogger(__name__)
+
+READY = "ready"  # the line on standard output that tells a parent process: subscribed, experiments published
+
+STOP_S = 20.0  # longer than a store may wait for a lock, shorter than a service manager waits for us
+_TICK_S = 0.2
+_WATCHDOG_S = 10.0
+_MINUTE_S = 60.0
+
+
+class Fault(Exception):
+    """Something that nothing that arrives should bring about: a fault in Hushmote."""
+
+
+def announce_ready() -> None:
+    """Tell whoever started this process that reports are being counted."""
+    print(READY, flush=True)
+    notify(READY=1)
+
+
+def run(aggregator: Aggregator) -> None:
+    """Run an aggregator until SIGTERM, SIGINT or its own end; raises what Aggregator.run() does, and Fault.
+
+    After a signal it commits and acknowledges what has arrived. Where the store hangs it is left after STOP_S
+    seconds, or at a second signal, and the process ends here with status 0: what was not committed was not
+    acknowledged either, and waits at the broker.
+    """
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            aggregator.run()
+        except BaseException as e:  # it belongs to the main thread
+            raised.append(e)
+
+    signals = 0
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal signals
+        signals += 1
+        aggregator.stop()
+
+    # A thread of its own: in a database's driver the main thread would not hear a signal.
+    thread = Thread(target=work, name="aggregator", daemon=True)
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    thread.start()
+    try:
+        _watch(aggregator, thread, lambda: signals)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    counters = aggregator.counters
+    if thread.is_alive():
+        waiting = aggregator.condition.uncommitted
+        _log_counters(f"stopped without the store: {waiting} messages wait at the broker; ", counters)
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
+    if raised:
+        _raise(raised[0])
+    _log_counters("stopped: ", counters)
+
+
+def _watch(aggregator: Aggregator, thread: Thread, signals: Any) -> None:
+    """Return when the aggregator has ended, or has to be left."""
+    stop_by: float | None = None
+    told, status = 0.0, ""
+    minute, last = time.monotonic(), Counters()
+    while thread.is_alive():
+        thread.join(_TICK_S)
+        now = time.monotonic()
+        if signals() > 1 or (stop_by is not None and now > stop_by):
+            return
+        if signals() and stop_by is None:
+            stop_by = now + STOP_S
+            notify(STOPPING=1)
+        condition = aggregator.condition
+        if condition.since_turn_s < TURN_S and now - told > _WATCHDOG_S:
+            notify(WATCHDOG=1)
+            told = now
+        if condition.state != status:
+            status = condition.state
+            notify(STATUS=status)
+        if now - minute >= _MINUTE_S:
+            _log_rejects(last, aggregator.counters, now - minute)
+            minute, last = now, aggregator.counters
+
+
+def _raise(error: BaseException) -> None:
+    # What a command's user can mend has a class of Hushmote's own; anything else is a bug, whose text may
+    # hold what a device sent.
+    if type(error).__module__.startswith(__name__.partition(".")[0] + "."):
+        raise error
+    raise Fault(f"stopped by a fault in Hushmote, {log_format.where(error)}: please report it") from None
+
+
+def _words(rejected: Counter[str]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(rejected.items()))
+
+
+def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
+    """Say how many reports were rejected since the last time, by reason: a line each minute, not one each."""
+    rejected = Counter(now.rejected) - Counter(last.rejected)
+    if rejected:
+        fields = {"rejected": dict(rejected), "accepted": now.accepted - last.accepted}
+        log.info("rejected in %.0f s: %s", seconds, _words(rejected), extra={"fields": fields})
+
+
+def _log_counters(start: str, counters: Counters) -> None:
+    rejected = Counter(counters.rejected)
+    log.info(
+        "%s%d reports accepted; rejected: %s",
+        start,
+        counters.accepted,
+        _words(rejected) or "none",
+        extra={"fields": {"accepted": counters.accepted, "rejected": dict(rejected)}},
+    )

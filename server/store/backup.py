@@ -1,0 +1,82 @@
+"""A copy of a SQLite store as it is at one moment, while others go on writing to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from .. import private_file
+from .database import BUSY_TIMEOUT_S, StoreError
+
+
+class BackupRefused(StoreError):
+    """A copy that cannot be made; the text says why and what would be right."""
+
+
+def backup(url: str, file: Path) -> int:
+    """Copy a SQLite store, of any schema version, to a new file of mode 0600; returns its size in bytes.
+
+    The copy is on disk and was checked page by page when this returns; where it fails there is no file.
+    Raises BackupRefused for a PostgreSQL store, a file that is there already, and a store that is missing,
+    damaged or a database of something else.
+    """
+    path = _path(url)
+    if file.exists():
+        raise BackupRefused(f"{file} exists: a backup replaces nothing, give another name")
+    if not file.parent.is_dir():
+        raise BackupRefused(f"cannot write {file}: the folder {file.parent} does not exist; create it")
+    part = file.with_name(file.name + ".part")
+    try:
+        # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
+        part.unlink(missing_ok=True)
+        private_file.create(part, b"")
+        _copy(path, part)
+        private_file.sync(part)
+        # Unlike a rename, a link does not replace what was made there meanwhile.
+        os.link(part, file)
+        private_file.sync(file.parent)
+        return file.stat().st_size
+    except FileExistsError:
+        raise BackupRefused(f"{file} exists: a backup replaces nothing, give another name") from None
+    except OSError as e:
+        raise BackupRefused(f"cannot write {file}: {e.strerror}") from None
+    except sqlite3.Error as e:
+        raise BackupRefused(f"cannot copy {path} to {file}: {e}") from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _path(url: str) -> Path:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise BackupRefused(f"{url!r} is not a store: write sqlite:///path") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise BackupRefused(
+            "a PostgreSQL store is backed up with its own tools: pg_dump --format=custom, or pg_basebackup"
+        )
+    path = Path(parsed.database or "")
+    if not path.is_file():
+        raise BackupRefused(f"there is no store at {path}: correct the path")
+    return path
+
+
+def _copy(path: Path, part: Path) -> None:
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)) as source:
+        tables = source.execute("SELECT name FROM sqlite_master WHERE name = 'schema_version'").fetchall()
+        if not tables:
+            raise BackupRefused(f"{path} is a database of something else: give another path")
+        with closing(sqlite3.connect(part)) as target:
+            # All pages in one step: from one state, and in WAL mode nobody who writes has to wait.
+            source.backup(target)
+            found = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            # One file, whoever looks at it; opened as a store it is in WAL mode again.
+            target.execute("PRAGMA journal_mode=DELETE")
+    if found != "ok":
+        raise BackupRefused(f"{path} is damaged ({found}): keep it and the last good backup")

@@ -1,0 +1,175 @@
+"""What must hold in a store whatever happened to it, checked row by row: `hushmote store check`.
+
+Above all: every report in a histogram is a number in a dedupe set and the other way round. Whatever counts a
+report twice, or loses one that was acknowledged, breaks that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ..ingest.pipeline import most_reports
+from ..wire import report
+from . import schema
+from .number_set import NumberSet
+from .store import Store
+
+_ROWS = 10_000  # read together
+_WINDOW = {
+    "hour": re.compile(r"\d{4}-\d\d-\d\dT\d\d"),
+    "day": re.compile(r"\d{4}-\d\d-\d\d"),
+    "all": re.compile("all"),
+}
+
+# An experiment's name in a fleet.
+_Name = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a store holds, and what is wrong with it: one line each, without any device's id."""
+
+    experiments: int
+    devices: int
+    reports: int
+    violations: tuple[str, ...]
+
+
+def check(store: Store) -> Checked:
+    """Read every row of a store as it is at one moment and say which contradict each other.
+
+    Raises StoreError where the database itself fails, as a damaged file does.
+    """
+    with store.snapshot() as connection:
+        wrong = [*_file(connection)]
+        versions, lines = _experiments(connection)
+        wrong += lines
+        accepted, lines = _dedupe(connection, most_reports(versions.values()))
+        wrong += lines
+        counted, lines = _histograms(connection, versions)
+        wrong += lines
+        wrong += _totals(counted, accepted)
+        wrong += _devices(connection)
+        table = schema.dedupe
+        devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
+        known = connection.scalar(select(func.count()).select_from(devices)) or 0
+    return Checked(len(versions), known, counted.total(), tuple(wrong))
+
+
+def _file(connection: Connection) -> Iterator[str]:
+    if connection.dialect.name == "sqlite":
+        for (text,) in connection.exec_driver_sql("PRAGMA integrity_check(10)"):
+            if text != "ok":
+                yield f"the file is damaged: {' '.join(text.split())}"
+        for table, _row, parent, _key in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+            yield f"a row of {table} belongs to a {parent} that is not there"
+
+
+def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experiment]], list[str]]:
+    table = schema.experiment
+    versions: dict[int, tuple[_Name, Experiment]] = {}
+    current: Counter[_Name] = Counter()
+    wrong = []
+    for row in connection.execute(select(table).order_by(table.c.id)).mappings():
+        where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
+        try:
+            experiment = Experiment.parse(bytes(row["payload"]))
+        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
+            wrong.append(f"{where} does not parse: {e}")
+            continue
+        stored = row["name"], bytes(row["digest"]), bytes(row["sha256"])
+        if stored != (experiment.name, experiment.digest, experiment.sha256):
+            wrong.append(f"{where} is not what its digest says")
+        name = row["fleet"], row["name"]
+        versions[row["id"]] = name, experiment
+        current[name] += bool(row["current"])
+    for (fleet, name), n in current.items():
+        if n > 1:
+            wrong.append(f"{name} of fleet {fleet} has {n} current versions; one may be published")
+    return versions, wrong
+
+
+def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:
+    """Return name -> reports by the numbers of its devices, and what is wrong."""
+    table = schema.dedupe
+    accepted: Counter[_Name] = Counter()
+    wrong: Counter[tuple[_Name, str]] = Counter()
+    found = connection.execute(select(table).execution_options(yield_per=_ROWS))
+    for fleet, experiment, _device, text, stored in found:
+        name = fleet, experiment
+        try:
+            numbers = NumberSet.decode(text)
+        except (TypeError, ValueError):
+            wrong[name, "cannot be read"] += 1
+            continue
+        accepted[name] += len(numbers)
+        if len(numbers) != stored:
+            wrong[name, "are not as many as it says"] += 1
+        if name not in most:
+            wrong[name, "are of no experiment that is known"] += 1
+            continue
+        limit = most[name]
+        if numbers.bounds and (
+            numbers.bounds[0] < 1 or (limit is not None and numbers.bounds[-1] > limit + 1)
+        ):
+            wrong[name, "are outside its budget"] += 1
+    lines = [
+        f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"
+        for ((fleet, experiment), what), n in sorted(wrong.items())
+    ]
+    return accepted, lines
+
+
+def _histograms(
+    connection: Connection, versions: dict[int, tuple[_Name, Experiment]]
+) -> tuple[Counter[_Name], list[str]]:
+    table = schema.histogram
+    counted: Counter[_Name] = Counter()
+    wrong: Counter[tuple[int, str]] = Counter()
+    query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
+    for id_, window, code, count in connection.execute(query.execution_options(yield_per=_ROWS)):
+        if id_ not in versions:
+            wrong[id_, "belong to no version that can be read"] += 1
+            continue
+        name, experiment = versions[id_]
+        if not (isinstance(count, int) and isinstance(code, int)):
+            wrong[id_, "are no numbers"] += 1
+            continue
+        counted[name] += count
+        if not 0 <= code < experiment.code_count:
+            wrong[id_, f"are of codes outside 0 to {experiment.code_count - 1}"] += 1
+        if count < 0:
+            wrong[id_, "are negative"] += 1
+        if not _WINDOW[experiment.window].fullmatch(window):
+            wrong[id_, f"are of a window that is no {experiment.window}"] += 1
+    lines = []
+    for (id_, what), n in sorted(wrong.items()):
+        fleet, name = versions[id_][0] if id_ in versions else ("", "")
+        of = f"version {id_} of {name} in fleet {fleet}" if name else f"version {id_}"
+        lines.append(f"{of}: {n:,} count{'s' * (n > 1)} {what}")
+    return counted, lines
+
+
+def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
+    for fleet, name in sorted(counted.keys() | accepted.keys()):
+        have, of = counted[fleet, name], accepted[fleet, name]
+        if have != of:
+            yield f"{name} of fleet {fleet}: {have:,} reports are counted, {of:,} were accepted"
+
+
+def _devices(connection: Connection) -> Iterator[str]:
+    table = schema.device
+    query = select(table.c.fleet, table.c.device).execution_options(yield_per=_ROWS)
+    strange = Counter(fleet for fleet, device in connection.execute(query) if not report.is_device(device))
+    for fleet, n in sorted(strange.items()):
+        yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing by that id"
+    rejects = schema.reject
+    query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
+    if n := connection.scalar(query):
+        yield f"{n:,} counters of rejected reports are negative"

@@ -1,0 +1,331 @@
+"""Merging the stores of sites that are not connected: `merge` adds whole stores to another, or nothing.
+
+Histograms may be added only where the stores counted disjoint sets of reports. A store's dedupe sets say
+which reports it counted, so this is checked exactly; where both counted a report nobody can tell any more
+which of the counts it is, and the merge is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from . import schema
+from .database import insert
+from .number_set import NumberSet
+from .store import Store, StoreError, Version, VersionRefused, check_total
+from .transaction import DedupeKey, IngestTransaction
+
+_ROWS = 2000  # read and written together
+
+
+class MergeRefused(ValueError):
+    """Stores that cannot be added without counting something twice or wrongly; the text says why."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a merge adds under one experiment's name: versions, reports, and devices not heard of before.
+
+    kept: another version is current in a merged store, or until another day; the target's own stays.
+    """
+
+    fleet: str
+    experiment: str
+    versions: int
+    reports: int
+    devices: int
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge adds in all: fleets that were new, per experiment's name, and reject counters.
+
+    named: devices that were neither allowed nor revoked in the target. revoked: those that it did not revoke.
+    """
+
+    fleets: tuple[str, ...]
+    experiments: tuple[Added, ...]
+    rejects: int
+    named: int
+    revoked: int
+
+
+class _DryRun(Exception):
+    """Undoes the transaction; no error."""
+
+
+def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Merged:
+    """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
+
+    Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
+    first source's come along. A device that is revoked in any of them is revoked. Sources are read as they
+    were at one moment and are not changed. dry_run: do it all and undo it, to say what would be added.
+    Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
+    can be added twice.
+    Raises MergeRefused where a fleet is open in one and keyed in another, or listed in one only, a digest
+    stands for two versions, a version would raise a name's total, both counted the same reports, or a store's
+    counts and dedupe sets do not match; and StoreError. Then nothing was changed.
+    """
+    for one, other in itertools.combinations((into, *sources), 2):
+        if _same(one, other):
+            raise MergeRefused(f"{one.where} is given twice: a store cannot be merged with itself")
+    total = _Totals()
+    try:
+        with into.writing() as target:
+            for source in sources:
+                with source.snapshot() as connection:
+                    _Merge(into, target, source, connection, total).run()
+            if dry_run:
+                raise _DryRun
+    except _DryRun:
+        pass
+    return total.merged()
+
+
+def _same(one: Store, other: Store) -> bool:
+    a, b = one.engine.url, other.engine.url
+    if a.get_backend_name() != b.get_backend_name():
+        return False
+    if a.get_backend_name() != "sqlite":
+        return (a.host, a.port, a.database) == (b.host, b.port, b.database)
+    return (
+        os.path.exists(one.where) and os.path.exists(other.where) and os.path.samefile(one.where, other.where)
+    )
+
+
+class _Totals:
+    """What was added so far."""
+
+    def __init__(self) -> None:
+        self.fleets: list[str] = []
+        self.versions: Counter[tuple[str, str]] = Counter()
+        self.reports: Counter[tuple[str, str]] = Counter()
+        self.devices: Counter[tuple[str, str]] = Counter()
+        self.kept: set[tuple[str, str]] = set()
+        self.rejects = 0
+        self.named = 0
+        self.revoked = 0
+
+    def merged(self) -> Merged:
+        names = sorted(self.versions.keys() | self.reports.keys() | self.kept)
+        lines = (
+            Added(*n, self.versions[n], self.reports[n], self.devices[n], kept=n in self.kept) for n in names
+        )
+        return Merged(tuple(self.fleets), tuple(lines), self.rejects, self.named, self.revoked)
+
+
+class _Merge:
+    """One source into the target, each in a transaction of its own."""
+
+    def __init__(
+        self, into: Store, target: Connection, source: Store, connection: Connection, total: _Totals
+    ) -> None:
+        self._into = into
+        self._target = target
+        self._source = source
+        self._connection = connection
+        self._total = total
+        self._write = IngestTransaction(target).write
+        self._seen = IngestTransaction(target).seen
+
+    def run(self) -> None:
+        self._add_fleets()
+        self._add_devices()
+        found = self._source.versions(self._connection, None)
+        for store, connection in ((self._into, self._target), (self._source, self._connection)):
+            _check_counts(store, connection, {(v.fleet, v.experiment.name) for v in found})
+        ids = self._add_versions(found)
+        self._add_dedupe()
+        self._add_histograms(ids)
+        self._add_rejects()
+
+    def _add_fleets(self) -> None:
+        table = schema.fleet
+        query = select(table.c.name, table.c.keyed, table.c.listed).order_by(table.c.name)
+        have = {name: (bool(keyed), bool(listed)) for name, keyed, listed in self._target.execute(query)}
+        for name, keyed, listed in self._connection.execute(query):
+            if name not in have:
+                self._target.execute(table.insert().values(name=name, keyed=keyed, listed=listed))
+                self._total.fleets.append(name)
+                continue
+            here, there = have[name], (bool(keyed), bool(listed))
+            if here[0] != there[0]:
+                words = [("with keys" if keyed else "open") for keyed, _ in (here, there)]
+                advice = "these are two fleets of one name"
+            elif here[1] != there[1]:
+                words = [
+                    ("for listed devices" if listed else "for any device") for _, listed in (here, there)
+                ]
+                advice = "make it the same in both"
+            else:
+                continue
+            raise MergeRefused(
+                f"fleet {name} is {words[0]} in {self._into.where} and {words[1]} in {self._source.where}: "
+                + advice
+            )
+
+    def _add_devices(self) -> None:
+        table = schema.device
+        found = self._connection.execute(
+            select(table.c.fleet, table.c.device, table.c.state)
+            .order_by(table.c.fleet, table.c.device)
+            .execution_options(yield_per=_ROWS)
+        )
+        statement = insert(self._target, table)
+        statement = statement.on_conflict_do_update(
+            index_elements=["fleet", "device"],
+            set_={"state": statement.excluded.state},
+            where=statement.excluded.state == "revoked",  # for good, whatever the other says
+        )
+        before = self._states()
+        for part in found.mappings().partitions():
+            self._target.execute(statement, [dict(row) for row in part])
+        after = self._states()
+        self._total.named += after.total() - before.total()
+        self._total.revoked += after["revoked"] - before["revoked"]
+
+    def _states(self) -> Counter[str]:
+        """State -> devices that the target has in it."""
+        state = schema.device.c.state
+        query = select(state, func.count()).group_by(state)
+        states: Counter[str] = Counter()
+        for name, count in self._target.execute(query):
+            states[name] = count
+        return states
+
+    def _add_versions(self, found: list[Version]) -> dict[int, int]:
+        """Return source id -> target id."""
+        have = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
+        first: dict[tuple[str, str], Version] = {}
+        for v in have.values():
+            first.setdefault((v.fleet, v.experiment.name), v)
+        known = set(first)
+        ids = {}
+        for v in found:
+            name = (v.fleet, v.experiment.name)
+            same = have.get((v.fleet, v.experiment.digest))
+            if same is not None and same.experiment.sha256 != v.experiment.sha256:
+                raise MergeRefused(
+                    f"digest {v.experiment.digest.hex()} of fleet {v.fleet} is {same.experiment.name} in "
+                    f"{self._into.where} and another version, of {v.experiment.name}, in {self._source.where}"
+                )
+            if name in known:
+                own = same is not None and same.current
+                if v.current != own or (own and same is not None and v.expires != same.expires):
+                    self._total.kept.add(name)
+            if same is not None:
+                ids[v.id] = same.id
+                continue
+            try:
+                check_total(first.setdefault(name, v).experiment, v.experiment)
+            except VersionRefused as e:
+                raise MergeRefused(f"fleet {v.fleet} in {self._source.where}: {e}") from None
+            ids[v.id] = self._insert(v, current=v.current and name not in known)
+            self._total.versions[name] += 1
+        return ids
+
+    def _insert(self, v: Version, *, current: bool) -> int:
+        e = v.experiment
+        row = {"fleet": v.fleet, "name": e.name, "digest": e.digest, "sha256": e.sha256, "payload": v.payload}
+        row |= {"current": current, "expires": None if v.expires is None else v.expires.isoformat()}
+        table = schema.experiment
+        return self._target.execute(table.insert().values(**row).returning(table.c.id)).scalar_one()
+
+    def _add_dedupe(self) -> None:
+        overlaps: dict[tuple[str, str], tuple[int, int]] = {}
+        for rows in _dedupe(self._source, self._connection):
+            try:
+                seen = self._seen(rows)
+            except ValueError as e:
+                raise StoreError(f"{self._into.where} is damaged: {e}") from None
+            changed = {}
+            for key, numbers in rows.items():
+                name = key[0], key[1]
+                united = _union(seen[key], numbers)
+                both = len(seen[key]) + len(numbers) - len(united)
+                if both:
+                    devices, reports = overlaps.get(name, (0, 0))
+                    overlaps[name] = devices + 1, reports + both
+                self._total.reports[name] += len(numbers)
+                self._total.devices[name] += not seen[key]
+                changed[key] = united
+            if not overlaps:
+                self._write(changed, {}, {})
+        for (fleet, experiment), (devices, reports) in overlaps.items():
+            raise MergeRefused(
+                f"both {self._into.where} and {self._source.where} counted the same {reports:,} "
+                f"report{'s' * (reports > 1)} of {devices:,} device{'s' * (devices > 1)} to {experiment} "
+                f"in fleet {fleet}: their counts cannot be told apart"
+            )
+
+    def _add_histograms(self, ids: dict[int, int]) -> None:
+        table = schema.histogram
+        query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
+        found = self._connection.execute(query.execution_options(yield_per=_ROWS))
+        for part in found.partitions():
+            self._write({}, {(ids[id_], window, code): count for id_, window, code, count in part}, {})
+
+    def _add_rejects(self) -> None:
+        table = schema.reject
+        query = select(table.c.fleet, table.c.reason, table.c.count)
+        rejects = {(fleet, reason): count for fleet, reason, count in self._connection.execute(query)}
+        self._write({}, {}, rejects)
+        self._total.rejects += sum(rejects.values())
+
+
+def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, NumberSet]]:
+    """Yield a store's dedupe sets, a few thousand at a time."""
+    table = schema.dedupe
+    columns = (table.c.fleet, table.c.experiment, table.c.device)
+    query = select(*columns, table.c.numbers, table.c.accepted).where(table.c.accepted > 0).order_by(*columns)
+    for part in connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
+        rows = {}
+        for fleet, experiment, device, text, accepted in part:
+            try:
+                numbers = NumberSet.decode(text)
+            except ValueError as e:
+                raise StoreError(f"{store.where} is damaged: {e}") from None
+            if len(numbers) != accepted:
+                raise StoreError(
+                    f"{store.where} is damaged: a device's reports and their number do not match"
+                )
+            rows[fleet, experiment, device] = numbers
+        yield rows
+
+
+def _check_counts(store: Store, connection: Connection, names: set[tuple[str, str]]) -> None:
+    """Refuse counts that no dedupe set stands for: nobody could tell whether they were added before."""
+    counted, versions, dedupe = schema.histogram, schema.experiment, schema.dedupe
+    query = select(versions.c.fleet, versions.c.name, func.sum(counted.c.count))
+    query = query.join(counted, counted.c.experiment == versions.c.id)
+    query = query.group_by(versions.c.fleet, versions.c.name)
+    counts = {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
+    query = select(dedupe.c.fleet, dedupe.c.experiment, func.sum(dedupe.c.accepted))
+    query = query.group_by(dedupe.c.fleet, dedupe.c.experiment)
+    known = {(fleet, name): int(n) for fleet, name, n in connection.execute(query)}
+    for fleet, name in sorted(names):
+        have, of = counts.get((fleet, name), 0), known.get((fleet, name), 0)
+        if have != of:
+            raise MergeRefused(
+                f"{store.where} counts {have:,} reports to {name} in fleet {fleet} and knows the numbers of "
+                f"{of:,}: what it counted cannot be told, so it cannot be merged"
+            )
+
+
+def _union(one: NumberSet, other: NumberSet) -> NumberSet:
+    bounds: list[int] = []
+    pairs = [*zip(one.bounds[::2], one.bounds[1::2], strict=True)]
+    pairs += zip(other.bounds[::2], other.bounds[1::2], strict=True)
+    for start, end in sorted(pairs):
+        if bounds and start <= bounds[-1]:
+            bounds[-1] = max(bounds[-1], end)
+        else:
+            bounds += (start, end)
+    return NumberSet(tuple(bounds))

@@ -1,0 +1,400 @@
+"""The store: histograms per experiment version, fleet and window, dedupe sets, reject counters.
+
+SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database for how it is opened.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, and_, func, select, update
+
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ..wire.report import check_device, check_fleet
+from . import schema
+from .database import Database, StoreError, insert
+from .number_set import NumberSet
+from .transaction import IngestTransaction
+
+__all__ = [
+    "Participation",
+    "Store",
+    "StoreError",
+    "Version",
+    "VersionRefused",
+    "check_total",
+]
+
+
+class VersionRefused(StoreError):
+    """An experiment version or a fleet that contradicts what the store already has."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One immutable version of an experiment; current where it is the one of its name to publish.
+
+    expires: the last day, UTC, on which it is published, None for good.
+    """
+
+    id: int
+    fleet: str
+    payload: bytes
+    current: bool
+    expires: datetime.date | None
+    experiment: Experiment
+
+    def published_on(self, day: datetime.date) -> bool:
+        """Whether boards are to take part on that day, UTC."""
+        return self.current and (self.expires is None or day <= self.expires)
+
+
+@dataclass(frozen=True)
+class Participation:
+    """How many devices had at least one report accepted for an experiment's name, and reports in all."""
+
+    devices: int
+    reports: int
+
+
+class Store:
+    """A store by SQLAlchemy URL, `sqlite:///path` for a file.
+
+    create: make the database where there is none; otherwise its absence is an error. Safe to use from several
+    threads and processes at once. Raises StoreError, one line, here and in every method.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._database = Database(url, create=create)
+        self._reading = self._database.reading
+        self._writing = self._database.writing
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine."""
+        return self._database.engine
+
+    @property
+    def where(self) -> str:
+        """The file's path, or the URL without its password."""
+        return self._database.where
+
+    # Fleets and experiments
+
+    def add_fleet(self, name: str, *, keyed: bool) -> None:
+        """Add a fleet, with keys or open; adding it again as it is changes nothing.
+
+        Raises VersionRefused where it is there the other way, NameRefused for a name that does not fit.
+        """
+        check_fleet(name)
+        with self._writing() as connection:
+            found = self._keyed(connection, name)
+            if found is None:
+                connection.execute(schema.fleet.insert().values(name=name, keyed=keyed))
+            elif found != keyed:
+                is_, want = ("has keys", "open") if found else ("is open", "with keys")
+                raise VersionRefused(
+                    f"fleet {name} {is_}: a fleet stays what it is; take another name for one {want}"
+                )
+
+    def fleets(self) -> dict[str, bool]:
+        """Return name -> whether the fleet has keys."""
+        with self._reading() as connection:
+            query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
+            return {name: bool(keyed) for name, keyed in connection.execute(query)}
+
+    def listed_fleets(self) -> frozenset[str]:
+        """Return the names of the fleets in which only allowed devices count."""
+        with self._reading() as connection:
+            return frozenset(connection.scalars(select(schema.fleet.c.name).where(schema.fleet.c.listed)))
+
+    def set_listed(self, fleet: str, listed: bool) -> None:
+        """Count only allowed devices' reports in a fleet, or any but revoked ones'.
+
+        Raises VersionRefused for a fleet that is not there.
+        """
+        table = schema.fleet
+        with self._writing() as connection:
+            if not connection.execute(
+                update(table).where(table.c.name == fleet).values(listed=listed)
+            ).rowcount:
+                raise VersionRefused(_no_fleet(fleet))
+
+    # Devices
+
+    def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
+        """Allow devices, all of them or none; doing it again changes nothing.
+
+        Raises NameRefused for an id that does not fit, VersionRefused for a fleet that is not there and for a
+        revoked device: whoever holds its key would be let in again.
+        """
+        devices = sorted(set(devices))
+        with self._writing() as connection:
+            self._set_state(connection, fleet, devices, "allowed")
+            gone = self._devices(connection, fleet, "revoked").intersection(devices)
+            if gone:
+                raise VersionRefused(
+                    f"device {min(gone)} of fleet {fleet} is revoked, for good: "
+                    "provision the board again under a new id"
+                )
+
+    def revoke_devices(self, fleet: str, devices: Iterable[str]) -> None:
+        """Revoke devices for good, whether they were heard of or not; doing it again changes nothing.
+
+        Raises NameRefused for an id that does not fit and VersionRefused for a fleet that is not there.
+        """
+        with self._writing() as connection:
+            self._set_state(connection, fleet, sorted(set(devices)), "revoked")
+
+    def revoked(self, fleet: str) -> frozenset[str]:
+        """Return the ids of a fleet's revoked devices."""
+        with self._reading() as connection:
+            return self._devices(connection, fleet, "revoked")
+
+    def roster(self, fleet: str) -> dict[str, str]:
+        """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
+        table = schema.device
+        query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
+        with self._reading() as connection:
+            return dict(sorted((device, state) for device, state in connection.execute(query)))
+
+    def _devices(self, connection: Connection, fleet: str, state: str) -> frozenset[str]:
+        table = schema.device
+        query = select(table.c.device).where(table.c.fleet == fleet, table.c.state == state)
+        return frozenset(connection.scalars(query))
+
+    def _set_state(self, connection: Connection, fleet: str, devices: Sequence[str], state: str) -> None:
+        for device in devices:
+            check_device(device)
+        if self._keyed(connection, fleet) is None:
+            raise VersionRefused(_no_fleet(fleet))
+        if not devices:
+            return
+        rows = [{"fleet": fleet, "device": device, "state": state} for device in devices]
+        statement = insert(connection, schema.device)
+        if state == "revoked":
+            statement = statement.on_conflict_do_update(
+                index_elements=["fleet", "device"], set_={"state": statement.excluded.state}
+            )
+        else:
+            statement = statement.on_conflict_do_nothing()
+        connection.execute(statement, rows)
+
+    def _keyed(self, connection: Connection, name: str) -> bool | None:
+        return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
+
+    def add_experiment(self, fleet: str, payload: bytes, expires: datetime.date | None = None) -> Experiment:
+        """Add an experiment's version and make it the current one of its name; returns the Experiment.
+
+        payload: the JSON that is published, at most 1 KiB. expires: its last day, None for good. Adding a
+        version again makes it current again, until the expiry given now.
+        Raises VersionRefused where the fleet is not there, the payload does not parse, another version has
+        the digest, or the version would raise the total that devices of its name may spend.
+        """
+        try:
+            new = Experiment.parse(payload)
+        except ExperimentRefused as e:
+            raise VersionRefused(f"not an experiment: {e}") from None
+        with self._writing() as connection:
+            # Of two that add at once the second judges what the first has added.
+            locked = select(schema.fleet.c.name).where(schema.fleet.c.name == fleet).with_for_update()
+            if connection.scalar(locked) is None:
+                raise VersionRefused(_no_fleet(fleet))
+            versions = self.versions(connection, fleet)
+            same = next((v for v in versions if v.experiment.digest == new.digest), None)
+            if same is not None and same.payload != payload:
+                raise VersionRefused(
+                    f"digest {new.digest.hex()} is taken by another version of {same.experiment.name}: "
+                    "change any field"
+                )
+            first = next((v for v in versions if v.experiment.name == new.name), None)
+            if first is not None:
+                check_total(first.experiment, new)
+            table = schema.experiment
+            named = and_(table.c.fleet == fleet, table.c.name == new.name)
+            connection.execute(update(table).where(named).values(current=False))
+            published = {"current": True, "expires": None if expires is None else expires.isoformat()}
+            if same is None:
+                row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
+                connection.execute(table.insert().values(**row, payload=bytes(payload), **published))
+            else:
+                connection.execute(update(table).where(table.c.id == same.id).values(**published))
+        return new
+
+    def withdraw_experiment(self, fleet: str, name: str) -> None:
+        """Leave no version of the name current; late reports are counted. VersionRefused if unknown."""
+        table = schema.experiment
+        with self._writing() as connection:
+            named = and_(table.c.fleet == fleet, table.c.name == name)
+            if not connection.execute(update(table).where(named).values(current=False)).rowcount:
+                raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+
+    def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
+        """Return all versions of a fleet's experiments, or of all fleets', oldest first."""
+        with self._reading() as connection:
+            return tuple(self.versions(connection, fleet))
+
+    def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
+        """Return what experiments() does, as this connection's transaction sees it."""
+        table = schema.experiment
+        columns = (table.c.id, table.c.fleet, table.c.payload, table.c.current, table.c.expires)
+        query = select(*columns).order_by(table.c.id)
+        if fleet is not None:
+            query = query.where(table.c.fleet == fleet)
+        try:
+            return [
+                Version(id_, fleet_, bytes(payload), bool(current), _date(expires), Experiment.parse(payload))
+                for id_, fleet_, payload, current, expires in connection.execute(query)
+            ]
+        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
+            raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
+
+    # Results
+
+    def histogram(self, fleet: str, digest: bytes, window: str | None = None) -> NDArray[np.int64]:
+        """Return the counts of a version's codes, shape (code_count,), of one window or summed over all.
+
+        Raises VersionRefused where the fleet has no such version. A window nobody reported in is all zeros.
+        """
+        table = schema.histogram
+        with self._reading() as connection:
+            version = self._version(connection, fleet, digest)
+            where = table.c.experiment == version.id
+            if window is not None:
+                where = and_(where, table.c.window == window)
+            query = select(table.c.code, func.sum(table.c.count)).where(where).group_by(table.c.code)
+            rows = connection.execute(query).all()
+        counts = np.zeros(version.experiment.code_count, np.int64)
+        for code, count in rows:
+            if not 0 <= code < len(counts):
+                raise StoreError(f"{self.where} is damaged: it has counts of codes that are none")
+            counts[code] = count
+        return counts
+
+    def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
+        """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all."""
+        table = schema.histogram
+        with self._reading() as connection:
+            version = self._version(connection, fleet, digest)
+            query = select(table.c.window).where(table.c.experiment == version.id).distinct()
+            return tuple(connection.scalars(query.order_by(table.c.window)))
+
+    def _version(self, connection: Connection, fleet: str, digest: bytes) -> Version:
+        for version in self.versions(connection, fleet):
+            if version.experiment.digest == digest:
+                return version
+        raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
+
+    def rejects(self) -> dict[str, dict[str, int]]:
+        """Return fleet -> reason -> reports that were not counted; fleet "" where it is not known."""
+        rejects: dict[str, dict[str, int]] = {}
+        table = schema.reject
+        with self._reading() as connection:
+            query = select(table.c.fleet, table.c.reason, table.c.count).order_by(
+                table.c.fleet, table.c.reason
+            )
+            for fleet, reason, count in connection.execute(query):
+                rejects.setdefault(fleet, {})[reason] = count
+        return rejects
+
+    def participation(self, fleet: str) -> dict[str, Participation]:
+        """Return experiment name -> accepted reports and the devices they came from."""
+        table = schema.dedupe
+        with self._reading() as connection:
+            query = select(table.c.experiment, func.count(), func.sum(table.c.accepted))
+            query = query.where(table.c.fleet == fleet, table.c.accepted > 0).group_by(table.c.experiment)
+            return {name: Participation(devices, int(n)) for name, devices, n in connection.execute(query)}
+
+    def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
+        """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""
+        table = schema.dedupe
+        query = select(table.c.device, table.c.experiment, table.c.numbers)
+        query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
+        with self._reading() as connection:
+            for device, name, numbers in connection.execution_options(yield_per=1000).execute(query):
+                try:
+                    yield device, name, NumberSet.decode(numbers)
+                except ValueError as e:
+                    raise StoreError(f"{self.where} is damaged: {e}") from None
+
+    def window_reports(self, fleet: str) -> dict[int, dict[str, int]]:
+        """Return version id -> window -> reports accepted in it, for a fleet's versions that have any."""
+        table, versions = schema.histogram, schema.experiment
+        query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
+        query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
+        found: dict[int, dict[str, int]] = {}
+        with self._reading() as connection:
+            for version, window, count in connection.execute(
+                query.group_by(table.c.experiment, table.c.window)
+            ):
+                found.setdefault(version, {})[window] = int(count)
+        return found
+
+    # Ingest
+
+    @contextmanager
+    def ingest(self) -> Iterator[IngestTransaction]:
+        """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
+        try:
+            with self._writing() as connection:
+                # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
+                self._database.check_version(connection)
+                yield IngestTransaction(connection)
+        except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
+            raise StoreError(f"{self.where} is damaged: {e}") from e
+
+    # Whole stores
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection in one transaction that writes; leaving the block commits, raising undoes it all."""
+        with self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection that only reads, and sees the store as it was at its first read."""
+        with self._reading() as connection:
+            if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+
+def _no_fleet(name: str) -> str:
+    return f"there is no fleet {name}: add it first, open or with keys"
+
+
+def _date(text: str | None) -> datetime.date | None:
+    return None if text is None else datetime.date.fromisoformat(text)
+
+
+def check_total(first: Experiment, new: Experiment) -> None:
+    """Raise VersionRefused for a version that asks for more than the first of its name.
+
+    Boards pinned the first version's rule and cap: each of them would refuse it.
+    """
+    if new.rule != first.rule:
+        raise VersionRefused(
+            f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
+        )
+    if new.rule != "unlimited" and new.cap > first.cap:
+        raise VersionRefused(
+            f"{new.name} may never have a cap above its first, {first.cap}: lower it to that"
+        )
+    if new.rule == "count" and new.epsilon != first.epsilon:
+        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")

@@ -1,0 +1,169 @@
+"""One batch's reads and writes: dedupe sets, histogram counts, reject counters.
+
+SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    Text,
+    bindparam,
+    func,
+    select,
+    true,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from . import schema
+from .number_set import NumberSet
+
+_PARAMETERS = 4000  # devices in one select: well below any database's limit
+
+# A device's dedupe row: fleet, experiment name, device id.
+DedupeKey = tuple[str, str, str]
+
+
+class IngestTransaction:
+    """Reads and writes of one batch; everything holds once the transaction is committed, or nothing does."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def seen(self, keys: Iterable[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        """Return the numbers seen so far per key, locked against other aggregators until the commit."""
+        keys = sorted(set(keys))
+        # SQLite's one writer holds the whole file.
+        lockless = self._connection.dialect.name == "sqlite"
+        seen = self._select_seen(keys) if lockless else self._lock_seen(keys)
+        return {key: seen.get(key, NumberSet()) for key in keys}
+
+    def _lock_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        savepoint = self._connection.begin_nested()
+        seen = self._select_seen(keys)
+        missing = [key for key in keys if key not in seen]
+        if not missing:
+            savepoint.commit()  # which keeps the locks
+            return seen
+        # A row that is not there cannot be locked. The others are let go first: whoever inserts rows while
+        # holding others, and then wants more, may wait for one who waits for him.
+        savepoint.rollback()
+        insert = _from_arrays(schema.dedupe).on_conflict_do_nothing()
+        self._connection.execute(insert, _arrays(schema.dedupe, [(*key, "", 0) for key in missing]))
+        return self._select_seen(keys)
+
+    def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
+        """Return those of the devices that the fleet's list allows."""
+        found: set[str] = set()
+        ids = sorted(devices)
+        query = _ALLOWED[self._connection.dialect.name]
+        for start in range(0, len(ids), _PARAMETERS):
+            part = {"fleet": fleet, "devices": ids[start:][:_PARAMETERS]}
+            found.update(self._connection.scalars(query, part))
+        return found
+
+    def _select_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for fleet, experiment, device in keys:
+            groups.setdefault((fleet, experiment), []).append(device)
+        seen: dict[DedupeKey, NumberSet] = {}
+        query = _SEEN[self._connection.dialect.name]
+        for (fleet, experiment), devices in groups.items():
+            for start in range(0, len(devices), _PARAMETERS):
+                part = {"fleet": fleet, "experiment": experiment, "devices": devices[start:][:_PARAMETERS]}
+                rows: Any = self._connection.execute(query, part)
+                for device, numbers in rows:
+                    seen[fleet, experiment, device] = NumberSet.decode(numbers)
+        return seen
+
+    def write(
+        self,
+        seen: Mapping[DedupeKey, NumberSet],
+        counts: Mapping[tuple[int, str, int], int],
+        rejects: Mapping[tuple[str, str], int],
+    ) -> None:
+        """Replace dedupe sets and add to the counters.
+
+        counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
+        """
+        # Sorted, so that two aggregators lock rows in one order and the file keeps no order of arrival.
+        self._upsert(schema.dedupe, [(*key, numbers.encode(), len(numbers)) for key, numbers in seen.items()])
+        self._upsert(schema.histogram, [(*key, count) for key, count in counts.items()])
+        self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
+
+    def _upsert(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        rows.sort()
+        if self._connection.dialect.name == "sqlite":
+            self._connection.exec_driver_sql(_sqlite_upsert(table), rows)
+        else:
+            self._connection.execute(_postgresql_upsert(table), _arrays(table, rows))
+
+
+def _rows_of(
+    table: Table, columns: list[Column[Any]], *where: ColumnElement[bool], lock: bool
+) -> dict[str, Any]:
+    """By dialect, the query for rows of a fleet's devices that are among the parameter `devices`."""
+    query = select(*columns).where(table.c.fleet == bindparam("fleet"), *where)
+    among = table.c.device.in_(bindparam("devices", expanding=True))
+    # One search of the index for each device, in their order, which is the order of the locks. Joined or in a
+    # list, PostgreSQL may read the whole table for each as long as it has no statistics of it.
+    devices = bindparam("devices", type_=postgresql.ARRAY(Text))
+    wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
+    one = query.where(table.c.device == wanted.c.device).limit(1)
+    found = (one.with_for_update() if lock else one).lateral("found")
+    joined = select(*(found.c[column.name] for column in columns)).select_from(wanted.join(found, true()))
+    return {"sqlite": query.where(among), "postgresql": joined}
+
+
+# Not locked: an aggregator's role may read a fleet's list and nothing more.
+_ALLOWED = _rows_of(schema.device, [schema.device.c.device], schema.device.c.state == "allowed", lock=False)
+_SEEN = _rows_of(
+    schema.dedupe,
+    [schema.dedupe.c.device, schema.dedupe.c.numbers],
+    schema.dedupe.c.experiment == bindparam("experiment"),
+    lock=True,
+)
+
+
+# Neither database takes thousands of dictionaries of parameters as fast as it writes the rows: SQLite gets a
+# statement as text and tuples, PostgreSQL one statement and an array for each column.
+
+
+@functools.cache
+def _sqlite_upsert(table: Table) -> str:
+    upsert = _or_change(sqlite.insert(table), table)
+    return str(upsert.compile(dialect=sqlite.dialect(paramstyle="qmark")))
+
+
+@functools.cache
+def _postgresql_upsert(table: Table) -> postgresql.Insert:
+    return _or_change(_from_arrays(table), table)
+
+
+def _from_arrays(table: Table) -> postgresql.Insert:
+    """An INSERT of the rows in arrays, in their order."""
+    columns = [
+        func.unnest(bindparam(c.name, type_=postgresql.ARRAY(c.type))).label(c.name) for c in table.columns
+    ]
+    return postgresql.insert(table).from_select(table.columns.keys(), select(*columns))
+
+
+def _arrays(table: Table, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    return dict(zip(table.columns.keys(), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _or_change(insert: Any, table: Table) -> Any:
+    """The INSERT that, where a row is there, adds to its count, or else replaces what is not its key."""
+    changes = {c.name: insert.excluded[c.name] for c in table.columns if not c.primary_key}
+    if "count" in changes:
+        changes["count"] = table.c.count + insert.excluded.count
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=changes)

@@ -1,0 +1,1 @@
+"""Studies that compare structures, budgets and published results."""

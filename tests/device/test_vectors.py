@@ -1,0 +1,116 @@
+"""vectors.json: the client passes it, it is what the reference computes, and the check of it can fail."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import make_vectors
+import pytest
+
+from hushmote.device import ldp_client
+
+TEXT = make_vectors.PATH.read_text(encoding="ascii")
+CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """The board's own checking code, with the module under test in place of the board's."""
+    before = sys.modules.get("ldp_client")
+    sys.modules["ldp_client"] = ldp_client
+    spec = importlib.util.spec_from_file_location("check_vectors", CHECKER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    if before is None:
+        del sys.modules["ldp_client"]
+    else:
+        sys.modules["ldp_client"] = before
+
+
+@pytest.mark.parametrize("section", json.loads(TEXT))
+def test_the_client_passes_every_vector(checker, section):
+    cases = json.loads(TEXT)[section]
+    needed = {"experiments": json.loads(TEXT)["experiments"], section: cases}
+    counts, failures = checker.run(as_lines(needed))
+    assert failures == []
+    assert counts[section] == len(cases) >= 4
+
+
+def as_lines(sections):
+    lines = []
+    for name, cases in sections.items():
+        lines += [f'"{name}":[', *(json.dumps(case) + "," for case in cases), "],"]
+    return lines
+
+
+def test_reading_line_by_line_finds_every_case(checker):
+    whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
+    assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
+    assert set(json.loads(TEXT)) == set(checker.CHECKS)
+
+
+def test_the_file_is_what_the_reference_computes():
+    assert make_vectors.build() == TEXT, "run python tests/support/make_vectors.py"
+
+
+def test_the_reference_is_independent_of_the_client():
+    for name in ("reference_board.py", "make_vectors.py"):
+        assert "import ldp_client" not in (Path(make_vectors.__file__).parent / name).read_text()
+        assert "hushmote.device" not in (Path(make_vectors.__file__).parent / name).read_text()
+
+
+def test_the_file_suits_small_boards():
+    assert len(TEXT) <= 104 * 1024
+    assert max(len(line) for line in TEXT.splitlines()) <= 4096
+    assert TEXT.isascii()
+
+
+def altered(value):
+    """The same value with one thing different."""
+    if isinstance(value, bool) or value is None:
+        return "altered"
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str) and len(value) > 60:
+        return value[:4] + altered(value[4:5]) + value[5:]
+    if isinstance(value, str):
+        return value[:-1] + ("0" if value[-1:] != "0" else "1")
+    return [*value[:-1], altered(value[-1])] if value else ["00"]
+
+
+EXPECTATIONS = {
+    "thresholds": ["threshold"],
+    "experiments": [
+        "sha256",
+        "domain",
+        "code_count",
+        "code_bytes",
+        "levels",
+        "every",
+        "cap",
+        "weight_sum",
+    ],
+    "codes": ["code", "draws"],
+    "buckets": ["index"],
+    "drbg": ["steps"],
+    "reports": ["report", "after"],
+    "signatures": ["accepted"],
+    "ledgers": ["locked", "sum", "squares", "reports", "outbox"],
+    "malformed": ["text", "error"],
+    "settings": ["text"],
+}
+
+
+@pytest.mark.parametrize("section", EXPECTATIONS)
+def test_a_wrong_expectation_fails_the_check(checker, section):
+    sections = json.loads(TEXT)
+    for field in EXPECTATIONS[section]:
+        case = dict(sections[section][-1] if section != "signatures" else sections[section][0])
+        case[field] = 0 if field == "accepted" else altered(case[field])
+        needed = {"experiments": sections["experiments"]} if section != "experiments" else {}
+        _, failures = checker.run(as_lines({**needed, section: [case]}))
+        assert len(failures) == 1, field

@@ -1,0 +1,46 @@
+"""docs/theorems.md says what the code does: its examples run, its table is recomputed."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+from hushmote.server.accounting import THEOREMS, choose
+
+PAGE = (Path(__file__).parents[2] / "docs" / "theorems.md").read_text("utf-8")
+
+
+def test_the_examples_run_and_print_what_the_page_shows():
+    names = {"__name__": "theorems"}
+    blocks = re.findall(r"```(python|pycon)\n(.*?)```", PAGE, re.DOTALL)
+    assert [language for language, _ in blocks].count("python") == 1
+    for number, (language, text) in enumerate(blocks):
+        if language == "python":
+            exec(compile(text, "docs/theorems.md", "exec"), names)
+            continue
+        example = doctest.DocTestParser().get_doctest(text, names, f"block {number}", "theorems.md", 0)
+        output: list[str] = []
+        runner = doctest.DocTestRunner()
+        assert runner.run(example, out=output.append, clear_globs=False).failed == 0, "".join(output)
+        names = example.globs
+
+
+def test_the_table_of_reports_is_what_the_theorems_allow():
+    lines = PAGE.splitlines()
+    heading = next(x for x in lines if x.startswith("| E | δ |"))
+    columns = [x.strip() for x in heading.strip("|").split("|")]
+    start = lines.index(heading) + 2
+    rows = [line for line in lines[start : start + 4] if line.startswith("|")]
+    assert len(rows) == 4
+    for row in rows:
+        total, delta, epsilon, *counts = (float(x) for x in row.strip("|").split("|"))
+        for name, count in zip(columns[3:], counts, strict=True):
+            rule = choose(name, total, 0 if name in ("basic", "majority") else delta)
+            assert rule.most_reports(round(epsilon * 1e6)) == count
+
+
+def test_every_theorem_has_its_section_and_its_kind_in_the_first_table():
+    for name, theorem in THEOREMS.items():
+        assert re.search(rf"^## {name}\b", PAGE, re.MULTILINE)
+        assert re.search(rf"^\| `{name}` \| {theorem.rule} \|", PAGE, re.MULTILINE)

@@ -1,0 +1,96 @@
+"""docs/choosing-a-budget.md: its commands print what it shows, and its numbers are those of the theorems."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from flashing import Bench, on_board
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
+from hushmote.device import main
+from hushmote.server.accounting import choose
+from hushmote.server.experiments.definition import parse
+from hushmote.server.planning import policy
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "choosing-a-budget.md").read_text("utf-8")
+TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+BLOCKS = re.findall(
+    r"^    \$ hushmote ((?:budget|experiment) .*)\n((?:    .*\n|\n(?=    ))*)", PAGE, re.MULTILINE
+)
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[c for c, _ in BLOCKS])
+def test_the_pages_commands_print_what_it_shows(command, shown, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("night_heating.toml").write_text(TOML, encoding="utf-8")
+    Path("my_main.py").write_text(Path(main.__file__).read_text("utf-8"), encoding="utf-8")
+    found = CliRunner().invoke(app, shlex.split(command))
+    assert found.exit_code == 0, found.output
+    assert lines(found.output) == lines(shown)
+
+
+def test_there_are_four_such_commands_and_the_policy_lets_the_experiment_through(tmp_path):
+    assert len(BLOCKS) == 4
+    asked = parse(TOML).experiment()
+    made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
+    assert policy.literal(made).splitlines() == lines_of_first_policy()
+    assert made.left(asked.epsilon) == asked.cap // asked.cost() == 2
+
+
+def lines_of_first_policy() -> list[str]:
+    block = BLOCKS[2][1]
+    return [line[4:] for line in block.splitlines() if line.startswith(("    POLICY", '        "', "    }"))]
+
+
+def test_the_numbers_in_the_text_follow_from_the_theorems():
+    assert math.log(19) == pytest.approx(2.944438, abs=1e-6)
+    counts = [
+        choose(name, 2.9, d).most_reports(50_000)
+        for name, d in (("basic", 0), ("zcdp", 1e-6), ("optimal", 1e-6))
+    ]
+    assert counts == [58, 110, 160]
+    assert "58, 110 and 160 reports under `basic`, `zcdp` and `optimal`" in PAGE
+
+
+def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
+    """All of sections 6 to 8 with the real mpremote, on a MicroPython that plays a board."""
+    application = bench.folder / "my_main.py"
+    text = Path(main.__file__).read_text("utf-8")
+    text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
+    application.write_text(text, encoding="utf-8")
+    command = re.findall(r"\$ hushmote (budget policy .*) --write my_main.py", PAGE)[0]
+    written = CliRunner().invoke(app, [*shlex.split(command), "--write", str(application)])
+    assert "READINGS" not in written.output
+    with bench.board() as board:
+        bench.flash(board, main=application)
+        assert (
+            on_board(board, "import main; print(main.POLICY['sum'], main.POLICY['epsilon'])")
+            == "2900000 1450000"
+        )
+        printed = on_board(board, re.findall(r'exec "(import main; .*)" > status', PAGE)[0])
+    arguments = ["ledger", "--status", "-", "--policy", str(application)]
+    shown = CliRunner().invoke(app, arguments, input=printed).output
+    assert re.search(r"night_heating +absent +0", shown)
+    assert "Σε = 0 of 2.9" in shown
+
+
+@pytest.mark.parametrize("name", ["choosing-a-budget.md", "threat-model.md", "theorems.md"])
+def test_links_lead_somewhere(name):
+    text = (DOCS / name).read_text("utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        file, _, anchor = target.partition("#")
+        path = DOCS / (file or name)
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}, target

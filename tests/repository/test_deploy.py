@@ -1,0 +1,146 @@
+"""The files of deploy/: what systemd checks of the units, and their command lines run as systemd would."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from boards import MASTER, experiment, payload_of
+from certificates import Authority
+from running import until
+from served import add_fleet, crowd, get, publish, served
+
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = ("hushmote.service", "hushmote@.service")
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+
+
+def settings(unit: str) -> list[tuple[str, str]]:
+    """A unit's (name, value) lines."""
+    lines = (DEPLOY / unit).read_text().splitlines()
+    split = [line.partition("=") for line in lines if not line.startswith("#")]
+    return [(name, value) for name, equals, value in split if equals]
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_no_fault_and_little_exposure_in_a_unit(unit, tmp_path):
+    path = tmp_path / unit.replace("@", "@1")
+    path.write_text((DEPLOY / unit).read_text().replace("/opt/hushmote/bin/hushmote", sys.executable))
+    verify = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False
+    )
+    assert verify.returncode == 0, verify.stderr
+    assert str(path.name) not in verify.stderr  # what it warns of and lets pass
+    security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
+    assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_path):
+    ca, port, http = Authority(tmp_path), free_port(), free_port()
+    certificate, key = ca.sign("aggregator_1")
+    broker_pem, broker_key = ca.sign("broker", "localhost")
+    files = {
+        "ca.pem": ca.file.read_bytes(),
+        "aggregator_1.pem": certificate.read_bytes() + key.read_bytes(),
+        "master.key": MASTER.hex().encode(),
+    }
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    specifiers = {"%i": "1", "%d": str(credentials), "%S": str(tmp_path)}
+
+    def expand(text):
+        return re.sub("%[idS]", lambda found: specifiers[found[0]], text)
+
+    found = settings(unit)
+    for name, value in found:
+        if name == "LoadCredential":
+            to, _, source = expand(value).partition(":")
+            (credentials / to).write_bytes(files[Path(source).name])
+            (credentials / to).chmod(0o440)
+    (tmp_path / "hushmote").mkdir()
+    url = f"sqlite:///{tmp_path}/hushmote/hushmote.sqlite"
+    environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "crew"} if "@" in unit else {}
+    environment |= dict(expand(value).split("=", 1) for name, value in found if name == "Environment")
+    environment |= {"HUSHMOTE_BROKER": f"mqtts://localhost:{port}", "CREDENTIALS_DIRECTORY": str(credentials)}
+    command = shlex.split(expand(dict(found)["ExecStart"]))
+    assert command[:2] == ["/opt/hushmote/bin/hushmote", "serve"]
+    where = command.index("--http") + 1
+    assert command[where] in ("127.0.0.1:9417", "127.0.0.1:9411")
+    command[where] = f"127.0.0.1:{http}"
+    lines = (f"listener {port} 127.0.0.1", f"certfile {broker_pem}", f"keyfile {broker_key}")
+    lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
+    exp = experiment()
+    messages = [
+        (
+            report.report_topic("home", f"d{i}"),
+            report.encode(exp, 1, i % 64, f"d{i}", keys.device_key(MASTER, "home", f"d{i}")),
+        )
+        for i in range(50)
+    ]
+    with Store(url) as store, MosquittoBroker(settings=lines) as broker:
+        store.add_fleet("home", keyed=True)
+        store.add_experiment("home", payload_of(exp))
+        with served(*command[2:], environment=environment) as process:
+            process.ready()
+            publish(broker, messages)
+            until(lambda: store.histogram("home", exp.digest).sum() == 50, process.log)
+            assert get(f"http://127.0.0.1:{http}/healthz")[0] == 200
+            assert process.end() == 0
+        assert all(json.loads(line) for line in process.log().splitlines())
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The container file's (instruction, rest), its continued lines joined."""
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text())
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
+    root = DEPLOY.parent
+    found = instructions()
+    for name, rest in found:
+        if name == "COPY" and "--from" not in rest:
+            assert all((root / source).exists() for source in rest.split()[:-1]), rest
+    users = [rest for name, rest in found if name == "USER"]
+    assert users == ["10001"]
+    assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
+
+
+@needs_mosquitto
+def test_the_container_files_command_runs_and_its_health_check_tells_good_from_bad(tmp_path):
+    found = dict(instructions())
+    command = json.loads(found["CMD"])
+    assert [*json.loads(found["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]
+    check = json.loads(found["HEALTHCHECK"].partition(" CMD ")[2])
+    assert check[0] == "python"
+    http = free_port()
+    command = [part.replace("0.0.0.0:9417", f"127.0.0.1:{http}") for part in command]
+    check = [part.replace(":9417", f":{http}") for part in check]
+
+    def healthy():
+        return subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False).returncode == 0
+
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with Store(url) as store, MosquittoBroker() as broker:
+        add_fleet(store)
+        environment = {"HUSHMOTE_BROKER": f"mqtt://127.0.0.1:{broker.port}", "HUSHMOTE_STORE": url}
+        with served(*command[1:], environment=environment) as process:
+            process.ready()
+            publish(broker, crowd(5)[0])
+            until(healthy, process.log)
+            broker.stop()
+            until(lambda: not healthy(), process.log)
+        assert not healthy()

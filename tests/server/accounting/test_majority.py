@@ -1,0 +1,114 @@
+"""The majority rule against exact sums, and what it does not promise."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import reference_composition as composition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.accounting import (
+    AccountingError,
+    Basic,
+    History,
+    Majority,
+    majority_envelope,
+    majority_epsilon,
+    majority_total,
+    optimal_delta,
+)
+
+
+def test_the_known_points_of_the_curve():
+    assert majority_epsilon(100, 10) == pytest.approx(0.7698, abs=5e-5)
+    at_two = majority_epsilon(np.array([19, 20, 21]), 2)
+    assert at_two == pytest.approx([0.5370, 0.4236, 0.5112], abs=5e-5)
+    assert majority_epsilon(1, 10) == 10
+
+
+def test_the_same_reports_are_hardly_private():
+    assert optimal_delta(0.7698, 100, 10) == pytest.approx(0.990, abs=5e-4)
+    assert Basic(100).spent(History.equal(769_800, 100)).epsilon == 76.98
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 600), st.integers(200_000, 690_000_000))
+def test_the_curve_is_within_the_rule_at_60_digits_and_just_so(reports, total):
+    epsilon = majority_epsilon(reports, total / 1e6)
+    micro = int(epsilon * 1e6)
+    if micro:
+        assert composition.lost_vote(micro, reports) >= composition.lost_report(total)
+    over = int(epsilon * (1 + 1e-9) * 1e6) + 1
+    assert composition.lost_vote(over, reports) < composition.lost_report(total)
+
+
+def test_the_envelope_is_the_largest_of_as_many_reports_or_more():
+    n = np.arange(1, 2002)
+    for total in (0.05, 1.0, 2.0, 10.0, 300.0, 690.0):
+        raw = majority_epsilon(n, total)
+        envelope = majority_envelope(n, total)
+        behind = np.maximum.accumulate(raw[::-1])[::-1]
+        assert (envelope[:2000] == behind[:2000]).all()
+        assert (np.diff(envelope) <= 0).all()
+        assert (raw <= envelope).all()
+
+
+def test_two_reports_at_a_small_total_are_too_many_for_ties_but_not_for_an_attacker():
+    assert majority_epsilon(2, 0.5) == 0
+    assert majority_envelope(2, 0.5) == majority_epsilon(3, 0.5) > 0.3
+    assert Majority(0.5).most_reports(332_000) == 3
+
+
+def test_a_curve_of_a_hundred_thousand_points_takes_less_than_a_second():
+    start = time.process_time()
+    for total in (0.5, 10):
+        curve = majority_epsilon(np.arange(1, 100_001), total)
+        assert (curve >= 0).all()
+    assert time.process_time() - start < 1
+    assert np.isfinite(curve).all()
+    assert (curve[2::2] < curve[:-2:2]).all()
+    assert curve[99_998] == pytest.approx(by_newton(99_999, 10_000_000), rel=1e-8)
+
+
+@composition.EXACT
+def by_newton(reports: int, total: int) -> float:
+    """The curve's point by Newton's method on the exact sum."""
+    epsilon = composition.mpmath.mpf("0.0247")
+    for _ in range(4):
+        lost, slope = _lost_and_slope(reports, epsilon)
+        epsilon -= (lost - composition.lost_report(total)) / slope
+    return float(epsilon)
+
+
+def _lost_and_slope(reports: int, epsilon):
+    """The chance of a lost odd vote and its derivative by ε, summed downwards from one half."""
+    mp = composition.mpmath
+    half = (reports + 1) // 2
+    truth = 1 / (1 + mp.exp(-epsilon))
+    middle = mp.binomial(reports, half - 1)
+    term = middle * truth ** (half - 1) * (1 - truth) ** (reports - half + 1)
+    lost, odds = mp.mpf(0), mp.exp(-epsilon)
+    for true in range(half - 1, half - 8_000, -1):
+        lost += term
+        term *= odds * true / (reports - true + 1)
+    slope = -half * mp.binomial(reports, half) * truth ** (half - 1) * (1 - truth) ** (reports - half)
+    return lost, slope * truth * (1 - truth)
+
+
+def test_a_vote_and_its_total_are_inverse():
+    for n in (1, 2, 3, 100, 99_999):
+        for total in (1.0, 5.0, 40.0):
+            epsilon = majority_epsilon(n, total)
+            if epsilon:
+                assert majority_total(epsilon, n) == pytest.approx(total, rel=1e-7)
+    assert majority_total(16, 10**6) == np.inf
+
+
+@pytest.mark.parametrize("reports", [0, -3, 1.5, np.array([0, 1]), np.array([1.5]), 1 << 40])
+def test_numbers_of_reports_that_make_no_sense_are_refused(reports):
+    for curve in (majority_epsilon, majority_envelope):
+        with pytest.raises(AccountingError, match=r"numbers? of reports"):
+            curve(reports, 1)

@@ -1,0 +1,141 @@
+"""Answers in the experiment's own units: frozen, the same in every form, refused where there is nothing."""
+
+import csv
+import dataclasses
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from designs import bell, choice, draw, number
+
+from hushmote.server.answers import answer
+from hushmote.server.answers import change as compare
+from hushmote.server.answers import tables as show
+from hushmote.server.estimate import postprocess
+from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.experiments.units import IndexRange, UnitsError, parse_range
+
+NUMBER = number(32, 2, low=-16_000, high=16_000, name="temp")
+F = bell(32, 18, 4)
+FOUND = draw(NUMBER, F, 30_000, np.random.default_rng(1))
+MODES = choice(["idle", "heating", "cooling", "defrost", "door"], 2)
+COMMON = draw(MODES, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0]), 30_000, np.random.default_rng(2))
+
+
+def all_kinds() -> list[answer.Answer]:
+    other = draw(NUMBER, bell(32, 19, 4), 30_000, np.random.default_rng(3))
+    wanted = [parse_range(NUMBER, text) for text in ("0:4", "8:", ":-4")]
+    processed = postprocess.METHODS["nonnegative"](FOUND)
+    return [
+        answer.histogram(FOUND, 8, F, "°C"),
+        answer.histogram(FOUND, 8, None, "°C", processed=processed),
+        answer.ranges(FOUND, wanted, F, "°C", 0.9),
+        answer.cdf(FOUND, F, "°C"),
+        answer.quantiles(FOUND, [0.05, 0.5, 0.95], F, "°C"),
+        answer.mean_and_deviation(FOUND, F, "°C"),
+        answer.most_common(COMMON, 2, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])),
+        compare.changed_shares(FOUND, other, wanted, "°C"),
+        compare.changed_readings(FOUND, other, [0.5], "°C"),
+        compare.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
+    ]
+
+
+def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame():
+    for found in all_kinds():
+        plain = found.to_dict()
+        assert json.loads(found.to_json()) == plain
+        assert plain["kind"] == found.kind
+        assert len(plain["rows"]) == len(found.rows) > 0
+        lines = list(csv.DictReader(io.StringIO(found.to_csv())))
+        frame = found.to_pandas()
+        for row, line, (_, series) in zip(plain["rows"], lines, frame.iterrows(), strict=True):
+            assert (line["kind"], line["name"]) == (found.kind, row["name"])
+            for key in ("value", "low", "high"):
+                assert float(line[key]) == row[key] == series[key]
+        assert set(frame.columns) == set(plain["rows"][0])
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            found.rows[0].value = 1.0  # type: ignore[misc]
+
+
+def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(show.out, "_width", 80)
+    for number_, found in enumerate(all_kinds()):
+        path = tmp_path / f"{number_}.png"
+        found.plot(path, "a title", "a subtitle")
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 10_000
+        show.answers([found])
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80
+        assert "…" not in text
+        for row in found.rows:
+            assert row.name in text
+
+
+def test_rows_are_in_the_experiments_units():
+    rows = answer.histogram(FOUND, 8).rows
+    assert [row.name for row in rows[:2]] == ["below -12", "-12 to -8"]
+    assert sum(row.value for row in rows) == pytest.approx(1)
+    quantile = answer.quantiles(FOUND, [0.5]).rows[0]
+    middle = float(np.argmax(FOUND.cdf() >= 0.5)) - 15.5
+    assert (quantile.name, quantile.value) == ("median", middle)
+    assert quantile.low <= middle - 0.5 < middle + 0.5 <= quantile.high
+    steps = answer.cdf(FOUND).rows
+    assert (steps[0].name, steps[-1].name, len(steps)) == ("-15", "15", 31)
+    assert steps[15].value == pytest.approx(FOUND.range(0, 16).value)
+    assert [row.name for row in answer.histogram(COMMON).rows] == [*MODES.labels, "other"]
+
+
+def test_truth_beside_an_estimate_is_that_of_the_same_bins():
+    found = answer.quantiles(FOUND, [0.5], F).rows[0]
+    assert found.truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
+    mean = answer.mean_and_deviation(FOUND, F).rows[0]
+    assert mean.truth == pytest.approx(F @ np.arange(-15.5, 16))
+    wanted = [IndexRange(3, 9, "x")]
+    assert answer.ranges(FOUND, wanted, F).rows[0].truth == pytest.approx(F[3:9].sum())
+    kinds = [answer.histogram(FOUND, 8, F), answer.ranges(FOUND, wanted, F), answer.ranges(FOUND, wanted)]
+    hits, known = answer.coverage(kinds)
+    assert known == len(kinds[0].rows) + 1
+    assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
+
+
+def test_a_wider_confidence_is_a_wider_interval():
+    wanted = [parse_range(NUMBER, "0:4")]
+    narrow, wide = (answer.ranges(FOUND, wanted, confidence=c).rows[0] for c in (0.5, 0.99))
+    assert wide.low < narrow.low < narrow.high < wide.high
+    with pytest.raises(EstimateError, match="confidence must be between 0 and 1, not 1"):
+        answer.ranges(FOUND, wanted, confidence=1)
+
+
+def test_the_most_common_come_with_the_chance_that_they_are():
+    found = answer.most_common(COMMON, 2)
+    assert [row.name for row in found.rows][:2] == ["idle", "heating"]
+    for row in found.rows[:2]:
+        assert isinstance(row, answer.TopRow)
+        assert row.probability > 0.99
+    with pytest.raises(EstimateError, match="k"):
+        answer.most_common(COMMON, 6)
+
+
+def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_place():
+    for name in ("nonnegative", "smooth"):
+        processed = postprocess.METHODS[name](FOUND)
+        found = answer.histogram(FOUND, 32, processed=processed)
+        plain = answer.histogram(FOUND, 32)
+        for row, raw in zip(found.rows, plain.rows, strict=True):
+            assert isinstance(row, answer.PostRow)
+            assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
+            assert row.processed >= 0
+        assert found.note.startswith(f"{name}: ")
+        assert "Biased" in found.note
+
+
+def test_readings_are_for_numbers_and_pandas_is_optional(monkeypatch):
+    for call in (lambda: answer.quantiles(COMMON, [0.5]), lambda: answer.cdf(COMMON)):
+        with pytest.raises(UnitsError, match="only a number has bins"):
+            call()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(EstimateError, match="hushmote\\[pandas\\]"):
+        answer.histogram(FOUND).to_pandas()

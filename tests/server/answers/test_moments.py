@@ -1,0 +1,75 @@
+"""Mean and standard deviation: against their definitions, and against fleets drawn anew.
+
+Statistical tests: each says how many independent draws it uses and with what chance it would fail for a fresh
+seed though all is right.
+"""
+
+import numpy as np
+import pytest
+from designs import bell, choice, draw, number
+from scipy import stats
+
+from hushmote.server.answers import moments
+from hushmote.server.estimate import estimate
+from hushmote.server.experiments.units import UnitsError
+
+FLEETS = 400
+
+
+def test_the_mean_is_the_weighted_sum_of_the_bins_middles():
+    experiment = number(16, 1, low=-8000, high=8000)
+    e = draw(experiment, bell(16, 9, 3), 5000, np.random.default_rng(1))
+    np.testing.assert_allclose(moments.bin_middles(e), np.arange(-7.5, 8))
+    # A hierarchy's frequencies sum to 1, so that the constant taken off and added changes nothing.
+    assert moments.mean(e).value == pytest.approx(e.frequencies @ moments.bin_middles(e))
+    found = moments.deviation(e)
+    centre = moments.mean(e)
+    square = e.frequencies @ (moments.bin_middles(e) - centre.value) ** 2
+    assert found.variance.value == pytest.approx(square + centre.stderr**2)
+    assert found.value == pytest.approx(np.sqrt(found.variance.value))
+
+
+@pytest.mark.parametrize("reports", [300, 20_000])
+def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
+    """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
+    what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
+    experiment, f = number(64, 1), bell(64, 25, 9)
+    x = np.arange(0.5, 64)
+    mean = f @ x
+    variance = f @ (x - mean) ** 2
+    rng, z = np.random.default_rng(2), []
+    for _ in range(FLEETS):
+        e = draw(experiment, f, reports, rng)
+        m, v = moments.mean(e), moments.deviation(e).variance
+        z.append(((m.value - mean) / m.stderr, (v.value - variance) / v.stderr))
+    scores = np.array(z)
+    assert (abs(scores.mean(axis=0)) < 6.5 / np.sqrt(FLEETS) + 0.06).all()
+    low, high = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
+    assert (np.square(scores).sum(axis=0) > low).all()
+    assert (np.square(scores).sum(axis=0) < high).all()
+
+
+def test_everything_in_one_bin_has_a_deviation_near_zero_and_a_finite_interval():
+    experiment = number(32, 4)
+    f = np.eye(32)[7]
+    found = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
+    low, high = found.interval()
+    assert low == 0
+    assert 0 <= found.value <= high < 3
+
+
+def test_two_reports_give_finite_numbers_and_no_false_precision():
+    experiment = number(16, 1)
+    counts = np.zeros(experiment.code_count, dtype=int)
+    counts[-1] = 2
+    e = estimate(experiment, counts)
+    low, high = moments.mean(e).interval()
+    assert high - low > 64  # the whole range
+    assert np.isfinite([*moments.deviation(e).interval(), low, high]).all()
+
+
+def test_only_numbers_have_a_mean():
+    e = estimate(choice(["a", "b"], 1), [5, 6, 7])
+    for function in (moments.mean, moments.deviation):
+        with pytest.raises(UnitsError, match="mode is a choice"):
+            function(e)

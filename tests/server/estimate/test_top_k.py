@@ -1,0 +1,142 @@
+"""Top k against enumeration and exact sums, and its probabilities against fleets drawn anew."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from designs import designed
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.estimate.top_k import Posterior, fewer_above, membership, top
+from hushmote.simulator import vectorised
+
+RR = designed("rr", 2, 1)
+GRR = designed("grr", 12, 2)
+OLH = designed("olh", 64, 2, g=7)
+HH = designed("hh", 48, 2, fanout=4, cells=[3, 5, 7])
+
+
+def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
+    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
+
+
+def skewed(domain: int) -> np.ndarray:
+    shares = 1 / (1.0 + np.arange(domain))
+    return shares / shares.sum()
+
+
+@pytest.mark.parametrize(("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)])
+def test_numbers_of_unequal_coins_are_summed_exactly(n, k, power):
+    """Against convolution one by one; coins from impossible to certain, rare ones among them."""
+    chance = np.random.default_rng(n).random(n) ** power
+    chance[: n // 4] = np.linspace(0, 0.019, n // 4)
+    chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
+    asked = np.arange(0, n, max(1, n // 12))
+    got = fewer_above(chance, asked, k)
+    for i, value in zip(asked, got, strict=True):
+        counts = np.ones(1)
+        for p in np.delete(chance, i):
+            counts = np.convolve(counts, [1 - p, p])
+        assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
+
+
+def test_membership_is_what_enumerating_all_true_frequencies_gives():
+    """Four values on five atoms; values on one atom are in random order."""
+    rng = np.random.default_rng(1)
+    first = np.array([0, 1, 2, 1])
+    mass = rng.dirichlet(np.ones(3), size=4)
+    for k in (1, 2, 3):
+        exact = np.zeros(4)
+        for places in itertools.product(range(3), repeat=4):
+            at = first + places
+            weight = np.prod(mass[np.arange(4), places])
+            for i in range(4):
+                above, same = int((at > at[i]).sum()), int((at == at[i]).sum())
+                exact[i] += weight * float(min(Fraction(1), max(Fraction(0), Fraction(k - above, same))))
+        # Ties are cut into parts: the middle of each stands for it.
+        got = membership(Posterior(first, mass, 5), k)
+        np.testing.assert_allclose(got, exact, atol=0.03)
+        assert got.sum() == pytest.approx(k, abs=0.03)
+
+
+@pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
+@pytest.mark.parametrize("reports", [2, 300, 100_000])
+def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, reports):
+    rng = np.random.default_rng(2)
+    counts = fleet(exp, skewed(exp.domain), reports, rng)
+    if exp is HH:
+        counts[-1] += 2  # some report of the last level there must be
+    e = estimate(exp, counts)
+    for k in (1, 5, exp.domain - 1):
+        found = top(e, k)
+        listed = [one.index for one in found.listed]
+        assert len(set(listed)) == k
+        assert e.frequencies[listed].min() >= np.delete(e.frequencies, listed).max()
+        frequency, alone = found.listed[0].frequency, e.frequency(listed[0])
+        assert (frequency.value, frequency.stderr) == pytest.approx((alone.value, alone.stderr), rel=1e-9)
+        assert found.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
+        assert found.expected == pytest.approx(found.probabilities[listed].sum())
+        near = [one.probability for one in found.near]
+        assert near == sorted(near, reverse=True)
+        outside = np.delete(found.probabilities, listed)
+        assert near == sorted(outside[outside > 0.05].tolist(), reverse=True)
+
+
+def test_with_many_reports_the_top_is_certain_and_nobody_is_near():
+    e = estimate(OLH, fleet(OLH, skewed(64), 3_000_000, np.random.default_rng(3)))
+    found = top(e, 4)
+    assert [one.index for one in found.listed] == [0, 1, 2, 3]
+    assert min(one.probability for one in found.listed) > 0.999
+    assert not found.near
+
+
+def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
+    even = top(estimate(RR, [5000, 5000]), 1)
+    assert even.probabilities == pytest.approx([0.5, 0.5])
+    assert len(even.near) == 1
+    sure = top(estimate(RR, [4000, 6000]), 1)
+    assert sure.listed[0].index == 1
+    assert sure.probabilities == pytest.approx([0, 1], abs=1e-6)
+    likely = top(estimate(RR, [4930, 5070]), 1)
+    assert 0.7 < likely.listed[0].probability < 0.99
+
+
+def test_a_pool_has_a_top_as_well():
+    rng = np.random.default_rng(4)
+    e = pool([estimate(OLH, fleet(OLH, skewed(64), 200_000, rng)) for _ in range(2)])
+    assert top(e, 1).listed[0].index == 0
+    assert top(e, 1).reports == 400_000
+
+
+@pytest.mark.parametrize("k", [0, -1, 12, 1000, True, 2.5])
+def test_k_that_is_no_proper_part_is_refused(k):
+    with pytest.raises(
+        EstimateError, match=r"^a top k needs k from 1 to 11, one less than there are values, not"
+    ):
+        top(estimate(GRR, np.full(12, 10)), k)
+
+
+@pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
+def test_of_values_said_to_belong_with_some_chance_that_share_belongs(exp):
+    """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.
+
+    Over listed values with a probability between 0.3 and 0.95, the mean of probability less membership must
+    be within 0.08 (the method is approximate) and six standard errors of the sum over fleets, a fleet being
+    one draw: less than 1e-9 for a fresh seed.
+    """
+    rng = np.random.default_rng(5)
+    off, listed = [], 0
+    for _ in range(80):
+        f = rng.dirichlet(np.full(exp.domain, 0.3))
+        truth = np.argsort(-f)[:3]
+        found = [
+            c for c in top(estimate(exp, fleet(exp, f, 3000, rng)), 3).listed if 0.3 < c.probability < 0.95
+        ]
+        listed += len(found)
+        off.append(sum(c.probability - (c.index in truth) for c in found))
+    assert listed > 40
+    assert abs(sum(off)) < 0.08 * listed + 6.1 * np.std(off) * np.sqrt(len(off))

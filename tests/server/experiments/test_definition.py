@@ -1,0 +1,148 @@
+"""The analyst's TOML file: what is chosen for them, what goes out to boards, what is refused in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hushmote.device import ldp_client
+from hushmote.server.experiments.definition import DefinitionError, load, parse
+
+ROOM = (Path(__file__).parents[3] / "examples" / "room_temp.toml").read_text()
+
+
+def changed(old: str, new: str) -> str:
+    assert ROOM.count(old) == 1
+    return ROOM.replace(old, new)
+
+
+def test_example_becomes_integers_that_a_board_accepts():
+    fields = json.loads(parse(ROOM).payload())
+    experiment = parse(ROOM).experiment()
+    assert fields["low"] == -20_000
+    assert fields["high"] == 50_000
+    assert fields["epsilon"] == 1_000_000
+    assert fields["budget"] == {"rule": "sum", "cap": 4_000_000}
+    assert experiment.mechanism == "hh"
+    assert experiment.domain == 256
+
+
+def test_payload_is_the_same_bytes_every_time():
+    assert parse(ROOM).payload() == parse(ROOM).payload()
+
+
+def test_mechanism_is_hashing_for_large_domains_and_direct_for_small_ones():
+    frequencies = changed('unit = "°C"', 'statistics = "frequencies"')
+    assert parse(frequencies).experiment().mechanism == "olh"
+    few = frequencies.replace("bins = 256", "bins = 6")
+    assert parse(few).experiment().mechanism == "grr"
+    assert parse(few.replace("bins = 6", "bins = 2")).experiment().mechanism == "rr"
+
+
+def levels_drawn(text: str) -> dict[int, float]:
+    """Width of each level that is drawn, in bins, and its share of the reports."""
+    experiment = parse(text).experiment()
+    return {level.width: level.weight / experiment.weight_sum for level in experiment.levels if level.weight}
+
+
+def test_levels_are_drawn_to_suit_what_is_to_be_answered():
+    by_default = levels_drawn(ROOM)
+    assert levels_drawn(changed('unit = "°C"', 'statistics = "ranges"')) == by_default
+    quantiles = levels_drawn(changed('unit = "°C"', 'statistics = "quantiles"'))
+    assert quantiles[1] < by_default[1]
+    blocks = levels_drawn(changed('unit = "°C"', 'ranges = [":-2.5", "-2.5:15", "15:"]'))  # 64 bins each
+    assert blocks.keys() == {128, 64, 1}
+    assert blocks[1] < 0.05
+    # A bound between two edges stands for the nearest, here 15 and -2.5.
+    assert levels_drawn(changed('unit = "°C"', 'ranges = [":-2.51", "-2.49:15.1", "14.9:"]')) == blocks
+
+
+def test_what_the_analyst_chose_is_kept():
+    chosen = changed(
+        "bins = 256", 'bins = 256\nmechanism = "hh"\nfanout = 16\ncells = [16, 5]\nweights = [1, 3]'
+    )
+    fields = json.loads(parse(chosen).payload())
+    assert fields["fanout"] == 16
+    assert fields["cells"] == [16, 5]
+    assert fields["weights"] == [1, 3]
+    assert (
+        json.loads(parse(changed("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 7')).payload())["g"] == 7
+    )
+
+
+def test_choice_and_bool_have_their_own_domains():
+    number = 'type = "number"        # "bool", "choice" with labels = [...], or "number"'
+    bare = ROOM.replace("low = -20 ", "# ").replace("high = 50", "").replace("bins = 256", "")
+    choice = bare.replace(number, 'type = "choice"\nlabels = ["ok", "warm", "hot"]')
+    assert parse(choice).experiment().domain == 4
+    assert parse(bare.replace(number, 'type = "bool"')).experiment().mechanism == "rr"
+
+
+def test_caps_are_rounded_down():
+    assert parse(changed("cap = 4.0", "cap = 4.0000009")).experiment().cap == 4_000_000
+    squares = changed('rule = "sum"', 'rule = "squares"').replace("cap = 4.0", "cap = 1.8190000000009")
+    assert parse(squares).experiment().cap == 1_819_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("epsilon = 1.0", "epsilon = 0.0000005", "epsilon must be a whole number of millionths"),
+        ("epsilon = 1.0", "epsilon = 17", "epsilon must be from 0.001 to 16, not 17"),
+        ("epsilon = 1.0", "epsilon = -1", "epsilon must be from 0.001 to 16, not -1"),
+        ("epsilon = 1.0", "epsilon = nan", "epsilon: Input should be a finite number"),
+        ("bins = 256", "bims = 256", "bims is not a field of an experiment"),
+        ("bins = 256", "bins = 1", "bins must be from 2 to 16777216, not 1"),
+        ("bins = 256", "bins = 90000000", "bins must be from 2 to 16777216, not 90000000"),
+        ("bins = 256", "bins = 256\ng = 7", 'g is only for mechanism = "olh"'),
+        ("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 6', "g must be a prime below the domain"),
+        ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),
+        ("cap = 4.0", "", "cap is needed for sum, squares and count"),
+        ('rule = "sum"', 'rule = "summ"', "budget.rule: Input should be 'sum'"),
+        ("low = -20", "low = 60", "low must be less than high"),
+        ("low = -20", "low = -20.0001", "low must be a whole number of thousandths of its unit"),
+        ('owner = "heating@example.org"', "", "owner is missing"),
+        ("bins = 256", "bins = 256\nranges = []", "at least one range is needed"),
+        ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range reads low:high"),
+        ("bins = 256", 'bins = 256\nranges = ["22:18"]', "ranges: a range goes from low to high"),
+        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: 60:70 lies within half a bin or outside"),
+        ("bins = 256", 'bins = 256\nranges = ["0:5"]\nstatistics = "ranges"', "ranges or statistics"),
+        ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
+        ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),
+        ("expires = 2027-12-31", 'expires = "soon"', "expires: Input should be a valid date"),
+        ('name = "room_temp"', 'name = "Room Temp"', "name: String should match pattern"),
+        ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),
+        ('name = "room_temp"', "name room_temp", "not TOML: Expected '=' after a key"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(old: str, new: str, text: str):
+    with pytest.raises(DefinitionError) as caught:
+        parse(changed(old, new)).payload()
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_label_other_is_refused_because_it_is_always_there():
+    with pytest.raises(DefinitionError, match="leave it out"):
+        parse(
+            changed('type = "number" ', 'type = "choice"\nlabels = ["a", "other"] #')
+            .replace("low = -20 ", "# ")
+            .replace("high = 50", "")
+            .replace("bins = 256", "")
+        )
+
+
+def test_missing_file_is_one_line(tmp_path: Path):
+    with pytest.raises(DefinitionError, match=r"cannot read .*No such file"):
+        load(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DefinitionError, match="not UTF-8 text"):
+        load(tmp_path / "binary.toml")
+
+
+def test_every_default_is_a_board_experiment_over_many_domains():
+    for bins in (2, 3, 5, 17, 64, 100, 1000, 4096):
+        for epsilon in ("0.01", "0.5", "1", "4", "10"):
+            text = changed("bins = 256", f"bins = {bins}").replace("epsilon = 1.0", f"epsilon = {epsilon}")
+            text = text.replace("cap = 4.0", "cap = 16")
+            assert isinstance(parse(text).experiment(), ldp_client.Experiment)

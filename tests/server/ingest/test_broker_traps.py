@@ -1,0 +1,250 @@
+"""Traps that lose reports without a word: each shown with its remedy taken away, and with it.
+
+tests/server/test_aggregator.py has the remedies at work: an absent aggregator whose broker keeps 1,500
+reports, a broker that caps the window, a kill in mid-stream. Here is what would happen without.
+"""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+
+import paho.mqtt.client as mqtt
+import pytest
+from boards import experiment, payload_of
+from paho.mqtt.enums import CallbackAPIVersion
+from running import WAIT_S, running, until
+
+from hushmote.server.ingest import connection as link
+from hushmote.server.ingest.connection import Link, Protocol
+from hushmote.server.ingest.pacing import Pace
+from hushmote.server.store import Store
+from hushmote.server.wire import report
+from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+QUIET_S = 0.4
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        store.add_fleet("open", keyed=False)
+        store.add_experiment("open", payload_of(experiment()))
+        yield store
+
+
+def publish(broker, count, start=0):
+    """One report of each of count boards, QoS 1; returns once the broker has acknowledged them."""
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    publisher.max_inflight_messages_set(200)
+    publisher.connect(broker.host, broker.port)
+    publisher.loop_start()
+    payload = report.encode(experiment(), 1, 0)
+    topics = [report.report_topic("open", f"d{i}") for i in range(start, start + count)]
+    for info in [publisher.publish(topic, payload, qos=1) for topic in topics]:
+        info.wait_for_publish(WAIT_S)
+        assert info.is_published()
+    publisher.disconnect()
+    publisher.loop_stop()
+
+
+@contextlib.contextmanager
+def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
+    """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
+    one = Link(protocol, "trap", (None, None), most, Pace())
+    one.connect(broker.host, broker.port)
+    turn(one, lambda: one.answer is not None)
+    one.client.subscribe(report.report_filter(share=share), 1)
+    turn(one, lambda: one.granted is not None)
+    yield one
+    if one.client.is_connected():
+        # Until the broker has read everything: another of this name would cut off what it has not.
+        one.granted = None
+        one.client.subscribe(report.report_filter(share=share), 1)
+        turn(one, lambda: one.granted is not None)
+        one.close()
+
+
+def turn(one, condition):
+    """Let a link work until the condition holds."""
+
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, "no answer"
+        one.turn(0.02, 100_000)
+
+
+def drain(one, wanted):
+    """Read, acknowledging nothing, until so many came and then nothing for a while; returns how many came."""
+    turn(one, lambda: len(one.messages) >= wanted)
+    last, since = wanted, time.monotonic()
+    while time.monotonic() - since < QUIET_S:
+        one.turn(0.02, 100_000)
+        if len(one.messages) != last:
+            last, since = len(one.messages), time.monotonic()
+    return last
+
+
+def kept_while_away(broker, count, wanted, protocol: Protocol = "5"):
+    """How many of count reports a session gets that was away when they were published; waits for wanted."""
+    with subscribed(broker, protocol=protocol):
+        pass
+    publish(broker, count)
+    kept, window = 0, 20 if protocol == "3.1.1" else wanted
+    with subscribed(broker, protocol=protocol) as one:
+        while came := drain(one, min(window, wanted - kept)):
+            kept += came
+            one.acknowledge()
+    return kept
+
+
+@needs_mosquitto
+def test_an_mqtt_5_session_without_an_expiry_interval_keeps_nothing(monkeypatch):
+    with MosquittoBroker() as broker:
+        assert kept_while_away(broker, 50, 50) == 50
+    monkeypatch.setattr(link, "_SESSION_S", 0)
+    with MosquittoBroker() as broker:
+        assert kept_while_away(broker, 50, 0) == 0
+
+
+@needs_mosquitto
+def test_a_receive_maximum_below_the_batch_stalls_manual_acknowledgement():
+    for most, come in ((20, 20), (200, 200), (1000, 300)):
+        with MosquittoBroker() as broker, subscribed(broker, most=most) as one:
+            publish(broker, 300)
+            assert drain(one, come) == come
+
+
+@needs_mosquitto
+def test_mosquittos_own_limit_of_queued_messages_drops_what_is_above_it():
+    with MosquittoBroker(settings=("max_queued_messages 1000",)) as broker:  # its default
+        assert kept_while_away(broker, 1500, 1000) < 1100
+    with MosquittoBroker() as broker:
+        assert kept_while_away(broker, 1500, 1500) == 1500
+
+
+@needs_mosquitto
+@pytest.mark.parametrize(("interval_s", "kept"), [(1800, 0), (1, 40)])
+def test_what_mosquitto_has_not_saved_is_gone_when_it_is_killed(tmp_path, monkeypatch, interval_s, kept):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with MosquittoBroker(settings=(f"autosave_interval {interval_s}",)) as broker:
+        with subscribed(broker):
+            pass
+        broker.restart()  # the session is saved; what follows is not
+        publish(broker, 40)
+        if interval_s == 1:
+            saves_again(tmp_path)
+        broker.kill()
+        broker.start()
+        with subscribed(broker) as one:
+            assert drain(one, kept) == kept
+
+
+def saves_again(folder):
+    """Wait until mosquitto has made a save that began after this was called."""
+    (file,) = folder.glob("*/mosquitto.db")
+    for _ in range(2):
+        before = file.stat().st_mtime_ns
+        until(lambda since=before: file.exists() and file.stat().st_mtime_ns > since, "a save")
+
+
+@needs_mosquitto
+def test_what_mosquitto_saved_before_it_was_acknowledged_comes_again_and_is_a_duplicate(store):
+    aggregator = {"client_id": "again", "batch_s": 0.1}
+    with MosquittoBroker(settings=("autosave_interval 1800",)) as broker:
+        with running(store, broker, **aggregator):
+            pass
+        publish(broker, 300)
+        broker.restart()  # saves all 300 as waiting, and saves no more
+        with running(store, broker, **aggregator) as one:
+            until(lambda: one.counters.accepted == 300, one.counters)
+        broker.kill()
+        broker.start()
+        with running(store, broker, **aggregator) as one:
+            until(lambda: one.counters.rejected == {"duplicate": 300}, one.counters)
+            publish(broker, 10, start=300)
+            until(lambda: one.counters.accepted == 10, one.counters)
+    assert store.histogram("open", experiment().digest).sum() == 310
+    assert store.participation("open")["temp"].devices == 310
+
+
+@needs_mosquitto
+@pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)])
+def test_a_mosquitto_that_restarts_has_forgotten_shared_subscriptions_until_members_return(share, come):
+    with MosquittoBroker() as broker:
+        with subscribed(broker, share=share):
+            pass
+        publish(broker, 10)
+        broker.restart()
+        publish(broker, 20, start=10)  # acknowledged all the same
+        with subscribed(broker, share=share) as one:
+            assert drain(one, come) == come
+
+
+@needs_mosquitto
+def test_an_acknowledgement_of_a_connection_that_is_gone_acknowledges_nothing():
+    with MosquittoBroker() as broker:
+        with subscribed(broker) as old:
+            publish(broker, 30)
+            assert drain(old, 30) == 30
+            mids = list(old.mids)
+            with subscribed(broker) as new:  # the broker drops the old connection
+                turn(old, lambda: not old.client.is_connected())
+                for mid in mids:
+                    old.client.ack(mid, 1)
+                assert drain(new, 30) == 30
+        with subscribed(broker) as again:
+            assert drain(again, 30) == 30
+            again.acknowledge()
+        with subscribed(broker) as once_more:
+            assert drain(once_more, 0) == 0
+
+
+def test_amqtt_keeps_next_to_nothing_for_an_absent_session_and_says_so():
+    with EmbeddedBroker() as broker:
+        assert kept_while_away(broker, 300, 0, "3.1.1") < 30
+    assert "keeps next to nothing for an absent one" in EmbeddedBroker.description
+
+
+@needs_mosquitto
+def test_mosquitto_keeps_all_for_the_same_session():
+    with MosquittoBroker() as broker:
+        assert kept_while_away(broker, 300, 300, "3.1.1") == 300
+
+
+COMMITS = """
+import sys
+from sqlalchemy import event
+from hushmote.server.store import Store
+
+store = Store("sqlite:///" + sys.argv[1])
+if sys.argv[2] == "NORMAL":
+    event.listen(store.engine, "checkout", lambda c, *_: c.execute("PRAGMA synchronous=NORMAL").close())
+for i in range(20):
+    sys.stdout.write("commit\\n")
+    sys.stdout.flush()
+    with store.ingest() as transaction:
+        transaction.write({}, {}, {("", "malformed"): 1})
+sys.stdout.write("commit\\n")
+sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
+def test_sqlite_in_wal_mode_syncs_every_commit_only_when_synchronous_is_full(tmp_path, synchronous):
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-o", trace, "-e", "trace=write,fsync,fdatasync"]
+    command += [sys.executable, "-c", COMMITS, tmp_path / "store.sqlite", synchronous]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("strace may not trace here")
+    assert done.returncode == 0, done.stderr
+    between = trace.read_text().split('"commit\\n"')[1:-1]
+    synced = sum("fsync(" in calls or "fdatasync(" in calls for calls in between)
+    assert len(between) == 20
+    # The first commit of a new log syncs the log's head, whatever the setting.
+    assert synced == 20 if synchronous == "FULL" else synced <= 1

@@ -1,0 +1,244 @@
+"""Every report is counted once or rejected for one of ten reasons; nothing that arrives raises."""
+
+import datetime
+import time
+
+import pytest
+from boards import MASTER, experiment, payload_of, reports
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.ingest.pipeline import Fleet
+from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
+from hushmote.server.store import Store, StoreError
+from hushmote.server.wire import keys, report
+
+KEY_A = keys.device_key(MASTER, "keyed", "a")
+NOW = datetime.datetime(2026, 11, 21, 14, 30, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        store.add_fleet("open", keyed=False)
+        store.add_fleet("keyed", keyed=True)
+        for fleet in ("open", "keyed"):
+            store.add_experiment(fleet, payload_of(experiment()))
+        yield store
+
+
+def take(store, *messages, master: bytes | tuple[bytes, ...] = MASTER, limit=None):
+    """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
+    fleets = ingest.fleets(store, master)
+    tally = ingest.ingest(store, messages, fleets, NOW, limit)
+    return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
+
+
+def sent(device, payload, fleet="open"):
+    return report.report_topic(fleet, device), payload
+
+
+def test_real_reports_of_real_boards_are_counted_under_their_codes(store):
+    exp = experiment()
+    messages, codes = [], []
+    for device in ("a", "b", "c"):
+        key = keys.device_key(MASTER, "keyed", device)
+        for payload in reports(device, exp, 4, key=key):
+            messages.append(sent(device, payload, "keyed"))
+            codes.append(int.from_bytes(report.decode(payload).code, "big"))
+    assert take(store, *messages) == (12, {})
+    counts = store.histogram("keyed", exp.digest, "2026-11-21")
+    assert [counts[c] for c in range(64)] == [codes.count(c) for c in range(64)]
+    assert store.histogram("open", exp.digest).sum() == 0
+    assert store.participation("keyed")["temp"].devices == 3
+
+
+def test_duplicate_report_is_counted_once_within_a_batch_and_across_batches(store):
+    exp = experiment()
+    first, second = reports("a", exp, 2)
+    assert take(store, sent("a", first), sent("a", first), sent("a", second)) == (2, {"duplicate": 1})
+    assert take(store, sent("a", second), sent("a", first)) == (0, {"duplicate": 2})
+    forged = report.encode(exp, 1, 5)  # the same number with another code
+    assert take(store, sent("a", forged)) == (0, {"duplicate": 1})
+    assert store.histogram("open", exp.digest).sum() == 2
+
+
+def test_numbers_count_by_device_and_experiment_name_over_all_versions(store):
+    exp = experiment()
+    new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+    other = store.add_experiment("open", payload_of(experiment(name="door")))
+    assert take(store, sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))) == (2, {})
+    assert take(store, sent("a", report.encode(new, 1, 0))) == (0, {"duplicate": 1})
+    assert take(store, sent("a", report.encode(other, 1, 0))) == (1, {})
+
+
+def test_reports_far_out_of_order_are_each_counted_once(store):
+    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+    numbers = [4_000_000_000, 1, 900, 3, 2, 4_294_967_295, 899, 901]
+    messages = [sent("a", report.encode(exp, n, 0)) for n in numbers]
+    assert take(store, *messages) == (8, {})
+    assert take(store, *reversed(messages)) == (0, {"duplicate": 8})
+
+
+def test_numbers_beyond_the_budget_of_every_version_are_over_budget(store):
+    exp = experiment()  # cap 4 epsilon
+    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in range(1, 8))) == (4, {"over budget": 3})
+    half = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))  # 8 reports at this epsilon
+    assert take(store, *(sent("a", report.encode(half, n, 0)) for n in range(5, 12))) == (
+        4,
+        {"over budget": 3},
+    )
+    assert store.participation("open")["temp"].reports == 8
+
+
+def test_a_set_of_numbers_full_of_gaps_stops_growing(store):
+    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+    messages = [sent("a", report.encode(exp, n, 0)) for n in range(1, 2 * ingest.MAX_INTERVALS + 21, 2)]
+    assert take(store, *messages) == (ingest.MAX_INTERVALS, {"out of range": 10})
+    assert take(store, sent("a", report.encode(exp, 2, 0))) == (1, {})  # what fills a gap still fits
+
+
+def test_every_kind_of_bad_report_has_its_reason(store):
+    exp = experiment()
+    key = keys.device_key(MASTER, "keyed", "a")
+    good = report.encode(exp, 1, 0, "a", key)
+    high = exp.code_count.to_bytes(1, "big")
+    number_0 = b"\x10" + exp.digest + bytes(4) + b"\x00"
+    unknown = b"\x10" + b"none" + bytes(3) + b"\x01\x00"
+    cases = [
+        (sent("a", b""), "malformed"),
+        (sent("a", good[:-1], "keyed"), "malformed"),
+        (sent("a", good[:9], "keyed"), "malformed"),
+        (sent("a", bytes(1 << 16)), "malformed"),
+        (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01\x00\x00"), "malformed"),  # a byte too many
+        (sent("a", unknown), "unknown digest"),
+        (sent("a", good[:-1] + bytes((good[-1] ^ 1,)), "keyed"), "bad tag"),
+        (sent("b", good, "keyed"), "bad tag"),  # another device's report
+        (sent("a", report.encode(exp, 1, 0), "keyed"), "bad tag"),  # unauthenticated
+        (sent("a", good, "open"), "bad tag"),
+        (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01" + high), "out of range"),
+        (sent("a", number_0), "out of range"),
+        (sent("a", report.encode(exp, 5, 0)), "over budget"),
+        (("hushmote/v1/open/report/A+B", good), "unknown device"),
+        (("hushmote/v1/away/report/a", good), "unknown fleet"),
+        (("hushmote/v1/AWAY/report/a", good), "unknown fleet"),
+        (("hushmote/v1/away/report/A", good), "unknown fleet"),
+        (("", good), "unknown fleet"),
+    ]
+    for message, reason in cases:
+        assert take(store, message) == (0, {reason: 1}), (message, reason)
+    assert set(ingest.REASONS) == {reason for _, reason in cases} | {
+        "duplicate",
+        "revoked device",
+        "too fast",
+    }
+    assert store.histogram("open", exp.digest).sum() == store.histogram("keyed", exp.digest).sum() == 0
+    by_fleet = store.rejects()
+    assert sum(n for reasons in by_fleet.values() for n in reasons.values()) == len(cases)
+    assert set(by_fleet) == {"open", "keyed", ""}  # strangers' fleets make no rows
+
+
+def test_a_listed_fleet_takes_reports_of_allowed_devices_only(store):
+    exp = experiment()
+    store.allow_devices("open", ["a"])
+    messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
+    assert take(store, messages[1]) == (1, {})  # the list alone closes nothing
+    store.set_listed("open", True)
+    again = sent("b", report.encode(exp, 2, 0))
+    assert take(store, messages[0], again) == (1, {"unknown device": 1})
+    assert take(store, *(sent("b", report.encode(exp, n, 0), "keyed") for n in (1, 2))) == (0, {"bad tag": 2})
+    store.allow_devices("open", ["b"])
+    assert take(store, again) == (1, {})
+
+
+def test_a_revoked_device_is_dropped_in_every_fleet_of_its_own_and_its_past_stays(store):
+    exp = experiment()
+    assert take(store, sent("a", report.encode(exp, 1, 0))) == (1, {})
+    store.revoke_devices("open", ["a"])
+    assert take(store, sent("a", report.encode(exp, 2, 0)), sent("b", report.encode(exp, 1, 0))) == (
+        1,
+        {"revoked device": 1},
+    )
+    assert take(store, *(sent("a", r, "keyed") for r in reports("a", exp, 1, key=KEY_A))) == (1, {})
+    assert store.histogram("open", exp.digest).sum() == 2
+
+
+def test_tags_of_a_former_master_key_count_as_long_as_it_is_given(store):
+    exp = experiment()
+    new = bytes(32)
+    first, second = reports("a", exp, 2, key=KEY_A)
+    assert take(store, sent("a", first, "keyed"), master=new) == (0, {"bad tag": 1})
+    assert take(store, sent("a", first, "keyed"), master=(new, MASTER)) == (1, {})
+    assert take(store, sent("a", second, "keyed"), master=new) == (0, {"bad tag": 1})
+    key = keys.device_key(new, "keyed", "b")
+    assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), master=(new, MASTER)) == (1, {})
+
+
+def test_a_device_that_reports_faster_than_the_limit_is_held_to_it_and_no_other_is(store):
+    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+    limit = RateLimit(3)
+    flood = [sent("a", report.encode(exp, n, 0)) for n in range(1, 6)]
+    assert take(store, *flood, sent("b", report.encode(exp, 1, 0)), limit=limit) == (4, {"too fast": 2})
+    # Duplicates take no room, and over batches the limit is the same one.
+    assert take(store, *flood[:3], flood[4], limit=limit) == (0, {"duplicate": 3, "too fast": 1})
+    limit.start(time.monotonic() + HOUR_S + 1)
+    assert take(store, flood[4], limit=limit) == (1, {})
+
+
+def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
+    limit = RateLimit(1)
+    message = sent("a", report.encode(experiment(), 1, 0))
+    fleets = ingest.fleets(store, MASTER)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE histogram")
+    with pytest.raises(StoreError):
+        ingest.ingest(store, [message], fleets, NOW, limit)
+    assert limit.room(("open", "a")) == 1
+
+
+def test_a_fleet_with_keys_needs_the_master_key(store):
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+        ingest.fleets(store)
+    assert set(ingest.fleets(store, names=["open"])) == {"open"}
+
+
+def test_reports_of_a_withdrawn_experiment_are_still_counted(store):
+    store.withdraw_experiment("open", "temp")
+    assert take(store, sent("a", report.encode(experiment(), 1, 0))) == (1, {})
+
+
+@pytest.mark.parametrize(("kind", "text"), [("hour", "2026-11-21T14"), ("day", "2026-11-21"), ("all", "all")])
+def test_windows_are_of_arrival_in_utc(kind, text):
+    assert ingest.window(kind, NOW) == text
+    elsewhere = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=11)))
+    assert ingest.window(kind, elsewhere) == text
+
+
+PAYLOADS = st.binary(max_size=40) | st.builds(
+    lambda head, middle, tail: head + middle + tail,
+    st.sampled_from([b"\x10", b"\x11"]),
+    st.sampled_from([experiment().digest, bytes(4)]),
+    st.binary(max_size=20),
+)
+TOPICS = st.text(max_size=40) | st.builds(
+    "hushmote/v1/{}/report/{}".format,
+    st.sampled_from(["open", "keyed", "x"]),
+    st.sampled_from(["a", "", "#"]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
+def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store, messages):
+    fleets = ingest.fleets(store, MASTER)
+    tally = ingest.ingest(store, messages, fleets, NOW)
+    assert tally.accepted + sum(tally.rejected.values()) == len(messages)
+    assert {reason for _, reason in tally.rejected} <= set(ingest.REASONS)
+
+
+@given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
+def test_screening_alone_needs_no_store(messages):
+    candidates, rejects = ingest.screen(messages, {"open": Fleet("open")})
+    assert candidates == []
+    assert rejects.total() == len(messages)

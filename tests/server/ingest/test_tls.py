@@ -1,0 +1,173 @@
+"""TLS towards a real mosquitto: what is trusted works, each way of not being trusted has its own words."""
+
+import contextlib
+import logging
+import threading
+
+import pytest
+from boards import experiment
+from certificates import Authority
+from cryptography.hazmat.primitives import serialization
+from running import until
+from served import add_fleet, crowd, publish, served
+
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
+from hushmote.server.ingest.tls import CertificateError, client_context
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+
+
+@contextlib.contextmanager
+def tls_broker(ca, pair, *settings):
+    """mosquitto with a TLS listener besides its plain one; yields it and the TLS port."""
+    port = free_port()
+    certificate, key = pair
+    lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}", f"cafile {ca.file}")
+    with MosquittoBroker(settings=(*lines, "allow_anonymous true", *settings)) as broker:
+        yield broker, port
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        add_fleet(store)
+        yield store
+
+
+@contextlib.contextmanager
+def trying(store, port, tls, host="127.0.0.1"):
+    """An aggregator in a thread that tries to connect."""
+    aggregator = Aggregator(store, host, port, tls=tls, batch_s=0.1)
+    thread = threading.Thread(target=aggregator.run)
+    thread.start()
+    try:
+        yield aggregator
+    finally:
+        aggregator.stop()
+        thread.join()
+
+
+@needs_mosquitto
+def test_reports_are_counted_over_tls_with_a_client_certificate(store, tmp_path):
+    ca = Authority(tmp_path)
+    messages, counts = crowd(300)
+    certificate, key = ca.sign("aggregator")
+    with tls_broker(ca, ca.sign("broker", "localhost"), "require_certificate true") as (broker, port):
+        arguments = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtts://localhost:{port}")
+        arguments += ("--ca", ca.file, "--cert", certificate, "--cert-key", key, "--batch-s", "0.1")
+        with served(*arguments) as process:
+            process.ready()
+            publish(broker, messages)
+            until(lambda: store.histogram("open", experiment().digest).sum() == 300, "all counted")
+            assert process.end() == 0
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+@pytest.mark.parametrize(
+    ("broker_names", "days", "trusted", "host", "words"),
+    [
+        (("127.0.0.1",), (-9, -2), True, "127.0.0.1", "its certificate has expired"),
+        (("127.0.0.1",), (2, 9), True, "127.0.0.1", "its certificate is not valid yet"),
+        (("127.0.0.1",), (-1, 5), False, "127.0.0.1", "of a CA that is not trusted"),
+        (("10.0.0.1",), (-1, 5), True, "127.0.0.1", "is for another address"),
+        (("broker.example",), (-1, 5), True, "localhost", "is for another name"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_named_once_and_tried_again(
+    store, tmp_path, caplog, broker_names, days, trusted, host, words
+):
+    ca, other = Authority(tmp_path), Authority(tmp_path, "other")
+    pair = ca.sign("broker", *broker_names, start=days[0], end=days[1])
+    with (
+        tls_broker(ca, pair) as (_, port),
+        trying(store, port, client_context(ca.file if trusted else other.file), host) as aggregator,
+    ):
+        until(lambda: words in aggregator.condition.state, lambda: aggregator.condition)
+        first = len(caplog.records)
+        threading.Event().wait(1.5)  # tried twice more by now
+        assert len(caplog.records) == first
+        assert caplog.records[-1].levelno == logging.ERROR
+        assert not aggregator.ready.is_set()
+
+
+@needs_mosquitto
+def test_a_broker_whose_certificate_is_renewed_is_trusted_again_without_a_restart(store, tmp_path):
+    ca = Authority(tmp_path)
+    port, tls = free_port(), client_context(ca.file)
+    pair = ca.sign("broker", "127.0.0.1", end=-0.5)
+    lines = (
+        f"listener {port} 127.0.0.1",
+        f"certfile {pair[0]}",
+        f"keyfile {pair[1]}",
+        "allow_anonymous true",
+    )
+    with MosquittoBroker(settings=lines) as broker, trying(store, port, tls) as aggregator:
+        until(lambda: "has expired" in aggregator.condition.state, lambda: aggregator.condition)
+        ca.sign("broker", "127.0.0.1")
+        broker.restart()
+        until(aggregator.ready.is_set, lambda: aggregator.condition)
+
+
+@needs_mosquitto
+def test_what_a_broker_does_not_accept_is_named(store, tmp_path):
+    ca, other = Authority(tmp_path), Authority(tmp_path, "other")
+    contexts = {
+        "it wants a client certificate": client_context(ca.file),
+        "it does not trust the CA of our certificate": client_context(ca.file, *other.sign("stranger")),
+    }
+    with tls_broker(ca, ca.sign("broker", "127.0.0.1"), "require_certificate true") as (broker, port):
+        for words, tls in contexts.items():
+            with trying(store, port, tls) as aggregator:
+                until(lambda a=aggregator, w=words: w in a.condition.state, lambda a=aggregator: a.condition)
+        with trying(store, broker.port, client_context(ca.file)) as aggregator:  # the plain port
+            until(lambda: "does it speak TLS" in aggregator.condition.state, lambda: aggregator.condition)
+
+
+def test_files_that_cannot_be_used_are_told_apart(tmp_path):
+    ca = Authority(tmp_path)
+    certificate, key = ca.sign("me")
+    other_key = ca.sign("you")[1]
+    expired = ca.sign("old", end=-0.5)
+    early = ca.sign("early", start=1)
+    text = tmp_path / "text"
+    text.write_text("nothing")
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"x"),
+        )
+    )
+    for files, words in [
+        ((tmp_path / "none", None, None), "cannot read .*none: No such file"),
+        ((tmp_path, None, None), "cannot read .*: Is a directory"),
+        ((text, None, None), "text holds no certificate: it must be a PEM file"),
+        ((ca.file, certificate, None), "belong together"),
+        ((ca.file, text, key), "text holds no certificate"),
+        ((ca.file, certificate, text), "text holds no key"),
+        ((ca.file, certificate, tmp_path / "none"), "cannot read .*none"),
+        ((ca.file, certificate, other_key), "you.key is not the key of .*me.pem"),
+        ((ca.file, certificate, locked), "locked.key is encrypted"),
+        ((ca.file, *expired), "old.pem expired on"),
+        ((ca.file, *early), "early.pem holds from"),
+    ]:
+        with pytest.raises(CertificateError, match=words) as caught:
+            client_context(*files)
+        assert "\n" not in str(caught.value)
+    context = client_context(ca.file, certificate, key)
+    assert context.check_hostname
+    assert context.minimum_version.name == "TLSv1_2"
+
+
+def test_a_url_says_whether_tls_is_spoken():
+    assert parse_broker_url("mqtts://broker.example", tls=True).port == 8883
+    assert parse_broker_url("mqtts://broker.example:1", tls=True).tls
+    assert not parse_broker_url("mqtt://broker.example", tls=True).tls
+    with pytest.raises(BrokerUrlError):
+        parse_broker_url("mqtts://broker.example")

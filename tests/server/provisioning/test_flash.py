@@ -1,0 +1,511 @@
+"""`hushmote flash` with the real mpremote, against real MicroPython on a pty with a real littlefs.
+
+Which MicroPython: the first of firmware_tests/runtimes.py that has what a board has. Wi-Fi, the temperature
+sensor and deep sleep are the rig's; everything else is what a board would run.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from flashing import FLEET, MASTER, ROOT, WIFI, Bench, on_board
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushmote.device import ldp_client
+from hushmote.server.provisioning import flash as flash_module
+from hushmote.server.provisioning import usb as board_module
+from hushmote.server.provisioning.flash import flash
+from hushmote.server.provisioning.settings import load_settings
+from hushmote.server.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
+from hushmote.server.wire import keys, report
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
+
+
+def ledger(files: dict[str, str]) -> dict[str, str]:
+    return {path: data for path, data in files.items() if path.startswith("/ldp/")}
+
+
+# --- What goes well -------------------------------------------------------------------------------
+
+
+def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench, umqtt: Path):
+    with bench.board() as board:
+        done = bench.flash(board)
+        files = bench.contents()
+    assert done.ledger == "made"
+    assert done.unchanged == ()
+    assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
+    assert bytes.fromhex(files["/main.py"]) == (ROOT / "device" / "main.py").read_bytes()
+    on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
+    assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
+    assert "ledger_made" not in on_the_board
+    assert load_settings(bench.settings).ledger_made
+    for data in ledger(files).values():
+        record = bytes.fromhex(data)
+        # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
+        assert record[:2] == b"\x4c\x80"
+        assert record[22:36] == bytes(14)
+        assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
+    assert bench.lines[0].endswith("MicroPython " + done.firmware)
+    assert "ledger: made, empty" in bench.lines
+
+
+def test_flashing_again_leaves_the_ledger_as_it_was(used: Bench):
+    experiment = {"v": 1, "name": "room_temp", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
+    experiment |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "all"}
+    script = (
+        "import ldp_client, json, main\n"
+        "c = main.make_client(dict(main.load_settings(), announce_key=None))\n"
+        f"c.enroll({json.dumps(experiment).encode()!r})\n"
+        "print(len(c.report('room_temp', True)), c.status()['sum'])"
+    )
+    with used.board() as board:
+        assert on_board(board, script) == "18 1000000"
+        before = used.contents()
+        again = used.flash(board)
+        assert used.contents() == before
+        assert again.ledger == "kept"
+        assert again.copied == ()
+        # A new application and .py instead of .mpy change everything but the ledger.
+        application = used.folder / "other.py"
+        application.write_text("print('mine')\n")
+        changed = used.flash(board, main=application, source=True)
+        after = used.contents()
+        assert ledger(after) == ledger(before)
+        assert len(ledger(before)) == 2
+        assert set(changed.copied) == {"/lib/ldp_client.py", "/lib/mqtt_reporter.py", "/main.py"} | {
+            p for p in changed.copied if "umqtt" in p
+        }
+        assert "/lib/ldp_client.mpy" not in after  # the stale one
+        assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
+        assert on_board(board, "import ldp_client; print(ldp_client.__file__)") == "/lib/ldp_client.py"
+
+
+def test_a_running_application_is_interrupted_and_replaced(used: Bench):
+    endless = used.folder / "endless.py"
+    endless.write_text("import time\nprint('endless runs')\nwhile True:\n    time.sleep(1)\n")
+    short = used.folder / "short.py"
+    short.write_text("print('short runs')\n")
+    with used.board() as board:
+        used.flash(board, main=endless, reset=True)
+        assert board.wait_for(b"endless runs", 10)
+        used.flash(board, main=short, reset=True)
+        assert board.wait_for(b"short runs", 10)
+
+
+def test_a_stale_copy_in_the_root_folder_is_removed(used: Bench):
+    with used.board() as board:
+        on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
+        used.flash(board)
+        assert "/ldp_client.py" not in used.contents()
+
+
+def test_mip_installs_the_package(bench: Bench):
+    with bench.board() as board:
+        package = bench.folder / "package"
+        package.mkdir()
+        for name in ("ldp_client.py", "mqtt_reporter.py"):
+            (package / name).write_bytes((ROOT / "device" / name).read_bytes())
+        described = json.loads((ROOT / "device" / "package.json").read_text())
+        assert described.pop("deps") == [["umqtt.simple", "latest"]]  # from the index, which tests do without
+        (package / "package.json").write_text(json.dumps(described))
+        command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
+        done = subprocess.run(
+            [*command, str(package / "package.json")], capture_output=True, text=True, timeout=30, check=False
+        )
+        if "package.json (latest) from http" in done.stdout:  # mpremote before 1.25
+            pytest.skip("this mpremote installs packages from the network alone")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (
+            on_board(board, "import mqtt_reporter; print(mqtt_reporter.__file__)") == "/lib/mqtt_reporter.py"
+        )
+
+
+def test_the_manifest_freezes_modules_that_exist():
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*args: Any, **options: Any) -> None:
+        calls.append(args)
+
+    source = (ROOT / "device" / "manifest.py").read_text()
+    exec(source, {"include": record, "require": record, "module": record})
+    frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
+    assert sorted(frozen) == sorted(f"{m}.py" for m in flash_module.MODULES)
+    assert all((ROOT / "device" / name).exists() for name in frozen)
+
+
+# --- What goes wrong: one line, and the board as it was -----------------------------------------
+
+
+def test_an_old_firmware_is_refused(bench: Bench):
+    with bench.board(firmware="1.22.2") as board:
+        assert bench.fails(board) == "the board has MicroPython 1.22.2: install 1.23 or later on it first"
+        assert bench.contents() == {}
+    assert not load_settings(bench.settings).ledger_made
+
+
+def test_a_port_that_is_not_there_is_named(bench: Bench):
+    with pytest.raises(FlashError, match="no such port: /dev/ttyNONE"):
+        flash("/dev/ttyNONE", bench.settings)
+
+
+def test_a_port_that_does_not_answer_is_said(bench: Bench):
+    host, port = os.openpty()
+    try:
+        with pytest.raises(FlashError, match=r"no MicroPython answers at .*reset button"):
+            flash(os.ttyname(port), bench.settings, timeout_s=1)
+    finally:
+        os.close(host)
+        os.close(port)
+
+
+def test_missing_settings_are_said_before_the_board_is_touched(bench: Bench):
+    with bench.board() as board:
+        line = bench.fails(board, bench.folder / "none.settings.json")
+        assert line.endswith("make them with `hushmote provision`")
+        assert "wifi_ssid is empty" in bench.fails(board, bench.new_settings("empty", wifi_ssid=""))
+        assert b"raw REPL" not in board.output
+
+
+def test_a_bit_flipped_on_the_way_is_noticed(used: Bench):
+    before = used.contents()
+    other = used.folder / "other.py"
+    other.write_text("print('\N{SNOWMAN}' * 3)\n" * 20)
+    # The application's snowmen travel as \\xNN; nothing else that is sent does.
+    with used.board(noise=20) as board:
+        line = used.fails(board, main=other)
+        assert "other.py" not in line
+        assert line.startswith("main.py reads back other than it was sent")
+        assert used.contents() == before
+        used.flash(board, main=other)  # the noise is over
+        assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
+
+
+def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench):
+    before = used.contents()
+    with used.board(brownout_bytes=30_000) as board:
+        line = used.fails(board, source=True, timeout_s=2)
+        assert line.startswith("copying failed")
+        assert line.endswith("what was on the board is unchanged")
+        # The power was gone: the folder for new files may be left, if the board was not back in time for it
+        # to be removed. Nothing that the board uses is in it, and the next flash removes it.
+        after = used.contents()
+        assert {name: data for name, data in after.items() if not name.startswith("/hushmote.new/")} == before
+        used.flash(board, source=True)
+        assert "/lib/ldp_client.py" in used.contents()
+        assert not any(name.startswith("/hushmote.new/") for name in used.contents())
+        assert ledger(used.contents()) == ledger(before)
+
+
+def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(bench: Bench):
+    with bench.board(brownout_bytes=20_000) as board:
+        assert bench.fails(board, timeout_s=2).startswith("copying failed")
+        assert ledger(bench.contents()) == {}
+        assert not load_settings(bench.settings).ledger_made
+        assert bench.flash(board).ledger == "made"
+
+
+def test_a_small_file_system_is_said_before_anything_is_copied(bench: Bench):
+    with bench.board(flash_bytes=64 * 1024) as board:
+        assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
+        assert bench.contents() == {}
+
+
+def test_a_file_system_that_fills_up_while_copying_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flash_module, "_SPARE_BYTES", -1_000_000)
+    with bench.board(flash_bytes=64 * 1024) as board:
+        line = bench.fails(board, source=True)
+        assert "file system is full" in line
+        assert bench.contents() == {}
+    assert not load_settings(bench.settings).ledger_made
+
+
+def test_an_application_with_a_syntax_error_never_reaches_its_place(bench: Bench):
+    broken = bench.folder / "broken.py"
+    broken.write_text("def f(:\n")
+    with bench.board() as board:
+        assert "SyntaxError" in bench.fails(board, main=broken)
+        assert bench.contents() == {}
+
+
+def test_no_umqtt_and_no_network_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    # mpremote's downloads go through a proxy that is not there.
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with bench.board() as board:
+        line = bench.fails(board, umqtt=None)
+        assert line.startswith("the board has no umqtt.simple and it could not be downloaded")
+        assert bench.contents() == {}
+
+
+def test_missing_tools_are_said_with_the_command_that_brings_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(board_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FlashError, match=r"pip install 'hushmote\[flash\]'"):
+        flash("/dev/ttyNONE", bench.settings)
+    with pytest.raises(FlashError, match=r"hushmote\[flash\]'.*--source"):
+        compile_mpy(ROOT / "device" / "ldp_client.py", 6, "ldp_client.py")
+
+
+def test_other_boards_are_refused():
+    fine = Board(
+        name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
+        ledger=False, entropy=True, umqtt=True, fat=False,
+    )  # fmt: skip
+    check_board(fine)
+    for change, reason in (
+        ({"version": ()}, "install MicroPython"),
+        ({"free_bytes": None}, "no file system"),
+        ({"entropy": False}, "os.urandom"),
+    ):
+        with pytest.raises(FlashError, match=reason):
+            check_board(dataclasses.replace(fine, **change))
+
+
+# --- The ledger is nobody's to overwrite -----------------------------------------------------------
+
+
+def test_settings_of_another_board_are_refused(used: Bench):
+    other = used.new_settings("board2")
+    with used.board() as board:
+        before = used.contents()
+        assert "this board is board1 and the settings are board2's" in used.fails(board, other)
+        assert used.contents() == before
+
+
+def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
+    (used.folder / "board.img").unlink()
+    with used.board() as blank:
+        assert "have made a ledger on a board already" in used.fails(blank)
+        assert used.contents() == {}
+
+
+def test_a_lost_ledger_is_not_silently_replaced(used: Bench):
+    with used.board() as board:
+        on_board(board, "import os\nfor n in os.listdir('/ldp'): os.remove('/ldp/' + n)")
+        assert "its ledger is gone" in used.fails(board)
+        assert ledger(used.contents()) == {}
+        assert "its ledger is gone" in used.fails(board, used.new_settings("board2"))
+
+
+def test_a_damaged_ledger_is_kept_as_it_is(used: Bench):
+    with used.board() as board:
+        on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
+        damaged = ledger(used.contents())
+        assert used.flash(board).ledger == "kept"
+        assert ledger(used.contents()) == damaged
+
+
+def test_the_board_itself_refuses_to_overwrite_a_ledger(used: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flash_module, "check_ledger", lambda *args: True)
+    before = ledger(used.contents())
+    with used.board() as board:
+        assert "could not make its ledger (LedgerExists" in used.fails(board)
+    assert ledger(used.contents()) == before
+
+
+def test_what_a_power_cut_in_the_very_first_ledger_write_leaves_is_no_ledger(bench: Bench):
+    with bench.board() as board:
+        on_board(board, "import os\nos.mkdir('/ldp')\nopen('/ldp/ledger0', 'w').close()")
+        assert bench.flash(board).ledger == "made"
+    assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
+
+
+def test_provisioning_again_needs_a_new_id_and_says_what_it_does(used: Bench):
+    with used.board() as board:
+        before = ledger(used.contents())
+        assert "new device id" in used.fails(board, provision_again=True)
+        assert ledger(used.contents()) == before
+        new = used.new_settings("board2")
+        assert used.flash(board, new, provision_again=True).ledger == "made again"
+        assert "privacy bound" in used.lines[-1]
+        after = ledger(used.contents())
+        assert all(after[path] != before[path] for path in before)
+        assert "new device id" in used.fails(board, new, provision_again=True)
+
+
+# --- The application ---------------------------------------------------------------------------------
+
+
+def quick(bench: Bench, **changes: str) -> Path:
+    """The example application without its ten seconds for ctrl-C."""
+    source = (ROOT / "device" / "main.py").read_text()
+    for name, value in {"START_DELAY_S": "0", **changes}.items():
+        source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)
+        assert count == 1
+    path = bench.folder / "quick.py"
+    path.write_text(source)
+    return path
+
+
+def wait(condition: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
+    if find_mosquitto() is None:
+        pytest.skip("no mosquitto here: apt-get install mosquitto")
+    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 4}
+    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 2_000_000}}
+    payload = json.dumps(fields | {"window": "all"}).encode()
+    experiment = ldp_client.Experiment.parse(payload)
+    topic = report.experiment_topic(FLEET, "room_temp")
+    signed = keys.sign_experiment(keys.announce_key(MASTER, FLEET), topic, payload)
+    received: list[bytes] = []
+    with MosquittoBroker() as broker:
+        listener = paho.Client(CallbackAPIVersion.VERSION2)
+        listener.on_message = lambda client, data, message: received.append(bytes(message.payload))
+        listener.connect("127.0.0.1", broker.port)
+        listener.subscribe(report.report_topic(FLEET, "board1"), 1)
+        listener.publish(topic, signed, qos=1, retain=True)
+        listener.loop_start()
+        settings = bench.new_settings("board9")
+        settings.unlink()
+        bench.settings.unlink()
+        bench.settings = bench.new_settings("board1", mqtt_port=broker.port)
+        # Three wake-ups, an hour of sleep between them lasting 0.4 s; the budget is for two reports.
+        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+            bench.flash(board, main=quick(bench), reset=True)
+            spent = board.wait_for(b"silent: its budget is spent, after 2 reports\r\n", 20)
+            text = board.output.decode(errors="replace")
+        listener.loop_stop()
+        listener.disconnect()
+    assert spent, text[-2000:]
+    assert "room_temp: 1 reports made, 1 left" in text
+    assert board.sleeps_ms[0] > 3_500_000
+    decoded = [report.decode(r) for r in received]
+    assert sorted({r.number for r in decoded}) == [1, 2]
+    key = keys.device_key(MASTER, FLEET, "board1")
+    for r in decoded:
+        assert r.digest == experiment.digest
+        assert report.verify(r, key, "board1", experiment.sha256)
+        assert not report.verify(r, key[::-1], "board1", experiment.sha256)
+
+
+WIRINGS = [
+    ("SETTINGS = '/none.json'", "no /none.json: run `hushmote provision`, then `hushmote flash`"),
+    ("SETTINGS = '/main.py'", "/main.py is damaged: run `hushmote flash` again"),
+    ("settings['mqtt_host'] = ''", "mqtt_host is empty: fill it in and run `hushmote flash` again"),
+    ("settings['key'] = 'abc'", "key must be 64 hex digits: flash the settings of `hushmote provision`"),
+    ("LEDGER = '/none'", "locked: no ledger; provision this board (`hushmote flash`)"),
+    ("POLICY['sum'] = 1.5", "policy: sum must be an integer from 0 to 281474976710655"),
+    ("ldp_client.os = NoEntropy", "no os.urandom: build the firmware with one"),
+    ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle or replace the board"),
+    ("network = None", "this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)"),
+    ("machine = None", "no temperature sensor in this chip: write a function that reads yours into main.py"),
+    ("settings['wifi_ssid'] = 'other'", "Wi-Fi other: not found (boards hear 2.4 GHz only): see wifi_ssid"),
+    ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password, or a weak signal: see wifi_password"),
+    ("set_clock()", "the clock is at 2000 and no time server answered: allow NTP"),
+    ("vfs.umount('/')", "no file system: erase the flash, install MicroPython again, then `hushmote flash`"),
+]
+
+_WIRE = """
+import json, os, time, vfs
+import main
+from main import POLICY, ldp_client, machine
+class NoEntropy: pass
+class StuckEntropy:
+    def urandom(n): return bytes(n)
+class Clock:
+    gmtime = lambda: (2000, 1, 1)
+    time = time.time
+    sleep = lambda s: None
+def sleep(ms): raise SystemExit
+class Awake:
+    deepsleep = sleep
+    reset_cause = lambda: 4
+    DEEPSLEEP_RESET = 4
+    ADC = machine.ADC
+with open('/settings.json') as f: right = json.load(f)
+for line in LINES:
+    names = {n: getattr(main, n) for n in ('SETTINGS', 'LEDGER', 'POLICY', 'network', 'machine', 'set_clock')}
+    client_os = ldp_client.os
+    main.POLICY = dict(POLICY)
+    main.time = Clock
+    main.machine = Awake
+    wake_up = main.wake_up
+    settings = dict(right)
+    if line.startswith('settings'):
+        exec(line)
+        main.SETTINGS = '/edited.json'
+        with open('/edited.json', 'w') as f: json.dump(settings, f)
+    elif line == 'set_clock()': main.wake_up = main.set_clock
+    elif line.startswith('vfs'): exec(line)
+    else: exec('main.' + line)
+    try: main.main()
+    except (SystemExit, AttributeError): pass
+    print('--')
+    for n, v in names.items(): setattr(main, n, v)
+    main.wake_up = wake_up
+    ldp_client.os = client_os
+"""
+
+
+def test_wrong_wiring_gives_one_line_that_says_what_to_do(used: Bench):
+    with used.board(wifi=WIFI) as board:
+        said = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
+    answers = [part.strip() for part in said.split("--\n")]
+    answers[-1] = answers[-1].removesuffix("--").strip()
+    assert [a.split("; next try in")[0] for a in answers] == ["hushmote: " + says for _, says in WIRINGS]
+    assert all("\n" not in a for a in answers)
+
+
+# --- Parts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mpy", "name"),
+    [(0x0706, "x86"), (0x1306, "armv6m"), (0x2B06, "xtensawin"), (0x0006, None), (0xFF06, None)],
+)
+def test_the_architecture_is_read_from_the_boards_own_number(mpy: int, name: str | None):
+    # RP2040: armv6m is 4, 4 << 10 = 0x1000 with the sub-version 3 << 8; ESP32: xtensawin is 10.
+    assert architecture(mpy) == name
+
+
+def test_modules_compile_for_both_boards_and_stay_small():
+    for mpy in (0x1306, 0x2B06):
+        sizes = [len(compile_mpy(ROOT / f"device/{m}.py", mpy, f"{m}.py")) for m in flash_module.MODULES]
+        assert all(1_000 < size < 20_000 for size in sizes)
+    with pytest.raises(FlashError, match="--source"):
+        compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")
+
+
+def test_a_board_on_a_pty_sleeps_resets_and_is_interrupted_as_a_board_is(bench: Bench):
+    with bench.board(sleep_scale=1e-3) as board:
+        assert on_board(board, "import machine; print(machine.reset_cause())") == "1"
+        command = [sys.executable, "-m", "mpremote", "connect", board.port]
+        program = "import machine\nprint('cause', machine.reset_cause())\n"
+        on_board(board, f"with open('/boot.py', 'w') as f: f.write({program!r})")
+        subprocess.run(
+            [*command, "exec", "--no-follow", "import machine; machine.deepsleep(90_000)"],
+            timeout=20,
+            check=True,
+        )
+        assert wait(lambda: board.sleeps_ms == [90_000], 5)
+        assert board.wait_for(b"cause 4", 5)
+        # A failing program is exit status 1 and a traceback, as with a board.
+        done = subprocess.run(
+            [*command, "exec", "1/0"], capture_output=True, text=True, timeout=20, check=False
+        )
+        assert done.returncode == 1
+        assert "ZeroDivisionError" in done.stdout + done.stderr
+        timer = threading.Timer(1.0, board.power_cycle)
+        timer.start()
+        assert on_board(board, "print(6 * 7)") == "42"
+        timer.join()

@@ -1,0 +1,392 @@
+"""A fleet's folder and its commands: made once, never overwritten, rotated with an overlap."""
+
+import base64
+import getpass
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from command_line import Run, runner
+from cryptography import x509
+from fleet_broker import context, make_fleet, running, visit
+
+from hushmote.server.provisioning import authority, fleet_folder, rotation
+from hushmote.server.provisioning import settings as provision
+from hushmote.server.provisioning.fleet_folder import FleetFolder, FolderError, now_utc
+from hushmote.server.store import Store
+from hushmote.server.wire import keys
+
+PASSPHRASE = "correct horse"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    for name in ("HUSHMOTE_MASTER_KEY", "HUSHMOTE_FOLDER", "HUSHMOTE_CA_PASSPHRASE", "HUSHMOTE_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    return runner("provision", tmp_path, monkeypatch, capsys)
+
+
+def made(run: Run, *arguments: str) -> FleetFolder:
+    run("fleet", "fl", "--host", "localhost", "--broker-user", getpass.getuser(), "--json", *arguments)
+    return fleet_folder.find(Path("fl"))
+
+
+def settings(device: str) -> provision.DeviceSettings:
+    return provision.load_settings(Path(f"fl/devices/{device}.settings.json"))
+
+
+def root_of(board: provision.DeviceSettings) -> x509.Certificate:
+    assert board.mqtt_ca is not None
+    return x509.load_der_x509_certificate(base64.b64decode(board.mqtt_ca))
+
+
+# --- Making one ---------------------------------------------------------------------------------------
+
+
+def test_all_files_are_their_owners_alone_whatever_the_umask(run: Run):
+    old = os.umask(0)
+    try:
+        made(run, "--password-port", "8884")
+        run("device", "k3f9", "--folder", "fl")
+    finally:
+        os.umask(old)
+    for path in [Path("fl"), *Path("fl").rglob("*")]:
+        wanted = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+
+
+def test_the_three_parts_hold_only_what_their_machines_need(run: Run):
+    folder = made(run)
+    secrets = {
+        "authority": folder.signer().key,
+        "broker": authority.parse((folder.path / "broker/broker.pem").read_bytes(), "x").key,
+        "aggregator": authority.parse((folder.path / "aggregator/aggregator_1.pem").read_bytes(), "x").key,
+    }
+    for part in secrets:
+        text = b"".join(p.read_bytes() for p in (folder.path / part).rglob("*") if p.is_file())
+        assert text.count(b"PRIVATE KEY-----") == 2  # one key: BEGIN and END
+        master = keys.load_master_key(folder.master_file())
+        assert master is not None
+        assert (master.hex().encode() in text) == (part == "aggregator")
+
+
+def test_a_folder_that_is_there_is_left_alone(run: Run):
+    made(run)
+    before = {p: p.read_bytes() for p in Path("fl").rglob("*") if p.is_file()}
+    assert "is not empty" in run("fleet", "fl", "--host", "localhost", expect=1)
+    assert {p: p.read_bytes() for p in Path("fl").rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--host", "broker:8883"), "without a port"),
+        (("--host", "b", "--fleet", "Home"), "1 to 32 of a-z"),
+        (("--host", "b", "--password-port", "8883"), "must differ"),
+        (("--host", "b", "--broker-user", "a\nlistener 1883"), "one line"),
+        (("--host", "b", "--broker-folder", "etc/mosquitto"), "must begin with /"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused_before_anything_is_made(run: Run, arguments, reason: str):
+    assert reason in run("fleet", "fl", *arguments, expect=1)
+    assert not Path("fl").exists()
+
+
+def test_a_master_key_in_the_environment_is_not_written(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32)
+    assert "HUSHMOTE_MASTER_KEY" in run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b")
+    assert not Path("fl/aggregator/master.key").exists()
+    run("device", "k3f9", "--folder", "fl")
+    assert settings("k3f9").key == keys.device_key(bytes.fromhex("ab" * 32), "home", "k3f9").hex()
+    assert "HUSHMOTE_MASTER_KEY" in run("rotate", "master", "--folder", "fl", expect=1)
+
+
+def test_a_passphrase_is_asked_for_whenever_the_authority_signs(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HUSHMOTE_CA_PASSPHRASE", PASSPHRASE)
+    made(run, "--passphrase")
+    assert b"ENCRYPTED" in Path("fl/authority/ca.key").read_bytes()
+    run("device", "k3f9", "--folder", "fl")
+    run("rotate", "ca", "--folder", "fl")
+    assert b"ENCRYPTED" in Path("fl/authority/ca.key").read_bytes()
+    monkeypatch.setenv("HUSHMOTE_CA_PASSPHRASE", "wrong horse")
+    assert "not the passphrase" in run("device", "k3f8", "--folder", "fl", expect=1)
+    monkeypatch.delenv("HUSHMOTE_CA_PASSPHRASE")
+    assert "set HUSHMOTE_CA_PASSPHRASE" in run("revoke", "k3f9", "--folder", "fl", "--only-folder", expect=1)
+    run("list", "--folder", "fl")  # needs no key
+    monkeypatch.setenv("HUSHMOTE_CA_PASSPHRASE", "short")
+    assert "8 characters" in run("fleet", "f2", "--host", "b", "--passphrase", expect=1)
+
+
+# --- Boards -------------------------------------------------------------------------------------------
+
+
+def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
+    folder = made(run)
+    run("device", "k3f9", "--folder", "fl")
+    board = settings("k3f9")
+    assert (board.mqtt_host, board.mqtt_port, board.fleet) == ("localhost", 8883, "home")
+    assert root_of(board) == folder.root()
+    assert board.mqtt_cert is not None
+    assert board.mqtt_key is not None
+    own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x")
+    own.certificate.verify_directly_issued_by(folder.root())
+    master = keys.load_master_key(folder.master_file())
+    assert master is not None
+    assert board.key == keys.device_key(master, "home", "k3f9").hex()
+
+
+def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
+    made(run, "--password-port", "8884")
+    assert "SIGHUP" in run("device", "k3f9", "--folder", "fl", "--password")
+    board = settings("k3f9")
+    assert (board.mqtt_port, board.mqtt_user, board.mqtt_cert) == (8884, "k3f9", None)
+    assert board.mqtt_password is not None
+    hashed = Path("fl/broker/passwords").read_text()
+    assert hashed.startswith("k3f9:$7$")
+    assert board.mqtt_password not in hashed
+
+
+def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: Run):
+    made(run)
+    run("device", "k3f9", "--folder", "fl")
+    issued = Path("fl/authority/issued.jsonl").read_bytes()
+    for arguments, reason in (
+        (("k3f9", "--folder", "fl"), "renew"),
+        (("K3F9", "--folder", "fl"), "a-z"),
+        (("k3f8", "--folder", "fl", "--wifi-country", "de"), "two capital letters"),
+        (("k3f8", "--folder", "fl", "--fleet", "away"), "leave out --fleet"),
+        (("k3f8", "--folder", "fl", "--mqtt-host", "other"), "boards would refuse it"),
+        (("k3f8", "--folder", "fl", "--mqtt-port", "1883"), "leave out"),
+        (("k3f8", "--folder", "fl", "--password"), "certificates only"),
+        (("k3f8", "--certificate"), "give --folder"),
+        (("k3f8", "--folder", "none"), "no fleet's folder"),
+    ):
+        assert reason in run("device", *arguments, expect=1)
+    assert Path("fl/authority/issued.jsonl").read_bytes() == issued
+
+
+def test_settings_without_a_folder_are_made_as_ever(run: Run):
+    run("device", "k3f9", "--fleet", "away", "--open", "--mqtt-host", "h")
+    board = provision.load_settings(Path("k3f9.settings.json"))
+    assert (board.fleet, board.key, board.mqtt_port, board.mqtt_cert) == ("away", None, 1883, None)
+    assert "--master-key" in run("device", expect=1)
+
+
+# --- Allowed and revoked ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store(f"sqlite:///{tmp_path}/hushmote.sqlite") as store:
+        store.add_fleet("home", keyed=True)
+        yield store
+
+
+def test_boards_are_allowed_and_the_list_is_put_in_force(run: Run, store: Store, tmp_path: Path):
+    (tmp_path / "ids").write_text("k3f9\nk3f8\n")
+    run("allow", "k3f7", "--file", "ids")
+    assert store.roster("home") == {"k3f7": "allowed", "k3f8": "allowed", "k3f9": "allowed"}
+    assert store.listed_fleets() == frozenset()
+    assert json.loads(run("allow", "--listed", "--json"))["allowed"] == 3
+    assert store.listed_fleets() == {"home"}
+    run("allow", "--not-listed")
+    assert store.listed_fleets() == frozenset()
+
+
+def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_nothing_more(
+    run: Run, store: Store
+):
+    folder = made(run, "--password-port", "8884")
+    run("device", "k3f9", "--folder", "fl")
+    run("device", "k3f8", "--folder", "fl", "--password")
+    said = json.loads(run("revoke", "k3f9", "k3f8", "--folder", "fl", "--json"))
+    assert len(said["credentials_ended"]) == 2
+    assert store.revoked("home") == {"k3f8", "k3f9"}
+    crl = x509.load_pem_x509_crl(Path("fl/broker/crl.pem").read_bytes())
+    assert [f"{entry.serial_number:x}" for entry in crl] == [
+        c.serial for c in folder.journal().credentials if c.name == "k3f9"
+    ]
+    assert Path("fl/broker/passwords").read_text() == ""
+    for again in (
+        ("device", "k3f9", "--out", "."),
+        ("renew", "k3f9"),
+        ("device", "k3f8", "--password", "--out", "."),
+    ):
+        assert "is revoked, for good" in run(*again, "--folder", "fl", expect=1)
+    assert "revoked" in run("allow", "k3f9", expect=1)
+    assert not Path("k3f9.settings.json").exists()
+
+
+def test_revoking_without_a_store_or_a_folder_says_what_is_left_to_do(run: Run, store: Store):
+    store.close()
+    made(run)
+    run("device", "k3f9", "--folder", "fl")
+    assert "--store" in run("revoke", "k3f9", "--folder", "fl", "--only-folder")
+    assert "still opens the broker" in run("revoke", "k3f9")
+    Path("hushmote.sqlite").unlink()
+    assert "no store" in run("revoke", "k3f9", "--folder", "fl", expect=1)
+    assert "--folder" in run("revoke", "k3f9", "--only-folder", expect=1)
+
+
+def test_the_list_shows_boards_certificates_and_when_they_end(run: Run, store: Store):
+    made(run)
+    run("device", "k3f9", "--folder", "fl", "--days", "30")
+    run("allow", "k3f7")
+    found = json.loads(run("list", "--folder", "fl", "--store", str(store.engine.url), "--json"))
+    assert [c["what"] for c in found["certificates"]] == ["ca", "broker", "aggregator"]
+    assert [(b["device"], b["state"], b["opens"]) for b in found["boards"]] == [
+        ("k3f7", "allowed", "-"),
+        ("k3f9", "-", "certificate"),
+    ]
+    assert "days" in run("list", "--folder", "fl")
+    assert "k3f7" in run("list")
+
+
+# --- Rotation -----------------------------------------------------------------------------------------
+
+
+def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run):
+    folder = made(run)
+    run("device", "k3f9", "--folder", "fl")
+    path = Path("fl/devices/k3f9.settings.json")
+    provision.mark_ledger(path, settings("k3f9"), True)
+    (old,) = keys.load_master_keys(folder.master_file())
+    run("rotate", "master", "--folder", "fl")
+    new, second = keys.load_master_keys(folder.master_file())
+    assert second == old != new
+    assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
+    run("renew", "--all", "--folder", "fl")
+    assert settings("k3f9").key == keys.device_key(new, "home", "k3f9").hex()
+    assert settings("k3f9").announce_key == keys.announce_key(new, "home").hex()
+    assert settings("k3f9").ledger_made
+    run("rotate", "master", "--finish", "--folder", "fl")
+    assert keys.load_master_keys(folder.master_file()) == (new,)
+    assert "no rotation" in run("rotate", "master", "--finish", "--folder", "fl", expect=1)
+
+
+def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
+    folder = made(run)
+    run("device", "k3f9", "--folder", "fl")
+    old = folder.root()
+    assert "no rotation" in run("rotate", "ca", "--finish", "--folder", "fl", expect=1)
+    run("rotate", "ca", "--folder", "fl")
+    assert "under way" in run("rotate", "ca", "--folder", "fl", expect=1)
+    assert folder.root() != old
+    trusted = x509.load_pem_x509_certificates(Path("fl/broker/ca.pem").read_bytes())
+    assert trusted == [folder.root(), old]
+    assert "k3f9 for one" in run("rotate", "ca", "--finish", "--folder", "fl", expect=1)
+    run("renew", "k3f9", "--folder", "fl")
+    assert root_of(settings("k3f9")) == folder.root()
+    run("rotate", "ca", "--finish", "--folder", "fl")
+    assert x509.load_pem_x509_certificates(Path("fl/broker/ca.pem").read_bytes()) == [folder.root()]
+    assert not Path("fl/authority/ca-old.key").exists()
+
+
+def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = make_fleet(tmp_path / "fl")
+    real, puts = FleetFolder.put, 0
+    while True:
+        puts, left = puts + 1, puts
+        trial = FleetFolder(tmp_path / f"trial{puts}", folder.fleet)
+        shutil.copytree(folder.path, trial.path)
+
+        def put(self: FleetFolder, name: str, content: bytes) -> None:
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt
+            left -= 1
+            real(self, name, content)
+
+        monkeypatch.setattr(FleetFolder, "put", put)
+        try:
+            rotation.rotate_ca(trial, now_utc())
+            break
+        except KeyboardInterrupt:
+            monkeypatch.setattr(FleetFolder, "put", real)
+        assert trial.signer() is not None
+        rotation.rotate_ca(trial, now_utc())
+        assert authority.common_name(trial.root()) == trial.signer().name
+        newest = {c.name: c.authority for c in trial.journal().valid("aggregator", now_utc())}
+        assert newest == {"aggregator_1": trial.signer().name}
+    assert puts > 3
+
+
+def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
+    folder = made(run)
+    before = folder.certificate("broker/broker.pem")
+    run("rotate", "broker", "--host", "other.example", "--folder", "fl")
+    after = folder.certificate("broker/broker.pem")
+    assert after.public_key() != before.public_key()
+    assert "other.example" in Path("fl/fleet.json").read_text()
+    run("device", "k3f9", "--folder", "fl")
+    assert settings("k3f9").mqtt_host == "other.example"
+    assert "without a port" in run("rotate", "broker", "--host", "x:1", "--folder", "fl", expect=1)
+    assert folder.certificate("broker/broker.pem") == after
+
+
+def test_an_aggregators_old_certificate_opens_the_broker_until_the_rotation_is_finished(tmp_path: Path):
+    folder = make_fleet(tmp_path / "fl")
+    pem = folder.path / "aggregator/aggregator_1.pem"
+    with running(folder) as broker:
+        old = context(folder, pem)
+        rotation.rotate_aggregator(folder, now_utc())
+        new = context(folder, pem)
+        broker.reload()
+        for tls in (old, new):
+            with visit(folder.fleet.port, tls) as aggregator:
+                assert aggregator.connected()
+        rotation.finish_aggregator(folder, now_utc())
+        broker.reload()
+        with visit(folder.fleet.port, new) as aggregator:
+            assert aggregator.connected()
+        with visit(folder.fleet.port, old) as aggregator:
+            assert not aggregator.connected()
+
+
+def test_a_further_aggregator_has_the_rights_of_one_after_a_sighup(tmp_path: Path):
+    folder = make_fleet(tmp_path / "fl")
+    with running(folder) as broker:
+        rotation.add_aggregator(folder, now_utc())
+        broker.reload()
+        first, second = (context(folder, folder.path / f"aggregator/aggregator_{i}.pem") for i in (1, 2))
+        with visit(folder.fleet.port, first) as one, visit(folder.fleet.port, second) as two:
+            topic = f"hushmote/v1/{folder.fleet.fleet}/experiment/temp"
+            one.subscribe(topic)
+            two.publish(topic, b"e")
+            assert two.acknowledged == ["Success"]
+
+
+# --- Damage -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["fleet.json", "authority/ca.key", "authority/issued.jsonl", "broker/ca.pem"]
+)
+def test_a_damaged_or_missing_file_is_one_line(run: Run, name: str):
+    made(run)
+    path = Path("fl") / name
+    for damage in (lambda: path.write_bytes(b"rubbish"), path.unlink):
+        damage()
+        assert run("device", "--folder", "fl", expect=1)
+        if name != "broker/ca.pem":  # which it would write again
+            assert run("rotate", "ca", "--folder", "fl", expect=1)
+
+
+def test_without_the_authoritys_part_a_board_gets_no_certificate_and_a_login_needs_none(run: Run):
+    made(run, "--password-port", "8884")
+    Path("fl/authority/ca.key").rename("elsewhere")
+    assert "this needs the folder where the fleet was made" in run("device", "--folder", "fl", expect=1)
+    run("device", "k3f9", "--folder", "fl", "--password")
+
+
+def test_a_folder_of_another_kind_is_refused(tmp_path: Path):
+    with pytest.raises(FolderError, match="provision fleet"):
+        fleet_folder.find(tmp_path)
+    (tmp_path / "fleet.json").write_text('{"fleet": "home", "hosts": [], "aggregators": [], "pin": 1}')
+    with pytest.raises(FolderError, match="damaged"):
+        fleet_folder.find(tmp_path)

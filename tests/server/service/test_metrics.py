@@ -1,0 +1,189 @@
+"""/metrics and /healthz of a running aggregator, beside what the store says."""
+
+import socket
+import sqlite3
+import time
+from contextlib import contextmanager
+
+import pytest
+from boards import experiment
+from prometheus_client.parser import text_string_to_metric_families
+from running import until
+from served import add_fleet, crowd, get, health, publish, served, with_setting
+
+from hushmote.server.ingest.health import Condition, trouble
+from hushmote.server.ingest.pipeline import REASONS
+from hushmote.server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+
+
+@contextmanager
+def running(tmp_path, broker, *more, script=None):
+    """A store, a served process on it and the URL of its HTTP side."""
+    port = free_port()
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with Store(url) as store:
+        add_fleet(store)
+        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch-s", "0.1")
+        with served(*arguments, "--http", f"127.0.0.1:{port}", *more, script=script) as process:
+            yield store, process, f"http://127.0.0.1:{port}"
+
+
+def scrape(url):
+    """Samples by name, or by (name, label) where they have a label."""
+    status, text = get(url + "/metrics")
+    assert status == 200
+    assert "dev1" not in text
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[(sample.name, *sample.labels.values()) if sample.labels else sample.name] = sample.value
+    return found
+
+
+@needs_mosquitto
+def test_a_scrape_agrees_with_the_store(tmp_path):
+    messages, counts = crowd(300)
+    rubbish = [("hushmote/v1/open/report/dev1", b"x")] * 3 + [("hushmote/v1/away/report/dev1", b"x")] * 2
+    with MosquittoBroker() as broker, running(tmp_path, broker) as (store, process, url):
+        process.ready()
+        before = scrape(url)
+        assert before["hushmote_reports_accepted_total"] == 0
+        assert "hushmote_since_commit_seconds" not in before
+        assert {key[1] for key in before if key[0] == "hushmote_reports_rejected_total"} == set(REASONS)
+        publish(broker, messages + messages[:50] + rubbish)
+        until(lambda: scrape(url)["hushmote_uncommitted_messages"] == 0, "an empty queue")
+        until(lambda: scrape(url)["hushmote_batch_reports_sum"] == 355, lambda: scrape(url))
+        found = scrape(url)
+        assert found["hushmote_reports_accepted_total"] == store.histogram("open", experiment().digest).sum()
+        rejected = {r: found["hushmote_reports_rejected_total", r] for r in REASONS}
+        assert {r: n for r, n in rejected.items() if n} == {
+            **store.rejects()["open"],
+            **store.rejects()[""],
+        }
+        assert found["hushmote_batches_total"] == found["hushmote_commit_seconds_count"] > 0
+        assert found["hushmote_batches_total"] == found["hushmote_batch_reports_count"]
+        assert 0 < found["hushmote_commit_seconds_sum"] < 60
+        assert found["hushmote_experiments_published"] == 1
+        assert found["hushmote_connected"] == found["hushmote_subscribed"] == 1
+        assert found["hushmote_commit_failures_total"] == found["hushmote_store_failing"] == 0
+        assert found["process_resident_memory_bytes"] > 1 << 20
+        assert get(url + "/other")[0] == 404
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+def test_health_follows_the_broker(tmp_path):
+    broker = MosquittoBroker(port=free_port())
+    with running(tmp_path, broker) as (_, process, url):
+        until(lambda: "no broker at" in process.log(), process.log)
+        assert health(url) == (503, "not connected to the broker")
+        with broker:
+            process.ready()
+            until(lambda: health(url) == (200, None), lambda: health(url))
+            broker.terminate()
+            until(lambda: health(url) == (503, "not connected to the broker"), lambda: health(url))
+            assert scrape(url)["hushmote_connected"] == 0
+            broker.start()
+            until(lambda: health(url) == (200, None), lambda: health(url))
+
+
+@needs_mosquitto
+def test_health_follows_the_database(postgres, postgres_url):
+    messages, counts = crowd(50)
+    port = free_port()
+    with Store(postgres_url) as store:
+        add_fleet(store)
+    with MosquittoBroker() as broker:
+        where = ("--store", postgres_url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with served(*where, "--http", f"127.0.0.1:{port}", "--batch-s", "0.1") as process:
+            process.ready()
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: health(url) == (200, None), lambda: health(url))
+            postgres.kill()
+            # Without a report: it looks for new experiments, and cannot.
+            until(lambda: health(url)[0] == 503, lambda: health(url))
+            assert "the store failed" in health(url)[1]
+            publish(broker, messages)
+            assert scrape(url)["hushmote_reports_accepted_total"] == 0
+            postgres.start()
+            until(lambda: health(url) == (200, None), lambda: health(url))
+            until(lambda: scrape(url)["hushmote_reports_accepted_total"] == 50, process.log)
+            assert process.end() == 0
+    with Store(postgres_url) as store:
+        assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+def test_a_hanging_commit_is_seen_and_metrics_are_answered_meanwhile(tmp_path):
+    messages, counts = crowd(50)
+    script = with_setting("store.database", "BUSY_TIMEOUT_S", 4)
+    with MosquittoBroker() as broker, running(tmp_path, broker, script=script) as (store, process, url):
+        process.ready()
+        # Another program with the write lock: the commit waits for it, and then fails.
+        other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        publish(broker, messages)
+        until(lambda: scrape(url)["hushmote_since_turn_seconds"] > 1, lambda: scrape(url))
+        found = scrape(url)
+        assert found["hushmote_uncommitted_messages"] == 50
+        assert found["hushmote_oldest_uncommitted_seconds"] > 1
+        assert found["hushmote_commit_failures_total"] == 0  # it hangs
+        until(lambda: health(url)[0] == 503, lambda: health(url))
+        assert "the store failed" in health(url)[1]
+        assert scrape(url)["hushmote_commit_failures_total"] == 1
+        assert scrape(url)["hushmote_store_failing"] == 1
+        other.execute("ROLLBACK")
+        other.close()
+        until(lambda: health(url) == (200, None), lambda: health(url))
+        until(lambda: scrape(url)["hushmote_reports_accepted_total"] == 50, lambda: scrape(url))
+        assert process.end() == 0
+    assert list(store.histogram("open", experiment().digest)) == counts
+    log = process.log()
+    assert log.count("another program holds its write lock") == 1
+    assert log.count("reports are counted again") == 1
+
+
+def condition(**changes):
+    fields = {
+        "connected": True,
+        "subscribed": True,
+        "uncommitted": 0,
+        "oldest_s": 0.0,
+        "since_commit_s": None,
+    }
+    fields |= {"since_turn_s": 0.1, "failing": False, "published": 1, "state": "subscribed"}
+    return Condition(**(fields | changes))
+
+
+def test_health_is_connected_subscribed_turning_and_a_store_that_works():
+    assert trouble(condition()) is None
+    assert trouble(condition(connected=False, subscribed=False)) == "not connected to the broker"
+    assert trouble(condition(subscribed=False)) == "not subscribed to reports"
+    assert "the store failed" in (trouble(condition(failing=True)) or "")
+    assert "stuck for 31 s" in (trouble(condition(since_turn_s=31.0, failing=True)) or "")
+
+
+def test_an_endpoint_is_host_and_port():
+    assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
+    assert parse_endpoint("[::1]:80") == ("::1", 80)
+    for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
+        with pytest.raises(EndpointError, match="must be host:port"):
+            parse_endpoint(wrong)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EndpointError, match="Address already in use"):
+            Endpoint("127.0.0.1", port, bytes, str)
+
+
+def test_clients_that_say_nothing_keep_nobody_from_an_answer():
+    with Endpoint("127.0.0.1", 0, lambda: b"numbers", lambda: None) as endpoint:
+        idle = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(20)]
+        start = time.monotonic()
+        assert get(f"http://127.0.0.1:{endpoint.port}/metrics") == (200, "numbers")
+        assert time.monotonic() - start < 30
+        for s in idle:
+            s.close()

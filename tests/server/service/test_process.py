@@ -1,0 +1,292 @@
+"""`hushmote serve` as an operator meets it: signals, systemd, passwords, a clock that jumps."""
+
+import contextlib
+import datetime
+import json
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of
+from command_line import runner
+from running import until
+from served import add_fleet, crowd, publish, served, with_setting
+
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        add_fleet(store)
+        yield store
+
+
+@pytest.fixture
+def mosquitto():
+    with MosquittoBroker() as broker:
+        yield broker
+
+
+def arguments(store, broker, batch_s=0.1):
+    where = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+    return (*where, "--batch-s", str(batch_s))
+
+
+def counted(store):
+    return int(store.histogram("open", experiment().digest).sum())
+
+
+@contextlib.contextmanager
+def locked(store):
+    """Another program with the store's write lock: a commit hangs, in the driver, for BUSY_TIMEOUT_S."""
+    other = sqlite3.connect(store.where, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@needs_mosquitto
+def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitto):
+    messages, counts = crowd(40)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with served(*arguments(store, mosquitto, 1000.0)) as process:
+            process.ready()
+            publish(mosquitto, messages)
+            time.sleep(0.3)
+            assert process.end(number) == 0
+            assert "stopped: " in process.log()
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert store.rejects() == {"open": {"duplicate": 40}}
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto, signals):
+    messages, counts = crowd(40)
+    script = with_setting("service.process", "STOP_S", 1.0 if signals == 1 else 600.0)
+    with served(*arguments(store, mosquitto), script=script) as process:
+        process.ready()
+        with locked(store):
+            publish(mosquitto, messages)
+            time.sleep(1.0)  # it is in the driver by now
+            for _ in range(signals):
+                process.process.send_signal(signal.SIGTERM)
+                time.sleep(0.5)
+            assert process.wait() == 0
+            # Not until the driver gave up: the lock is still held.
+            assert "cannot use" not in process.log()
+        assert "stopped without the store: 40 messages wait at the broker" in process.log()
+    assert counted(store) == 0
+    with served(*arguments(store, mosquitto)) as process:
+        process.ready()
+        until(lambda: counted(store) == 40, lambda: counted(store))
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert store.rejects() == {}
+
+
+@needs_mosquitto
+def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosquitto):
+    script = with_setting("ingest.pipeline", "ingest", "lambda *_: {}['dev-secret']")
+    with served(*arguments(store, mosquitto), script=script) as process:
+        process.ready()
+        publish(mosquitto, crowd(1)[0])
+        assert process.wait() == 1
+    assert "stopped by a fault in Hushmote, KeyError at " in process.log()
+    assert "please report it" in process.log()
+    assert "Traceback" not in process.log()
+    assert "dev-secret" not in process.log()
+
+
+@needs_mosquitto
+def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with served(*arguments(store, mosquitto), environment=environment) as process:
+            told = ""
+            while "READY=1" not in told or "STATUS=subscribed at" not in told or "WATCHDOG=1" not in told:
+                told += manager.recv(4096).decode() + "\n"
+            assert process.end() == 0
+            assert "STOPPING=1" in manager.recv(4096).decode()
+
+
+@needs_mosquitto
+def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto):
+    messages, _ = crowd(30)
+    script = with_setting("service.process", "_MINUTE_S", 0.5)
+    with served(*arguments(store, mosquitto), script=script) as process:
+        process.ready()
+        publish(mosquitto, messages + messages)
+        until(lambda: "rejected in " in process.log(), process.log)
+        assert process.end() == 0
+    lines = [line for line in process.log().splitlines() if "rejected in " in line]
+    assert sum(int(line.rsplit("duplicate ", 1)[1]) for line in lines) == 30
+    assert len(lines) <= 2
+
+
+@needs_mosquitto
+def test_json_logs_are_one_object_a_line_and_name_no_device(store, mosquitto):
+    secret = "dev-that-nobody-may-read"
+    exp = experiment()
+    rubbish = [
+        (f"hushmote/v1/open/report/{secret}", b""),
+        (f"hushmote/v1/open/report/{secret}", secret.encode()),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)[:-1]),
+        (f"hushmote/v1/open/report/{secret.upper()}", b"x"),
+        (f"hushmote/v1/{secret}/report/{secret}", b"x"),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 4_000_000, 0)),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+    ]
+    with served(*arguments(store, mosquitto), "--log-format", "json") as process:
+        process.ready()
+        publish(mosquitto, rubbish)
+        until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
+        other = sqlite3.connect(store.where, isolation_level=None)
+        other.execute(
+            "ALTER TABLE dedupe RENAME TO gone"
+        )  # a store that fails, with device ids in its statements
+        publish(mosquitto, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
+        until(lambda: "reports wait" in process.log(), process.log)
+        other.execute("ALTER TABLE gone RENAME TO dedupe")
+        other.close()
+        until(lambda: store.histogram("open", exp.digest).sum() == 2, "counted")
+        assert process.end() == 0
+    lines = [json.loads(line) for line in process.log().splitlines()]
+    assert all({"time", "level", "event"} <= set(line) for line in lines)
+    assert all(line["time"].endswith("Z") and "\n" not in line["event"] for line in lines)
+    assert lines[-1]["accepted"] == 2
+    assert sum(lines[-1]["rejected"].values()) == 7
+    assert secret not in process.log().lower()
+
+
+def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
+    for options, words in (
+        (("--store", f"sqlite:///{tmp_path}/none/x"), "does not exist"),
+        (("--http", "9417"), "must be host:port"),
+    ):
+        with served(*options, "--log-format", "json") as process:
+            assert process.wait() == 1
+        (line,) = process.log().splitlines()
+        assert json.loads(line)["level"] == "critical"
+        assert words in json.loads(line)["event"]
+
+
+@needs_mosquitto
+def test_a_password_comes_from_a_file_or_the_environment_not_from_the_command_line(store, tmp_path):
+    if shutil.which("mosquitto_passwd") is None:
+        pytest.skip("mosquitto_passwd is not installed")
+    passwords, secret, url = tmp_path / "passwords", tmp_path / "secret", f"sqlite:///{store.where}"
+    subprocess.run(
+        ["mosquitto_passwd", "-b", "-c", passwords, "agg", "p@ss word"], check=True, capture_output=True
+    )
+    secret.write_text("p@ss word\n")
+    secret.chmod(0o600)
+    with MosquittoBroker(password_file=passwords) as broker:
+        where = f"127.0.0.1:{broker.port}"
+        for more, environment in [
+            (("--broker", f"mqtt://agg@{where}", "--password-file", secret), {}),
+            ((), {"HUSHMOTE_BROKER": f"mqtt://agg:p%40ss%20word@{where}"}),
+        ]:
+            with served("--store", url, *more, environment=environment) as process:
+                process.ready()
+                assert process.end() == 0
+                assert "word" not in process.log()
+
+
+def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, capsys):
+    run = runner("serve", tmp_path, monkeypatch, capsys)
+    monkeypatch.delenv("HUSHMOTE_BROKER", raising=False)
+    for name, mode in (("secret", 0o600), ("open", 0o644), ("empty", 0o600)):
+        (tmp_path / name).write_text("" if name == "empty" else "x")
+        (tmp_path / name).chmod(mode)
+    user = ("--broker", "mqtt://a@host", "--password-file")
+    for options, words in [
+        (("--broker", "mqtt://agg:p%40ss@host"), "every user of this machine can read a command line"),
+        (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
+        (("--broker", "mqtt://host", "--password-file", "secret"), "needs the user's name"),
+        ((*user, "open"), "can be read by others: chmod 600"),
+        ((*user, "empty"), "must hold a password"),
+        ((*user, "none"), "No such file"),
+        (("--broker", "tcp://host"), "mqtts:// for TLS"),
+        (("--ca", "ca.pem"), "write the broker as mqtts://"),
+        (("--broker", "mqtts://host", "--ca", "ca.pem"), "cannot read ca.pem: No such file"),
+        (("--broker", "mqtts://host", "--cert", "c.pem"), "belong together"),
+        (("--share", "crew"), "--share needs --client-id"),
+        (("--share", "crew", "--client-id", "a/b"), "--client-id must be 1 to 64 of"),
+        (("--share", "Crew!", "--client-id", "a"), "must be 1 to 32 of a-z"),
+        (("--share", "crew", "--client-id", "a", "--protocol", "3.1.1"), "need MQTT 5"),
+        (("--retire", "--protocol", "3.1.1"), "need MQTT 5"),
+        (("--http", "9417"), "must be host:port"),
+    ]:
+        mistake = run(*options, expect=1)
+        assert words in mistake
+        assert "p%40ss" not in mistake
+
+
+def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups_bits(tmp_path, monkeypatch):
+    master = tmp_path / "master.key"
+    made = keys.create_master_key(master)
+    master.chmod(0o440)
+    with pytest.raises(keys.MasterKeyError, match="can be read by others"):
+        keys.load_master_keys(master)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert keys.load_master_keys(master) == (made,)
+
+
+@needs_mosquitto
+def test_a_device_that_reports_too_fast_is_held_to_the_rate(store, mosquitto):
+    messages, _ = crowd(1)
+    exp = experiment()
+    store.add_experiment("open", payload_of(exp))
+    more = [report.encode(exp, number, 0) for number in range(2, 5)]
+    with served(*arguments(store, mosquitto), "--rate", "2") as process:
+        process.ready()
+        publish(mosquitto, messages + [(messages[0][0], payload) for payload in more])
+        until(lambda: counted(store) == 2 and store.rejects(), store.rejects)
+        assert process.end() == 0
+    assert store.rejects() == {"open": {"too fast": 2}}
+
+
+@needs_mosquitto
+@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not installed")
+def test_a_clock_that_jumps_days_back_and_forth_changes_windows_and_nothing_else(store, mosquitto, tmp_path):
+    clock = tmp_path / "clock"
+    environment = {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when somebody sets the clock
+    }
+    today = datetime.datetime.now(datetime.UTC).date()
+    messages, counts = crowd(400)
+    clock.write_text("+0d")
+    with served(*arguments(store, mosquitto, 0.5), environment=environment) as process:
+        process.ready()
+        for i, days in enumerate((0, -3, 5, 0)):
+            clock.write_text(f"{days:+}d")
+            part = messages[100 * i : 100 * i + 100]
+            publish(mosquitto, part + part[:10])
+            until(lambda n=100 * i + 100: counted(store) == n, lambda: counted(store))
+        assert process.end() == 0
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert store.rejects() == {"open": {"duplicate": 40}}
+    found = store.windows("open", experiment().digest)
+    expected = {today + datetime.timedelta(days) for days in (-3, 0, 5)}
+    midnight = {day + datetime.timedelta(1) for day in expected}  # the test may have run across it
+    assert {str(day) for day in expected} <= set(found) <= {str(day) for day in expected | midnight}

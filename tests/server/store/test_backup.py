@@ -1,0 +1,260 @@
+"""A backup is a store as it was at one moment, and the check says what is wrong with any store."""
+
+import datetime
+import json
+import os
+import signal
+import sqlite3
+import stat
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of, reports
+from command_line import runner
+
+from hushmote.cli import main as cli
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store
+from hushmote.server.store.backup import BackupRefused, backup
+from hushmote.server.store.check import check
+from hushmote.server.wire import report
+
+NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
+DATA = Path(__file__).parents[2] / "data"
+
+
+def made(store):
+    store.add_fleet("home", keyed=False)
+    store.add_experiment("home", payload_of(experiment()))
+
+
+def take(store, messages):
+    messages = [(report.report_topic("home", device), payload) for device, payload in messages]
+    return ingest.ingest(store, messages, ingest.fleets(store), NOW)
+
+
+def boards(start, end):
+    """Three reports of each of many devices, in the order of their numbers."""
+    exp = experiment()
+    return [
+        (f"d{i}", report.encode(exp, n, i % exp.code_count)) for i in range(start, end) for n in (1, 2, 3)
+    ]
+
+
+def total(store):
+    return int(store.histogram("home", experiment().digest).sum())
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A store with ten real boards' reports."""
+    with Store(f"sqlite:///{tmp_path / 'live.sqlite'}") as store:
+        made(store)
+        take(store, [(f"b{i}", payload) for i in range(10) for payload in reports(f"b{i}", experiment(), 4)])
+        yield store
+
+
+def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp_path):
+    stop = threading.Event()
+    batches = 0
+
+    def count():
+        nonlocal batches
+        while not stop.is_set():
+            take(live, boards(100 * batches, 100 * (batches + 1)))
+            batches += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    totals = []
+    try:
+        for i in range(8):
+            before = total(live)
+            backup(f"sqlite:///{live.where}", tmp_path / f"{i}.sqlite")
+            assert total(live) >= before
+            with Store(f"sqlite:///{tmp_path / f'{i}.sqlite'}", create=False) as copy:
+                found = check(copy)
+            assert found.violations == ()
+            assert found.reports >= before
+            totals.append(found.reports)
+            end = time.monotonic() + 20
+            while total(live) == before:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+    finally:
+        stop.set()
+        thread.join()
+    assert all((n - 40) % 300 == 0 for n in totals)
+    assert totals == sorted(set(totals))
+    assert total(live) == 40 + 300 * batches
+
+
+def test_a_restored_backup_counts_what_is_sent_again_and_nothing_of_its_own_twice(live, tmp_path):
+    copy = tmp_path / "copy.sqlite"
+    backup(f"sqlite:///{live.where}", copy)
+    known = [(f"b{i}", report.encode(experiment(), n, 0)) for i in range(10) for n in range(1, 5)]
+    since = boards(0, 5)
+    assert take(live, since).accepted == 15
+    live.close()
+    away = tmp_path / "away"
+    away.mkdir()
+    for file in tmp_path.glob("live.sqlite*"):  # with its -wal and -shm: they belong to the old one
+        file.rename(away / file.name)
+    copy.rename(tmp_path / "live.sqlite")
+    with Store(f"sqlite:///{tmp_path / 'live.sqlite'}", create=False) as restored:
+        assert check(restored).violations == ()
+        # What was acknowledged since the backup is gone: boards have dropped it, and their budget is spent.
+        assert total(restored) == 40
+        assert take(restored, known).accepted == 0
+        # A broker or a board that still had some of it would be counted, once.
+        assert take(restored, since + since).accepted == 15
+        assert check(restored).violations == ()
+
+
+def test_a_dump_of_postgresql_restores_to_whole_batches_that_nothing_links(postgres, postgres_url, tmp_path):
+    names = postgres_url.rpartition("/")[2], postgres.create()
+    stop = threading.Event()
+    with Store(postgres_url) as store:
+        made(store)
+        take(store, boards(0, 100))
+
+        def count():
+            batches = 1
+            while not stop.is_set():
+                take(store, boards(100 * batches, 100 * (batches + 1)))
+                batches += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            postgres.run("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", postgres.dsn(names[0]))
+        finally:
+            stop.set()
+            thread.join()
+    postgres.run("pg_restore", f"--dbname={postgres.dsn(names[1])}", "--no-owner", str(tmp_path / "dump"))
+    with Store(postgres.url(names[1]), create=False) as restored:
+        found = check(restored)
+        assert found.violations == ()
+        assert found.reports >= 300
+        assert found.reports % 300 == 0
+        assert take(restored, boards(0, 100)).accepted == 0
+        with restored.engine.connect() as connection:
+            linked = "SELECT count(*) FROM dedupe d JOIN histogram h ON d.xmin = h.xmin"
+            assert connection.exec_driver_sql(linked).scalar() == 0
+    postgres.drop(names[1])
+
+
+def test_a_backup_needs_no_wal_and_is_for_its_owner_only(live, tmp_path):
+    copy = tmp_path / "copy.sqlite"
+    size = backup(f"sqlite:///{live.where}", copy)
+    assert size == copy.stat().st_size
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert sorted(p.name for p in tmp_path.iterdir() if "live" not in p.name) == ["copy.sqlite"]
+    with Store(f"sqlite:///{copy}", create=False) as store, store.engine.connect() as connection:
+        assert total(store) == 40
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_store_of_an_earlier_version_can_be_backed_up(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "v1.sqlite")) as connection:
+        connection.executescript((DATA / "store_v1.sql").read_text())
+    backup(f"sqlite:///{tmp_path / 'v1.sqlite'}", tmp_path / "copy.sqlite")
+    dumps = []
+    for name in ("v1", "copy"):
+        with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
+            dumps.append(list(connection.iterdump()))
+    assert dumps[0] == dumps[1]
+    assert 'INSERT INTO "schema_version" VALUES(1);' in dumps[0]
+
+
+def test_a_backup_that_is_killed_leaves_no_file_of_its_name_and_can_be_made_again(live, tmp_path):
+    copy = tmp_path / "copy.sqlite"
+    child = os.fork()
+    if not child:
+        os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        backup(f"sqlite:///{live.where}", copy)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert not copy.exists()
+    assert (tmp_path / "copy.sqlite.part").exists()
+    backup(f"sqlite:///{live.where}", copy)
+    assert not (tmp_path / "copy.sqlite.part").exists()
+
+
+def test_a_damaged_store_has_no_backup(live, tmp_path):
+    live.close()
+    path = tmp_path / "live.sqlite"
+    data = bytearray(path.read_bytes())
+    data[2 * 4096 : 3 * 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    with pytest.raises(BackupRefused, match=r"damaged|malformed"):
+        backup(f"sqlite:///{path}", tmp_path / "copy.sqlite")
+    assert not list(tmp_path.glob("copy*"))
+
+
+def test_the_command_copies_once_and_refuses_in_one_line(live, tmp_path, monkeypatch, capsys):
+    run = runner("store", tmp_path, monkeypatch, capsys)
+    url = "sqlite:///live.sqlite"
+    said = json.loads(run("backup", url, "copy.sqlite", "--json"))
+    assert said == {"file": "copy.sqlite", "bytes": (tmp_path / "copy.sqlite").stat().st_size}
+    assert "copy.sqlite exists" in run("backup", url, "copy.sqlite", expect=1)
+    assert "nowhere does not exist" in run("backup", url, "nowhere/copy.sqlite", expect=1)
+    assert "there is no store" in run("backup", "sqlite:///none.sqlite", "none", expect=1)
+    assert "pg_dump" in run("backup", "postgresql+psycopg://h/d", "x", expect=1)
+    (tmp_path / "photo").write_bytes(b"these are my holiday photographs" * 100)
+    assert "not a database" in run("backup", "sqlite:///photo", "x", expect=1)
+    assert not (tmp_path / "x").exists()
+    sound = run("check", url)
+    assert "is sound: 40 reports of 10 devices, each counted once" in sound.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        ("UPDATE histogram SET count = count + 1", "temp of fleet home:"),
+        ("DELETE FROM dedupe WHERE device = 'b3'", "40 reports are counted, 36 were accepted"),
+        ("UPDATE dedupe SET numbers = '1-4,x' WHERE device = 'b3'", "numbers of 1 device cannot be read"),
+        ("UPDATE dedupe SET accepted = 3 WHERE device < 'b3'", "of 3 devices are not as many as it says"),
+        ("UPDATE dedupe SET numbers = '2-5' WHERE device = 'b3'", "of 1 device are outside its budget"),
+        ("UPDATE dedupe SET experiment = 'door'", "are of no experiment that is known"),
+        ("UPDATE histogram SET code = code + 64", "are of codes outside 0 to 63"),
+        ("UPDATE histogram SET count = -1", "are negative"),
+        ("UPDATE histogram SET count = 'many'", "are no numbers"),
+        ("UPDATE dedupe SET numbers = x'00' WHERE device = 'b3'", "numbers of 1 device cannot be read"),
+        ("UPDATE histogram SET window = 'all'", "are of a window that is no day"),
+        ("UPDATE experiment SET payload = '{}'", "does not parse"),
+        ("UPDATE experiment SET payload = x'7b7d'", "does not parse"),
+        ("UPDATE experiment SET digest = x'00000000'", "is not what its digest says"),
+        ("INSERT INTO device VALUES ('home', 'No/Good', 'allowed')", "1 named device can send nothing"),
+        ("PRAGMA foreign_keys=OFF; DELETE FROM fleet", "belongs to a fleet that is not there"),
+        ("INSERT INTO reject VALUES ('home', 'duplicate', -1)", "1 counters of rejected reports"),
+    ],
+)
+def test_the_check_has_a_line_for_whatever_contradicts(live, tmp_path, damage, line):
+    assert check(live).violations == ()
+    live.close()
+    with closing(sqlite3.connect(tmp_path / "live.sqlite")) as connection:
+        connection.executescript(damage)
+    with Store(f"sqlite:///{live.where}", create=False) as store:
+        found = check(store).violations
+    assert any(line in violation for violation in found), found
+    assert "b3" not in " ".join(found)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_prints_what_the_check_finds_and_fails(live, monkeypatch, capsys, options):
+    with live.writing() as connection:
+        connection.exec_driver_sql("UPDATE histogram SET count = count + 1")
+    live.close()
+    monkeypatch.setattr("sys.argv", ["hushmote", "store", "check", f"sqlite:///{live.where}", *options])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert said.err == ""
+    lines = json.loads(said.out)["violations"] if options else said.out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].endswith("reports are counted, 40 were accepted")

@@ -1,0 +1,403 @@
+"""Merged stores hold what one aggregator would have counted; what cannot be added exactly changes nothing."""
+
+import datetime
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from boards import experiment, experiment_payload, payload_of, reports
+from hypothesis import given
+from hypothesis import strategies as st
+from postgres import Cluster, fresh_database
+from sqlalchemy import NullPool, create_engine, event, select
+
+from hushmote.cli import main as cli
+from hushmote.server.estimate import estimate
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store, StoreError, schema
+from hushmote.server.store.merge import MergeRefused, _union, merge
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import report
+
+DAYS = [datetime.datetime(2026, 11, day, 14, tzinfo=datetime.UTC) for day in (20, 21)]
+LAST = datetime.date(2027, 12, 31)
+TEMP = (experiment_payload(),)
+
+
+class Sites:
+    """Stores by name: files in one folder, or databases of one PostgreSQL."""
+
+    def __init__(self, folder: Path, stack: ExitStack, postgres: Cluster | None = None) -> None:
+        self.folder, self._stack, self._postgres = folder, stack, postgres
+        self._databases: dict[str, str] = {}
+
+    def url(self, name: str) -> str:
+        if self._postgres is None:
+            return f"sqlite:///{self.folder / name}.sqlite"
+        if name not in self._databases:
+            self._databases[name] = self._stack.enter_context(fresh_database(self._postgres))
+        return self._databases[name]
+
+    def open(self, name: str, *, fleet: str = "home", keyed: bool = False, payloads=TEMP):
+        store = self._stack.enter_context(Store(self.url(name)))
+        store.add_fleet(fleet, keyed=keyed)
+        for payload in payloads:
+            store.add_experiment(fleet, payload, LAST)
+        return store
+
+    def at(self, name: str) -> str:
+        """A pattern of the end of what messages call the store."""
+        return re.escape(Path(self.url(name)).name)
+
+    def content(self, name: str) -> dict[str, list[dict]]:
+        """Every row of every table."""
+        return content(create_engine(self.url(name), poolclass=NullPool))
+
+    def damage(self, name: str, statement: str) -> None:
+        """Change rows as no store does."""
+        with create_engine(self.url(name), poolclass=NullPool).begin() as connection:
+            connection.exec_driver_sql(statement)
+
+
+def content(engine):
+    with engine.connect() as connection:
+        return {
+            t.name: sorted((dict(r) for r in connection.execute(select(t)).mappings()), key=repr)
+            for t in schema.metadata.sorted_tables
+        }
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sites(request, tmp_path):
+    postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    with ExitStack() as stack:
+        yield Sites(tmp_path, stack, postgres)
+
+
+def take(store, messages, now=DAYS[0], fleet="home"):
+    messages = [(report.report_topic(fleet, device), payload) for device, payload in messages]
+    return ingest.ingest(store, messages, ingest.fleets(store, names=[fleet]), now)
+
+
+def made(device, exp, numbers=frozenset(range(1, 5))):
+    """Real reports of a real board, those with these numbers."""
+    return [(device, payload) for n, payload in enumerate(reports(device, exp, 4), 1) if n in numbers]
+
+
+def table(store, name):
+    """A store's rows by what they mean, without its row ids."""
+    ids = {v.id: v.experiment.digest for v in store.experiments()}
+    with store.engine.connect() as connection:
+        rows = [dict(row._mapping) for row in connection.exec_driver_sql(f"SELECT * FROM {name}")]
+    for row in rows:
+        row.pop("id", None)
+        if name == "histogram":
+            row["experiment"] = ids[row["experiment"]]
+    return sorted(rows, key=repr)
+
+
+def refused(into, *sources, match, error: type[Exception] = MergeRefused):
+    before = [content(s.engine) for s in (into, *sources)]
+    for dry_run in (True, False):
+        with pytest.raises(error, match=match) as caught:
+            merge(into, sources, dry_run=dry_run)
+        assert "\n" not in str(caught.value)
+        assert before == [content(s.engine) for s in (into, *sources)]
+    return str(caught.value)
+
+
+def test_merged_sites_are_one_aggregator_that_had_seen_everything(sites):
+    exp, later = experiment(), experiment(epsilon=500_000)
+    rng = np.random.default_rng(1)
+    payloads = [payload_of(exp), payload_of(later)]
+    whole, *parts = (sites.open(name, payloads=payloads) for name in ("whole", "a", "b", "c"))
+    for now in DAYS:
+        for device in range(6):
+            # A board that travels: its reports reach three sites, each report one of them. Some come twice.
+            asked = exp if device % 2 else later
+            for message in made(f"{now.day}-{device}", asked):
+                site = parts[rng.integers(3)]
+                for _ in range(1 + rng.integers(2)):
+                    take(whole, [message], now)
+                    take(site, [message], now)
+            take(whole, [("x", b"not a report")])
+            take(parts[device % 3], [("x", b"not a report")])
+    into, *sources = parts
+    before = [sites.content(name) for name in "abc"]
+    said = merge(into, sources, dry_run=True)
+    assert [sites.content(name) for name in "abc"] == before
+    had = into.participation("home")["temp"]
+    assert merge(into, sources) == said
+    for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
+        assert table(into, name) == table(whole, name), name
+    (line,) = said.experiments
+    now_has = into.participation("home")["temp"]
+    assert (line.versions, line.reports, line.devices) == (
+        0,
+        now_has.reports - had.reports,
+        now_has.devices - had.devices,
+    )
+    assert said.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
+    for e in (exp, later):
+        (one, other) = (estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, whole))
+        np.testing.assert_array_equal(one, other)
+    assert [sites.content(name) for name in "bc"] == before[1:]
+
+
+def test_reports_that_both_counted_are_refused_with_their_number_and_so_is_a_second_merge(sites):
+    exp = experiment()
+    a, b = sites.open("a"), sites.open("b")
+    one, two = made("one", exp), made("two", exp)
+    take(a, one[:3] + two[:1])
+    take(b, one[1:] + two[1:])
+    text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
+    assert str(a.where) in text
+    c = sites.open("c", payloads=())
+    take_of_c = merge(c, [b])
+    assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
+    refused(c, b, match="the same 6 reports of 2 devices")
+
+
+def test_two_sources_that_counted_the_same_are_refused_and_neither_is_added(sites):
+    exp = experiment()
+    a, b, c = (sites.open(name) for name in "abc")
+    take(b, made("one", exp))
+    take(c, made("one", exp, frozenset({4})) + made("other", exp))
+    refused(a, b, c, match="the same 1 report of 1 device")
+
+
+def test_the_same_numbers_of_other_fleets_or_experiments_are_other_reports(sites):
+    exp, door = experiment(), experiment(name="door")
+    a = sites.open("a")
+    b = sites.open("b", payloads=[payload_of(door)])
+    c = sites.open("c", fleet="away")
+    take(a, made("one", exp))
+    take(b, made("one", door))
+    take(c, made("one", exp), fleet="away")
+    added = merge(a, [b, c])
+    assert added.fleets == ("away",)
+    assert [(x.fleet, x.experiment, x.reports) for x in added.experiments] == [
+        ("away", "temp", 4),
+        ("home", "door", 4),
+    ]
+    assert {v.fleet for v in a.experiments()} == {"home", "away"}
+
+
+def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
+    refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
+
+
+def test_a_fleet_that_is_listed_in_one_only_is_refused_and_comes_along_as_it_is(sites):
+    a, b = sites.open("a"), sites.open("b")
+    b.set_listed("home", True)
+    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for listed devices in")
+    c = sites.open("c", fleet="away")
+    merge(c, [b])
+    assert c.listed_fleets() == {"home"}
+
+
+def test_a_device_revoked_at_any_site_is_revoked_and_one_allowed_at_any_is_allowed(sites):
+    a, b, c = (sites.open(name) for name in "abc")
+    a.allow_devices("home", ["x", "y"])
+    a.revoke_devices("home", ["z"])
+    b.allow_devices("home", ["z", "v"])
+    b.revoke_devices("home", ["x"])
+    c.revoke_devices("home", ["x", "w"])
+    said = merge(a, [b, c])
+    assert a.roster("home") == {
+        "v": "allowed",
+        "w": "revoked",
+        "x": "revoked",
+        "y": "allowed",
+        "z": "revoked",
+    }
+    assert (said.named, said.revoked) == (2, 2)
+    assert b.roster("home") == {"v": "allowed", "x": "revoked", "z": "allowed"}
+
+
+def test_a_store_in_a_file_is_merged_into_one_in_postgresql(tmp_path, postgres_url):
+    exp = experiment()
+    with ExitStack() as stack:
+        site = Sites(tmp_path, stack).open("site")
+        take(site, made("one", exp))
+        main = stack.enter_context(Store(postgres_url))
+        assert [x.reports for x in merge(main, [site]).experiments] == [4]
+        np.testing.assert_array_equal(main.histogram("home", exp.digest), site.histogram("home", exp.digest))
+        assert table(main, "dedupe") == table(site, "dedupe")
+
+
+def test_a_version_that_raises_a_total_is_refused(sites):
+    more = experiment_payload(budget={"rule": "sum", "cap": 5_000_000})
+    less, other = (
+        sites.open("less"),
+        sites.open("other", payloads=[experiment_payload(budget={"rule": "unlimited"})]),
+    )
+    high = sites.open("high", payloads=[more])
+    refused(less, high, match="cap above its first, 4000000")
+    refused(less, other, match="budget rule sum for good")
+    assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
+
+
+def test_a_digest_of_two_versions_is_refused(sites):
+    found: dict[bytes, bytes] = {}
+    for low in range(1 << 21):  # a real collision of 4 bytes
+        payload = experiment_payload(low=-low)
+        digest = hashlib.sha256(payload).digest()[:4]
+        if digest in found:
+            break
+        found[digest] = payload
+    a, b = sites.open("a", payloads=[found[digest]]), sites.open("b", payloads=[payload])
+    refused(a, b, match=f"digest {digest.hex()} of fleet home is temp in")
+
+
+def test_a_store_whose_counts_no_dedupe_set_stands_for_is_refused(sites):
+    a, b = sites.open("a"), sites.open("b")
+    with b.ingest() as transaction:
+        transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
+    there = sites.at("b")
+    refused(a, b, match=f"{there} counts 3 reports to temp in fleet home and knows the numbers of 0")
+    refused(b, a, match=f"{there} counts 3 reports")
+
+
+def test_a_store_is_not_merged_with_itself_under_any_name(sites):
+    a, b = sites.open("a"), sites.open("b")
+    other_url = sites.url("a") + "?application_name=other"
+    if "sqlite" in other_url:
+        (sites.folder / "link.sqlite").symlink_to(sites.folder / "a.sqlite")
+        other_url = sites.url("link")
+    with Store(other_url) as link:
+        for sources in ([a], [link], [b, b]):
+            with pytest.raises(MergeRefused, match="given twice"):
+                merge(a, sources)
+
+
+def test_damaged_dedupe_rows_are_refused_in_either_store(sites):
+    exp = experiment()
+    a, b = sites.open("a"), sites.open("b")
+    take(b, made("one", exp))
+    sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
+    refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
+    take(a, made("one", exp))
+    sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
+    sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
+    refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
+
+
+def test_what_the_target_publishes_stays_and_what_it_did_not_know_comes_as_it_is(sites):
+    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+    door, gone = experiment_payload(name="door"), experiment_payload(name="gone")
+    a = sites.open("a", payloads=[new])
+    b = sites.open("b", payloads=[new, old, door, gone])
+    b.withdraw_experiment("home", "gone")
+    added = merge(a, [b])
+    assert {(v.payload, v.current, v.expires) for v in a.experiments()} == {
+        (new, True, LAST),
+        (old, False, LAST),
+        (door, True, LAST),
+        (gone, False, LAST),
+    }
+    assert [x.experiment for x in added.experiments if x.kept] == ["temp"]
+    b.add_experiment("home", door, None)
+    assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]
+    assert {v.expires for v in a.experiments()} == {LAST}
+
+
+def two_sites(sites):
+    exp = experiment()
+    a = sites.open("a", payloads=())
+    b, c = sites.open("b"), sites.open("c", fleet="away")
+    take(b, [*made("one", exp), ("x", b"no")])
+    take(c, made("two", exp), fleet="away")
+    return a, b, c
+
+
+def test_an_error_at_any_statement_leaves_the_target_as_it_was(sites):
+    a, *sources = two_sites(sites)
+    before = sites.content("a")
+    left = 0
+
+    def fail(*_):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError
+
+    event.listen(a.engine, "before_cursor_execute", fail)
+    failures = 0
+    for failures in range(200):
+        left = failures
+        try:
+            merge(a, sources)
+            break
+        except RuntimeError:
+            assert sites.content("a") == before
+    assert failures > 15  # each of the statements was the one that failed
+    assert sites.content("a") != before
+
+
+KILLED = """
+import os, signal, sys
+from sqlalchemy import event
+from hushmote.server.store.merge import merge
+from hushmote.server.store import Store
+into, *sources = [Store(url) for url in sys.argv[1:]]
+def kill(connection, cursor, statement, *_):
+    if statement.startswith("INSERT INTO reject"):
+        os.kill(os.getpid(), signal.SIGKILL)
+event.listen(into.engine, "after_cursor_execute", kill)
+merge(into, sources)
+"""
+
+
+def test_a_kill_in_the_middle_leaves_the_target_as_it_was(sites):
+    a, *sources = two_sites(sites)
+    before = sites.content("a")
+    urls = [sites.url(name) for name in "abc"]
+    done = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert sites.content("a") == before
+    assert len(merge(a, sources).experiments) == 2
+
+
+def test_the_command_says_what_it_added_and_refuses_in_one_line(sites, monkeypatch, capsys):
+    two_sites(sites)
+    urls = [sites.url(name) for name in "abc"]
+
+    def run(*arguments, expect=0):
+        monkeypatch.setattr("sys.argv", ["hushmote", "merge", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code or 0) == expect
+        return capsys.readouterr()
+
+    before = sites.content("a")
+    said = json.loads(run(*urls, "--dry-run", "--json").out)
+    assert sites.content("a") == before
+    assert said["fleets"] == ["away"]
+    assert said["rejects"] == 1
+    assert [x["reports"] for x in said["experiments"]] == [4, 4]
+    assert "would be added to" in run(*urls, "--dry-run").out
+    assert "new fleets: away" in run(*urls).out
+    error = run(*urls, expect=1).err
+    assert error.startswith("hushmote: both ")
+    assert error.count("\n") == 1
+    assert "there is no store at" in run(urls[0], sites.url("none"), expect=1).err
+    assert list(sites.folder.glob("none*")) == []
+
+
+@given(st.frozensets(st.integers(1, 30)), st.frozensets(st.integers(1, 30)))
+def test_a_union_of_number_sets_is_a_union(one, other):
+    def of(numbers):
+        found = NumberSet()
+        for number in numbers:
+            found = found.add(number)
+        return found
+
+    assert _union(of(one), of(other)) == of(one | other)

@@ -1,0 +1,286 @@
+"""A store of an earlier schema version becomes what a new one is, every count in it, or stays as it was."""
+
+import datetime
+import json
+import os
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from boards import MASTER, experiment, payload_of
+from command_line import runner
+from sqlalchemy import Engine, MetaData, create_engine, event, select
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store, StoreError, migrations, schema
+from hushmote.server.store.check import check
+from hushmote.server.store.database import Database
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import keys, report
+
+DATA = Path(__file__).parents[2] / "data"
+NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
+
+
+def dump(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "store_v1.sql").read_text())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old(request, tmp_path):
+    """The URL of a store of version 1, with what boards' reports had made of it."""
+    dump(tmp_path / "v1.sqlite")
+    here = f"sqlite:///{tmp_path / 'v1.sqlite'}"
+    if request.param == "sqlite":
+        yield here
+        return
+    url = request.getfixturevalue("postgres_url")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql((DATA / "schema_v1_postgresql.sql").read_text())
+    metadata = MetaData()
+    metadata.reflect(engine)
+    source = create_engine(here)
+    with engine.begin() as connection, source.connect() as v1:
+        for table in metadata.sorted_tables:
+            if table.name != "schema_version":
+                rows = v1.execute(select(table)).mappings().all()
+                connection.execute(table.insert(), [dict(row) for row in rows])
+    source.dispose()
+    engine.dispose()
+    yield url
+
+
+def content(url):
+    """Table -> its columns' names and its rows, of whatever version."""
+    engine = create_engine(url)
+    metadata = MetaData()
+    metadata.reflect(engine)
+    with engine.connect() as connection:
+        found = {
+            t.name: (
+                set(t.columns.keys()),
+                sorted((dict(row) for row in connection.execute(select(t)).mappings()), key=repr),
+            )
+            for t in metadata.sorted_tables
+        }
+    engine.dispose()
+    return found
+
+
+def upgrade(url):
+    Database(url, create=False, upgrade=True).close()
+
+
+def described(url):
+    """All that a database's own catalogue says of its schema, but for white space."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        if connection.dialect.name == "sqlite":
+            queries = ["SELECT type, name, tbl_name, sql FROM sqlite_master"]
+        else:
+            queries = [
+                "SELECT table_name, column_name, data_type, character_maximum_length, is_nullable,"
+                " column_default FROM information_schema.columns WHERE table_schema = 'public'",
+                "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+                " WHERE connamespace = 'public'::regnamespace",
+                "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+            ]
+        found = [
+            sorted(
+                tuple(" ".join(str(cell).split()) for cell in row) for row in connection.exec_driver_sql(q)
+            )
+            for q in queries
+        ]
+    engine.dispose()
+    return found
+
+
+def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old):
+    before = content(old)
+    upgrade(old)
+    after = content(old)
+    assert after.pop("device") == ({"fleet", "device", "state"}, [])
+    assert after.pop("schema_version")[1] == [{"version": 2}]
+    assert before.pop("schema_version")[1] == [{"version": 1}]
+    assert {row.pop("listed") for row in after["fleet"][1]} == {False}
+    after["fleet"][0].remove("listed")
+    assert after == before
+    assert sum(row["count"] for row in after["histogram"][1]) == 117
+    with Store(old, create=False) as store:
+        assert check(store).violations == ()
+        assert check(store).reports == 117
+
+
+def test_reports_that_version_1_counted_are_duplicates_after_the_upgrade_and_new_ones_are_not(old):
+    upgrade(old)
+    with Store(old, create=False) as store:
+        fleets = ingest.fleets(store, MASTER)
+        experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
+        sent, fresh = [], []
+        for fleet, keyed in store.fleets().items():
+            for device, name, numbers in store.seen(fleet):
+                key = keys.device_key(MASTER, fleet, device) if keyed else None
+                exp = experiments[fleet, name]
+                for number in range(1, 5):
+                    payload = report.encode(exp, number, 0, device, key)
+                    message = report.report_topic(fleet, device), payload
+                    (sent if number in numbers else fresh).append(message)
+        assert len(sent) == 117
+        assert len(fresh) > 20
+        tally = ingest.ingest(store, sent, fleets, NOW)
+        assert tally.accepted == 0
+        assert sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == 117
+        assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
+        assert check(store).violations == ()
+        assert check(store).reports == 117 + len(fresh)
+        assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet((1, 5))}
+
+
+def test_an_upgraded_store_has_exactly_the_schema_of_a_new_one(old, tmp_path, request):
+    upgrade(old)
+    found = described(old)
+    if old.startswith("sqlite"):
+        new = f"sqlite:///{tmp_path / 'new.sqlite'}"
+    else:
+        postgres = request.getfixturevalue("postgres")
+        new = postgres.url(postgres.create())
+    Store(new).close()
+    assert found == described(new)
+
+
+def test_the_steps_from_nothing_make_the_schema_of_a_new_store(tmp_path):
+    assert migrations.steps(0) == list(range(1, schema.VERSION + 1))
+    assert migrations.steps(schema.VERSION) == []
+    urls = [f"sqlite:///{tmp_path / name}.sqlite" for name in ("steps", "new")]
+    engine = create_engine(urls[0])
+    with engine.begin() as connection:
+        migrations.upgrade(connection, 0)
+    engine.dispose()
+    Store(urls[1]).close()
+    assert described(urls[0]) == described(urls[1])
+    Store(urls[0]).close()
+
+
+def killed_at(url, moment):
+    """Upgrade in a child process that is killed at that moment of its statements; whether it was."""
+    child = os.fork()
+    if not child:
+        left = moment
+
+        def fall(*_):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+                event.listen(Engine, name, fall)
+            upgrade(url)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def test_a_kill_at_any_statement_leaves_the_old_version_whole(old):
+    before = content(old)
+    moment = 0
+    while killed_at(old, moment):
+        assert content(old) == before
+        moment += 1
+    assert moment > 8
+    with Store(old, create=False) as store:
+        assert check(store).violations == ()
+
+
+def test_a_store_of_an_old_version_is_not_upgraded_unasked(old):
+    before = content(old)
+    for create in (True, False):
+        with pytest.raises(StoreError, match="schema version 1, this Hushmote reads 2: stop its agg"):
+            Store(old, create=create)
+    assert content(old) == before
+
+
+def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
+    with Store(store_url) as running, Store(store_url) as other:
+        running.add_fleet("home", keyed=False)
+        exp = running.add_experiment("home", payload_of(experiment()))
+        fleets = ingest.fleets(running)
+        messages = [(report.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
+        assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
+        with other.writing() as connection:
+            connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
+        with pytest.raises(StoreError, match="has schema version 3, this Hushmote reads 2: use the Hushmote"):
+            ingest.ingest(running, messages, fleets, NOW)
+        assert running.histogram("home", exp.digest).sum() == 1
+
+
+def test_two_upgrades_at_once_are_one(old):
+    failed = []
+
+    def work():
+        try:
+            upgrade(old)
+        except StoreError as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert failed == []
+    with Store(old, create=False) as store:
+        assert check(store).reports == 117
+
+
+def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
+    name = postgres_url.rpartition("/")[2]
+    for role in ("owner", "serve"):
+        postgres.execute(f"CREATE ROLE {name}_{role} LOGIN", name)
+    postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}_owner", name)
+    owner, serve = (postgres.url(name, f"{name}_{role}") for role in ("owner", "serve"))
+    try:
+        engine = create_engine(owner)
+        with engine.begin() as connection:
+            connection.exec_driver_sql((DATA / "schema_v1_postgresql.sql").read_text())
+            connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve")
+        engine.dispose()
+        with pytest.raises(StoreError, match="must be owner of table fleet") as caught:
+            upgrade(serve)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(StoreError, match="schema version 1"):
+            Store(serve)
+        upgrade(owner)
+        Store(owner).close()
+    finally:
+        for role in ("owner", "serve"):
+            postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
+
+
+def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch, capsys):
+    dump(tmp_path / "v1.sqlite")
+    run = runner("store", tmp_path, monkeypatch, capsys)
+    assert "then `hushmote store upgrade sqlite:///v1.sqlite`" in run(
+        "check", "sqlite:///v1.sqlite", expect=1
+    )
+    said = json.loads(run("upgrade", "sqlite:///v1.sqlite", "--json"))
+    assert said == {"store": "v1.sqlite", "from": 1, "to": schema.VERSION}
+    assert "nothing was changed" in run("upgrade", "sqlite:///v1.sqlite")
+    assert "there is no store" in run("upgrade", "sqlite:///none.sqlite", expect=1)
+    assert not (tmp_path / "none.sqlite").exists()
+    with closing(sqlite3.connect(tmp_path / "v1.sqlite")) as connection, connection:
+        connection.execute("UPDATE schema_version SET version = 99")
+    assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v1.sqlite", expect=1)
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE photographs (id INTEGER)")
+    assert "something else" in run("upgrade", "sqlite:///other.sqlite", expect=1)

@@ -1,0 +1,393 @@
+"""PostgreSQL as a store that several aggregators share: exactly once, durable, never silent for ever."""
+
+import contextlib
+import datetime
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from boards import experiment, payload_of
+from running import WAIT_S, until
+from sqlalchemy import event
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store, StoreError, VersionRefused, postgresql
+from hushmote.server.store.check import check
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import report
+
+NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
+EXP = experiment(budget={"rule": "unlimited"})
+
+
+@pytest.fixture
+def store(postgres_url):
+    with Store(postgres_url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload_of(EXP))
+        yield store
+
+
+def message(device, number):
+    return report.report_topic("home", device), report.encode(EXP, number, number % EXP.code_count)
+
+
+def setting(store, name):
+    with store.engine.connect() as connection:
+        return connection.exec_driver_sql(f"SHOW {name}").scalar()
+
+
+def one_line(caught):
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Several aggregators
+
+
+def test_aggregators_that_get_the_same_reports_in_any_order_count_each_once(store, postgres_url):
+    # 12,000 reports at most, half of them of others too, by devices in random subsets and orders: rows that
+    # are there and rows that are not are wanted by four at once. A deadlock would surface as StoreError.
+    rng = np.random.default_rng(5)
+    devices = sorted({"".join(rng.choice([*"ab-z09"], rng.integers(2, 7))) for _ in range(1000)})
+    wanted = [[(str(d), int(rng.integers(1, 7))) for d in rng.permutation(devices)[:600]] for _ in range(20)]
+    accepted = []
+
+    def work(batches):
+        with Store(postgres_url, create=False) as own:
+            fleets = ingest.fleets(own)
+            for batch in batches:
+                tally = ingest.ingest(own, [message(*b) for b in batch], fleets, NOW)
+                accepted.append(tally.accepted)
+
+    threads = [threading.Thread(target=work, args=(wanted[i::4],)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    distinct = {b for batch in wanted for b in batch}
+    assert len(accepted) == len(wanted)
+    assert sum(accepted) == len(distinct)
+    found = check(store)
+    assert found.violations == ()
+    assert found.reports == len(distinct)
+
+
+PATHS = f"{Path(__file__).parent}:{Path(__file__).parents[2] / 'support'}"
+PROCESS = """
+import datetime, sys
+sys.path[:0] = sys.argv[1].split(':')
+from test_postgresql import NOW, message
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store
+step = int(sys.argv[3])
+accepted = 0
+with Store(sys.argv[2], create=False) as store:
+    fleets = ingest.fleets(store)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(1, 11):
+        batch = [message(f"d{i}", number) for i in range(200)][::step]
+        accepted += ingest.ingest(store, batch, fleets, NOW).accepted
+print(accepted, flush=True)
+"""
+
+
+def test_two_processes_that_count_the_same_batches_in_opposite_order_count_them_once(store, postgres_url):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, PATHS, postgres_url, step],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for step in ("1", "-1")
+    ]
+    for w in workers:
+        assert w.stdout is not None
+        assert w.stdout.readline() == "ready\n"
+    totals = [int(w.communicate("go\n", timeout=WAIT_S)[0]) for w in workers]
+    assert [w.returncode for w in workers] == [0, 0]
+    assert sum(totals) == 2000
+    assert check(store).violations == ()
+    assert store.histogram("home", EXP.digest).sum() == 2000
+    assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet((1, 11))}
+
+
+def test_a_deadlock_is_a_store_error_and_the_batch_counts_once_when_it_is_tried_again(store, postgres):
+    fleets = ingest.fleets(store)
+    batch = [message(d, 1) for d in ("a", "b")]
+    ingest.ingest(store, batch, fleets, NOW)
+    more = [message(d, 2) for d in ("a", "b")]
+    failed = []
+
+    def work():
+        try:
+            ingest.ingest(store, more, fleets, NOW)
+        except StoreError as e:
+            failed.append(str(e))
+
+    lock = "SELECT 1 FROM dedupe WHERE device = '{}' FOR UPDATE"
+    with psycopg.connect(postgres.dsn(store.engine.url.database)) as other:
+        other.execute("SET deadlock_timeout = '1h'")  # the aggregator is the one that is sent away
+        other.execute(lock.format("b").encode())
+        thread = threading.Thread(target=work)
+        thread.start()
+        until(
+            lambda: postgres.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
+            "a wait",
+        )
+        other.execute(lock.format("a").encode())
+        thread.join(WAIT_S)
+        other.rollback()
+    assert len(failed) == 1
+    assert "deadlock detected" in failed[0]
+    assert "\n" not in failed[0]
+    assert store.histogram("home", EXP.digest).sum() == 2
+    assert ingest.ingest(store, more, fleets, NOW).accepted == 2
+    assert check(store).violations == ()
+
+
+def test_versions_that_are_added_at_once_leave_one_current_and_no_total_raised(store, postgres_url):
+    failed = []
+    caps = [4_000_000 - n for n in range(8)]
+
+    def work(cap):
+        with Store(postgres_url, create=False) as own:
+            payload = payload_of(experiment(name="door", budget={"rule": "sum", "cap": cap}))
+            try:
+                own.add_experiment("home", payload)
+            except VersionRefused as e:
+                failed.append(str(e))
+
+    threads = [threading.Thread(target=work, args=(cap,)) for cap in caps]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    versions = [v for v in store.experiments("home") if v.experiment.name == "door"]
+    assert len(versions) + len(failed) == len(caps)
+    assert sum(v.current for v in versions) == 1
+    assert all(v.experiment.cap <= versions[0].experiment.cap for v in versions)
+    assert check(store).violations == ()
+
+
+def test_stores_that_are_opened_at_once_make_the_schema_once(postgres_url):
+    failed = []
+
+    def work():
+        try:
+            Store(postgres_url).close()
+        except StoreError as e:
+            failed.append(str(e))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert failed == []
+    with Store(postgres_url, create=False) as store:
+        assert check(store).violations == ()
+
+
+# Durable, and never silent
+
+
+@pytest.mark.parametrize(
+    ("default", "ours"), [("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
+)
+def test_commits_wait_for_the_disk_whatever_the_server_s_default(postgres, postgres_url, default, ours):
+    name = postgres_url.rpartition("/")[2]
+    postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = {default}")
+    with psycopg.connect(postgres.dsn(name)) as plain:
+        assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
+    with Store(postgres_url) as store:
+        assert setting(store, "synchronous_commit") == ours
+        store.engine.dispose()  # what is connected later is set the same
+        assert setting(store, "synchronous_commit") == ours
+        with store.writing() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
+
+
+def test_a_lock_that_another_holds_fails_the_batch_and_not_for_ever(store, postgres, monkeypatch):
+    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_S", 0.2)
+    store.engine.dispose()
+    fleets = ingest.fleets(store)
+    ingest.ingest(store, [message("a", 1)], fleets, NOW)
+    with psycopg.connect(postgres.dsn(store.engine.url.database)) as other:
+        other.execute("LOCK TABLE dedupe")
+        with pytest.raises(StoreError, match="another program holds its write lock") as caught:
+            ingest.ingest(store, [message("a", 2)], fleets, NOW)
+        one_line(caught)
+    assert ingest.ingest(store, [message("a", 2)], fleets, NOW).accepted == 1
+
+
+def test_timeouts_are_set_on_every_connection_and_a_url_s_own_options_win(postgres_url):
+    with Store(postgres_url + "?connect_timeout=7") as store:
+        assert setting(store, "lock_timeout") == "30s"
+        assert setting(store, "statement_timeout") == "2min"
+        assert setting(store, "idle_in_transaction_session_timeout") == "5min"
+        with store.engine.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            options = raw.info.get_parameters()
+    assert options["connect_timeout"] == "7"
+    assert options["tcp_user_timeout"] == "30000"
+
+
+def stopped(pid):
+    """Stop a process; it goes on after a minute whatever happens, so that no test waits for ever."""
+    os.kill(pid, signal.SIGSTOP)
+    rescue = threading.Timer(WAIT_S, go_on, (pid,))
+    rescue.daemon = True
+    rescue.start()
+
+
+def go_on(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes_again(
+    store, postgres, monkeypatch
+):
+    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
+    pids = []
+
+    def stop(*_):
+        query = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        pids.extend(pid for (pid,) in postgres.execute(query))
+        for pid in pids:
+            stopped(pid)
+
+    event.listen(store.engine, "commit", stop)
+    fleets = ingest.fleets(store)
+    try:
+        with pytest.raises(StoreError, match="no answer for 1 seconds") as caught:
+            ingest.ingest(store, [message("a", 1)], fleets, NOW)
+        one_line(caught)
+    finally:
+        for pid in pids:
+            go_on(pid)
+    assert len(pids) == 1
+    event.remove(store.engine, "commit", stop)
+    # What it was told before it stopped, the commit among it, it may do now or not: once in either case.
+    until(lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"), "its end")
+    before = store.histogram("home", EXP.digest).sum()
+    assert ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW).accepted == 1 - before
+    assert store.histogram("home", EXP.digest).sum() == 1
+    assert check(store).violations == ()
+
+
+def test_a_connection_that_hangs_between_two_batches_is_replaced(store, postgres, monkeypatch):
+    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
+    fleets = ingest.fleets(store)
+    ((pid,),) = postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hushmote'")
+    stopped(pid)
+    try:
+        assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
+    finally:
+        go_on(pid)
+    assert check(store).violations == ()
+
+
+def test_an_address_that_accepts_and_says_nothing_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(StoreError, match="timeout") as caught:
+            Store(f"postgresql+psycopg://postgres@127.0.0.1:{port}/x?connect_timeout=2")
+    one_line(caught)
+
+
+# Who may do what
+
+
+def documented(name):
+    """The two blocks of SQL in docs/store.md, the roles' names made a database's own."""
+    text = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+    make, grant = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    return make.replace("hushmote_", f"{name}_"), grant.replace("hushmote_", f"{name}_")
+
+
+@pytest.fixture
+def roles(postgres, postgres_url):
+    """Role -> URL, as docs/store.md sets them up, for a store that its owner made."""
+    name = postgres_url.rpartition("/")[2]
+    make, grant = documented(name)
+    postgres.execute(make, name)
+    urls = {role: postgres.url(name, f"{name}_{role}") for role in ("owner", "serve", "read")}
+    with Store(urls["owner"]) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload_of(EXP))
+    with psycopg.connect(postgres.dsn(name, f"{name}_owner"), autocommit=True) as owner:
+        owner.execute(grant.encode())
+    yield urls
+    for role in urls:
+        postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
+
+
+def test_the_aggregator_s_role_can_count_and_change_nothing_else(roles):
+    with Store(roles["serve"]) as store:
+        fleets = ingest.fleets(store)
+        assert ingest.ingest(store, [message("a", 1), ("x", b"no")], fleets, NOW).accepted == 1
+        assert store.rejects()
+        assert store.participation("home")["temp"].reports == 1
+        assert check(store).violations == ()
+        for change in (
+            lambda: store.add_fleet("away", keyed=False),
+            lambda: store.withdraw_experiment("home", "temp"),
+            lambda: store.allow_devices("home", ["a"]),
+            lambda: store.revoke_devices("home", ["a"]),
+            lambda: store.set_listed("home", True),
+        ):
+            with pytest.raises(
+                StoreError, match=r"permission denied for table .*; its owner can grant it"
+            ) as c:
+                change()
+            one_line(c)
+
+
+def test_the_aggregator_s_role_reads_a_fleet_s_list_and_locks_nothing_in_it(roles):
+    with Store(roles["owner"]) as owner:
+        owner.allow_devices("home", ["a"])
+        owner.set_listed("home", True)
+        with Store(roles["serve"]) as store, owner.engine.connect() as other:
+            other.exec_driver_sql("SELECT * FROM device FOR UPDATE")
+            fleets = ingest.fleets(store)
+            tally = ingest.ingest(store, [message("a", 1), message("b", 1)], fleets, NOW)
+            assert (tally.accepted, dict(tally.rejected)) == (1, {("home", "unknown device"): 1})
+            other.rollback()
+
+
+def test_the_analyst_s_role_reads_histograms_and_no_device(roles):
+    with Store(roles["serve"]) as store:
+        ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW)
+    with Store(roles["read"], create=False) as store:
+        assert store.histogram("home", EXP.digest).sum() == 1
+        assert len(store.experiments()) == 1
+        with pytest.raises(StoreError, match="permission denied for table dedupe"):
+            store.participation("home")
+        with pytest.raises(StoreError, match="permission denied for table device"):
+            store.roster("home")
+        with pytest.raises(StoreError, match="permission denied"):
+            ingest.ingest(store, [message("a", 2)], ingest.fleets(store), NOW)
+
+
+def test_only_the_owner_makes_a_store(postgres, postgres_url):
+    name = postgres_url.rpartition("/")[2]
+    postgres.execute(f"CREATE ROLE {name}_nobody LOGIN")
+    try:
+        with pytest.raises(StoreError, match="permission denied for schema public") as caught:
+            Store(postgres.url(name, f"{name}_nobody"))
+        one_line(caught)
+    finally:
+        postgres.execute(f"DROP ROLE {name}_nobody")

@@ -1,0 +1,405 @@
+"""The store: what is committed is there, what contradicts is refused, and a bad file is one line."""
+
+import datetime
+import hashlib
+import shutil
+import sqlite3
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from boards import experiment_payload
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.store import Participation
+from hushmote.server.wire.report import NameRefused
+from hushmote.simulator.broker import free_port
+
+
+def url(tmp_path, name="store.sqlite"):
+    return f"sqlite:///{tmp_path / name}"
+
+
+@pytest.fixture
+def store(store_url):
+    with Store(store_url) as store:
+        store.add_fleet("home", keyed=False)
+        yield store
+
+
+@pytest.fixture
+def sqlite_store(tmp_path):
+    with Store(url(tmp_path)) as store:
+        store.add_fleet("home", keyed=False)
+        yield store
+
+
+def add(store, counts, *, seen=None, rejects=None):
+    with store.ingest() as transaction:
+        transaction.write(seen or {}, counts, rejects or {})
+
+
+def one_line(caught):
+    text = str(caught.value)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+def test_counts_add_up_over_batches_windows_and_versions(store):
+    first = store.add_experiment("home", experiment_payload())
+    second = store.add_experiment("home", experiment_payload(epsilon=500_000))
+    ids = {v.experiment.digest: v.id for v in store.experiments("home")}
+    one, two = ids[first.digest], ids[second.digest]
+    add(store, {(one, "2026-11-20", 0): 2, (one, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7})
+    add(store, {(one, "2026-11-20", 0): 3})
+    counts = store.histogram("home", first.digest)
+    assert counts.dtype == np.int64
+    assert counts.shape == (64,)
+    assert (counts[0], counts[63], counts.sum()) == (5, 1, 6)
+    assert store.histogram("home", first.digest, "2026-11-21").sum() == 1
+    assert store.histogram("home", first.digest, "1999-01-01").sum() == 0
+    assert store.windows("home", first.digest) == ("2026-11-20", "2026-11-21")
+    assert store.histogram("home", second.digest)[5] == 7
+    with pytest.raises(VersionRefused, match="no experiment with digest 00000000"):
+        store.histogram("home", bytes(4))
+
+
+def test_what_was_committed_is_there_after_opening_again(store_url):
+    with Store(store_url) as store:
+        store.add_fleet("home", keyed=True)
+        exp = store.add_experiment("home", experiment_payload())
+        key = ("home", "temp", "k3")
+        add(store, {(1, "all", 1): 1}, seen={key: NumberSet((1, 3))}, rejects={("home", "duplicate"): 4})
+    with Store(store_url, create=False) as store:
+        assert store.fleets() == {"home": True}
+        assert store.histogram("home", exp.digest)[1] == 1
+        assert store.participation("home") == {"temp": Participation(devices=1, reports=2)}
+        assert store.rejects() == {"home": {"duplicate": 4}}
+        with store.ingest() as transaction:
+            assert transaction.seen([key, ("home", "temp", "new")])[key] == NumberSet((1, 3))
+
+
+def test_a_batch_that_raises_leaves_nothing_behind(store):
+    exp = store.add_experiment("home", experiment_payload())
+    with pytest.raises(RuntimeError), store.ingest() as transaction:  # noqa: PT012
+        transaction.write({("home", "temp", "k3"): NumberSet((1, 2))}, {(1, "all", 1): 1}, {("home", "x"): 1})
+        raise RuntimeError
+    assert store.histogram("home", exp.digest).sum() == 0
+    assert store.participation("home") == {}
+    assert store.rejects() == {}
+
+
+def test_sqlite_commits_survive_a_power_cut_by_its_own_settings(sqlite_store):
+    with sqlite_store.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+
+
+def test_no_table_links_a_device_to_a_code_a_window_or_an_order_of_arrival(sqlite_store):
+    links = {"code", "window", "count", "value", "address", "time"}
+    for table in schema.metadata.tables.values():
+        columns = {c.name for c in table.columns}
+        assert not ("device" in columns and columns & links), table.name
+    with sqlite_store.engine.connect() as connection:
+        sql = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'dedupe'").scalar()
+    assert "WITHOUT ROWID" in sql
+
+
+def test_every_table_compiles_for_postgresql():
+    for table in schema.metadata.tables.values():
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
+
+
+def test_the_newest_version_is_current_and_an_old_one_can_be_made_so_again(store):
+    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+    store.add_experiment("home", old)
+    store.add_experiment("home", new)
+    assert [v.current for v in store.experiments("home")] == [False, True]
+    store.add_experiment("home", old)
+    assert [(v.payload, v.current) for v in store.experiments("home")] == [(old, True), (new, False)]
+    store.withdraw_experiment("home", "temp")
+    assert [v.current for v in store.experiments()] == [False, False]
+    with pytest.raises(VersionRefused, match="no experiment door"):
+        store.withdraw_experiment("home", "door")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "match"),
+    [
+        ({}, {"budget": {"rule": "sum", "cap": 4_000_001}}, "cap above its first"),
+        ({}, {"budget": {"rule": "count", "cap": 4}}, "budget rule sum for good"),
+        ({}, {"budget": {"rule": "unlimited"}}, "budget rule sum for good"),
+        ({"budget": {"rule": "unlimited"}}, {}, "budget rule unlimited for good"),
+        (
+            {"budget": {"rule": "count", "cap": 9}},
+            {"budget": {"rule": "count", "cap": 9}, "epsilon": 500_000},
+            "epsilon stays 1000000",
+        ),
+    ],
+)
+def test_a_version_that_raises_the_total_is_refused_and_changes_nothing(store, first, then, match):
+    store.add_experiment("home", experiment_payload(**first))
+    with pytest.raises(VersionRefused, match=match) as caught:
+        store.add_experiment("home", experiment_payload(**then))
+    one_line(caught)
+    assert [v.current for v in store.experiments("home")] == [True]
+
+
+def test_a_cap_may_be_lowered_and_raised_back_but_not_above_the_first(store):
+    for cap in (4_000_000, 1_000_000, 3_000_000, 4_000_000):
+        store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": cap}))
+    with pytest.raises(VersionRefused):
+        store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": 4_000_001}))
+    store.add_fleet("away", keyed=False)
+    store.add_experiment("away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
+
+
+def test_two_versions_with_one_digest_are_refused(store):
+    # A real collision of 4 bytes: about 2**16 payloads by the birthday bound, and more where unlucky.
+    payloads = {}
+    for low in range(1 << 21):
+        payload = b'{"v":1,"name":"temp","type":"number","low":-%d' % low
+        payload += b',"high":64000,"bins":64,"mechanism":"grr","epsilon":1000000,'
+        payload += b'"budget":{"rule":"sum","cap":4000000},"window":"day"}'
+        digest = hashlib.sha256(payload).digest()[:4]
+        if digest in payloads and payloads[digest] != payload:
+            break
+        payloads[digest] = payload
+    else:
+        pytest.fail("no collision among 2**21 payloads: SHA-256 is not what it was")
+    assert Experiment.parse(payload).digest == Experiment.parse(payloads[digest]).digest
+    store.add_experiment("home", payloads[digest])
+    with pytest.raises(VersionRefused, match="is taken by another version"):
+        store.add_experiment("home", payload)
+
+
+def test_fleets_stay_open_or_keyed_and_experiments_need_one(store):
+    store.add_fleet("home", keyed=False)
+    with pytest.raises(VersionRefused, match="fleet home is open"):
+        store.add_fleet("home", keyed=True)
+    with pytest.raises(VersionRefused, match="no fleet away"):
+        store.add_experiment("away", experiment_payload())
+    with pytest.raises(VersionRefused, match="not an experiment: epsilon"):
+        store.add_experiment("home", experiment_payload(epsilon=1))
+    with pytest.raises(NameRefused):
+        store.add_fleet("No/Good", keyed=False)
+
+
+def test_a_missing_folder_a_folder_and_a_wrong_url_are_one_line(tmp_path):
+    cases = [
+        (url(tmp_path, "nowhere/store.sqlite"), "nowhere does not exist"),
+        (f"sqlite:///{tmp_path}", "is a folder"),
+        ("sqlite://", "write sqlite:///path"),
+        ("store.sqlite", "write sqlite:///path"),
+        ("mysql://host/x", "not mysql"),
+        ("postgresql+psycopg2://host/x", r"write postgresql\+psycopg://"),
+        (f"postgresql://127.0.0.1:{free_port()}/x", "[Cc]onnection refused"),
+    ]
+    for where, match in cases:
+        with pytest.raises(StoreError, match=match) as caught:
+            Store(where)
+        one_line(caught)
+
+
+def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(store_url, tmp_path):
+    with pytest.raises(StoreError, match="there is no store at"):
+        Store(store_url, create=False)
+    assert list(tmp_path.iterdir()) == []
+    Store(store_url).close()
+    Store(store_url, create=False).close()
+
+
+def test_a_file_that_is_not_a_database_is_left_alone(tmp_path):
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"these are my holiday photographs" * 100)
+    with pytest.raises(StoreError, match="not an SQLite database") as caught:
+        Store(url(tmp_path))
+    one_line(caught)
+    assert path.read_bytes() == b"these are my holiday photographs" * 100
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path):
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        connection.execute("CREATE TABLE photographs (id INTEGER)")
+    with pytest.raises(StoreError, match="database of something else"):
+        Store(url(tmp_path))
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert tables == [("photographs",)]
+
+
+def test_another_schema_version_is_refused(tmp_path):
+    Store(url(tmp_path)).close()
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        connection.execute("UPDATE schema_version SET version = 99")
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 2: use the Hushmote"):
+        Store(url(tmp_path))
+
+
+def test_allowed_and_revoked_devices_are_kept_and_what_is_revoked_stays_so(store):
+    store.add_fleet("away", keyed=True)
+    store.allow_devices("home", ["b", "a", "b"])
+    store.allow_devices("home", ["a"])
+    store.revoke_devices("home", ["b", "never-heard-of"])
+    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+    assert store.revoked("home") == {"b", "never-heard-of"}
+    assert store.revoked("away") == frozenset()
+    with pytest.raises(VersionRefused, match="device b of fleet home is revoked, for good: prov") as caught:
+        store.allow_devices("home", ["new", "b"])
+    one_line(caught)
+    store.revoke_devices("home", ["b"])
+    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+    store.allow_devices("home", [])
+
+
+def test_a_fleet_is_listed_only_where_that_was_said(store):
+    store.add_fleet("away", keyed=True)
+    assert store.listed_fleets() == frozenset()
+    store.set_listed("away", True)
+    assert store.listed_fleets() == {"away"}
+    store.add_fleet("away", keyed=True)
+    assert store.listed_fleets() == {"away"}
+    store.set_listed("away", False)
+    assert store.listed_fleets() == frozenset()
+
+
+def test_devices_need_a_fleet_and_an_id_that_a_topic_can_carry(store):
+    for change in (store.allow_devices, store.revoke_devices):
+        with pytest.raises(VersionRefused, match="no fleet gone"):
+            change("gone", ["a"])
+        with pytest.raises(NameRefused):
+            change("home", ["good", "No/Good"])
+    with pytest.raises(VersionRefused, match="no fleet gone"):
+        store.set_listed("gone", True)
+    assert store.roster("home") == {}
+
+
+def test_a_read_only_store_is_one_line(tmp_path):
+    Store(url(tmp_path)).close()
+    # The tests may run as root, for whom file modes mean nothing; SQLite's own read-only mode holds for all.
+    where = f"sqlite:///file:{tmp_path / 'store.sqlite'}?mode=ro&uri=true"
+    with pytest.raises(StoreError, match="it is read-only") as caught:
+        Store(where)
+    one_line(caught)
+    with Store(where, create=False) as reader:
+        assert reader.fleets() == {}
+        with pytest.raises(StoreError, match="it is read-only"):
+            reader.add_fleet("home", keyed=False)
+
+
+def test_who_only_reads_does_not_wait_for_a_writer(store, store_url):
+    store.add_experiment("home", experiment_payload())
+    with store.ingest() as transaction:
+        transaction.write({}, {(1, "all", 1): 1}, {})
+        with Store(store_url, create=False) as reader:
+            assert reader.rejects() == {}
+            assert reader.participation("home") == {}
+
+
+def limit_pages(store, extra):
+    """Give the store's disk extra pages of free space: SQLite then fails with its real SQLITE_FULL."""
+    with store.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    event.listen(
+        store.engine, "connect", lambda c, _record: c.execute(f"PRAGMA max_page_count={pages + extra}")
+    )
+    store.engine.dispose()
+
+
+def test_a_full_disk_is_one_line_and_counts_nothing_of_the_batch(sqlite_store):
+    exp = sqlite_store.add_experiment("home", experiment_payload(bins=4096, mechanism="olh", g=3))
+    limit_pages(sqlite_store, 2)
+    seen = {("home", "temp", f"device-{i}"): NumberSet((1, 2)) for i in range(2000)}
+    with pytest.raises(StoreError, match="the disk is full") as caught:
+        add(sqlite_store, {(1, "2026-11-21", code): 1 for code in range(2000)}, seen=seen)
+    one_line(caught)
+    assert sqlite_store.histogram("home", exp.digest).sum() == 0
+    assert sqlite_store.participation("home") == {}
+
+
+def test_a_store_whose_pages_are_garbage_is_one_line(tmp_path):
+    with Store(url(tmp_path)) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", experiment_payload())
+    path = tmp_path / "store.sqlite"
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    with pytest.raises(StoreError) as caught, Store(url(tmp_path)) as store:
+        store.experiments()
+    one_line(caught)
+
+
+def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url):
+    stores = [Store(store_url) for _ in range(2)]
+    stores[0].add_fleet("home", keyed=False)
+    exp = stores[0].add_experiment("home", experiment_payload())
+    key = ("home", "temp", "k3")
+
+    def work(store, numbers):
+        for number in numbers:
+            with store.ingest() as transaction:
+                seen = transaction.seen([key])[key]
+                transaction.write({key: seen.add(number)}, {(1, "all", 0): 1}, {})
+
+    threads = [threading.Thread(target=work, args=(s, range(i + 1, 201, 2))) for i, s in enumerate(stores)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert stores[0].histogram("home", exp.digest)[0] == 200
+    assert stores[1].participation("home")["temp"].reports == 200
+    for s in stores:
+        s.close()
+
+
+def test_a_copy_of_the_file_opens_elsewhere(sqlite_store, tmp_path):
+    exp = sqlite_store.add_experiment("home", experiment_payload())
+    add(sqlite_store, {(1, "all", 2): 5})
+    sqlite_store.close()
+    shutil.copy(tmp_path / "store.sqlite", tmp_path / "copy.sqlite")
+    with Store(url(tmp_path, "copy.sqlite"), create=False) as copy:
+        assert copy.histogram("home", exp.digest)[2] == 5
+
+
+@given(st.lists(st.integers(1, 40) | st.integers(1, (1 << 32) - 1), max_size=60))
+def test_a_number_set_is_a_set_in_any_order_and_survives_its_text(numbers):
+    have = NumberSet()
+    for number in numbers:
+        have = have.add(number)
+    assert len(have) == len(set(numbers))
+    assert all(number in have for number in numbers)
+    assert all((n in have) == (n in set(numbers)) for number in numbers for n in (number - 1, number + 1))
+    assert NumberSet.decode(have.encode()) == have
+    assert have.intervals == sum(number - 1 not in Counter(numbers) for number in set(numbers))
+
+
+@pytest.mark.parametrize("text", ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4"])
+def test_a_text_that_is_no_number_set_is_refused(text):
+    with pytest.raises(ValueError, match="set of report numbers"):
+        NumberSet.decode(text)
+
+
+def test_an_experiment_is_published_until_its_last_day_and_can_be_prolonged(store):
+    store.add_fleet("home", keyed=False)
+    payload = experiment_payload()
+    last = datetime.date(2027, 12, 31)
+    store.add_experiment("home", payload, last)
+    (version,) = store.experiments("home")
+    assert version.expires == last
+    assert version.published_on(last)
+    assert not version.published_on(last + datetime.timedelta(1))
+    store.add_experiment("home", payload)
+    (version,) = store.experiments("home")
+    assert version.published_on(last + datetime.timedelta(1))
+    store.withdraw_experiment("home", version.experiment.name)
+    assert not store.experiments("home")[0].published_on(last)

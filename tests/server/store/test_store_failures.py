@@ -1,0 +1,420 @@
+"""The store's failures: each is one line, nothing of the batch counts, and tried again it counts once."""
+
+import contextlib
+import datetime
+import os
+import select
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of
+from postgres import Cluster
+from running import running, until
+from sqlalchemy import update
+from sqlalchemy.pool import QueuePool
+from traffic import crowd, needs_mosquitto, publish, total
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store, StoreError, schema
+from hushmote.server.store.check import check
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.wire import report
+from hushmote.simulator.broker import MosquittoBroker
+
+NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
+EXP = experiment()
+DISK_KIB = 1024
+
+
+class Disk:
+    """A small file system of its own, which fills up for real and can be made read-only for root as well."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def fill(self):
+        """Leave no free page on it."""
+        with open(self.folder / "ballast", "ab", buffering=0) as ballast:
+            for size in (65536, 4096, 512):
+                try:
+                    while True:
+                        ballast.write(bytes(size))
+                except OSError:
+                    pass
+
+    def free(self):
+        (self.folder / "ballast").unlink()
+
+    def remount(self, mode):
+        subprocess.run(["mount", "-o", f"remount,{mode}", self.folder], check=True)
+
+
+@pytest.fixture
+def disk():
+    folder = Path(tempfile.mkdtemp(prefix="hushmote-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k,mode=755", "tmpfs", folder]
+    try:
+        if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("no file system can be mounted here: only root may")
+        folder.chmod(0o755)
+        yield Disk(folder)
+        subprocess.run(["umount", "--lazy", folder], check=True)
+    finally:
+        folder.rmdir()
+
+
+def made(store):
+    for fleet in ("open", "other"):
+        store.add_fleet(fleet, keyed=False)
+        store.add_experiment(fleet, payload_of(EXP))
+    return store
+
+
+@pytest.fixture
+def store(store_url):
+    with Store(store_url) as store:
+        yield made(store)
+
+
+def batch(devices, number=1, fleet="open"):
+    return [(report.report_topic(fleet, d), report.encode(EXP, number, number)) for d in devices]
+
+
+def take(store, messages):
+    return ingest.ingest(store, messages, ingest.fleets(store), NOW)
+
+
+def counted(store, fleet="open"):
+    return int(store.histogram(fleet, EXP.digest).sum())
+
+
+@contextmanager
+def fails(match):
+    with pytest.raises(StoreError, match=match) as caught:
+        yield
+    assert "\n" not in str(caught.value)
+
+
+# Disks
+
+
+def test_a_full_disk_counts_nothing_of_the_batch_and_all_of_it_when_there_is_space(disk):
+    with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+        made(store)
+        take(store, batch(["first"]))
+        disk.fill()
+        many = batch([f"device-{i}" for i in range(4000)])
+        with fails("the disk is full; free some space"):
+            take(store, many)
+        with Store(f"sqlite:///{disk.folder}/store.sqlite", create=False) as reader:
+            assert counted(reader) == 1
+            assert check(reader).violations == ()
+        disk.free()
+        assert take(store, many).accepted == 4000
+        assert check(store).violations == ()
+
+
+def test_a_new_store_on_a_full_disk_is_one_line(disk):
+    disk.fill()
+    with fails("the disk is full|unable to open|no permission"):
+        Store(f"sqlite:///{disk.folder}/store.sqlite")
+    disk.free()
+    with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+        take(made(store), batch(["a"]))
+
+
+def test_a_read_only_file_system_is_one_line_before_and_while_an_aggregator_runs(disk):
+    url = f"sqlite:///{disk.folder}/store.sqlite"
+    with Store(url) as store:
+        take(made(store), batch(["a"]))
+        store.engine.dispose()
+        disk.remount("ro")
+        with fails("read-only"):
+            take(store, batch(["b"]))
+        with fails("read-only"):
+            Store(url)
+        disk.remount("rw")
+        assert take(store, batch(["a", "b"])).accepted == 1
+
+
+def as_nobody(action):
+    """What an action prints in a child process without root's rights."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                said = action()
+            except StoreError as e:
+                said = str(e)
+            os.write(writes, said.encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with open(reads) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
+def test_a_file_or_a_folder_without_the_right_to_write_is_one_line(disk, file, folder):
+    place = disk.folder / "place"
+    place.mkdir()
+    path = place / "store.sqlite"
+    with Store(f"sqlite:///{path}") as store:
+        take(made(store), batch(["a"]))
+    path.chmod(file)
+    place.chmod(folder)
+    said = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+    assert "read-only" in said
+    assert said.count("\n") == 0
+    for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
+        each.chmod(0o666)
+    place.chmod(0o777)
+    assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+
+
+@needs_mosquitto
+def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(disk):
+    messages, counts = crowd(600, EXP)
+    with MosquittoBroker() as broker, Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+        made(store)
+        with running(store, broker, client_id="one") as aggregator:
+            publish(broker, messages[:50])
+            until(lambda: counted(store) == 50, "counting")
+            disk.fill()
+            for start in range(50, 600, 50):
+                publish(broker, messages[start : start + 50])
+            time.sleep(1)  # it tries and fails; what is asserted holds however long that takes
+            before = aggregator.counters.accepted
+        # It ended with reports that were neither counted nor acknowledged: the broker still has them.
+        assert counted(store) == before < 600
+        disk.free()
+        with running(store, broker, client_id="one") as aggregator:
+            until(lambda: counted(store) == 600, aggregator.counters)
+            assert aggregator.counters.accepted == 600 - before
+        assert list(store.histogram("open", EXP.digest)) == counts
+        assert check(store).violations == ()
+
+
+def test_postgresql_s_full_disk_counts_nothing_of_the_batch_and_all_of_it_later(disk, postgres):
+    place = disk.folder / "tablespace"
+    place.mkdir()
+    subprocess.run(["mount", "-o", "remount,size=32m", disk.folder], check=True)
+    subprocess.run(["chown", "postgres", place], check=True)
+    postgres.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
+    try:
+        postgres.execute("CREATE DATABASE small TABLESPACE small")
+        with Store(postgres.url("small")) as store:
+            take(made(store), batch(["first"]))
+            disk.fill()
+            many = batch([f"device-{i}" for i in range(4000)])
+            with fails("the disk is full; free some space"):
+                take(store, many)
+            disk.free()  # before that reading may fail as well: it writes pages that must make room
+            assert counted(store) == 1
+            assert take(store, many).accepted == 4000
+            assert check(store).violations == ()
+    finally:
+        postgres.execute("DROP DATABASE IF EXISTS small WITH (FORCE)")
+        postgres.execute("DROP TABLESPACE small")
+
+
+def test_every_sqlite_connection_syncs_each_commit(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        assert isinstance(store.engine.pool, QueuePool)
+        connections = [store.engine.connect() for _ in range(5)]
+        for connection in connections:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            connection.close()
+
+
+# Connections
+
+
+@needs_mosquitto
+def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_doubles_nothing():
+    messages, counts = crowd(1500, EXP)
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Cluster())
+        broker = stack.enter_context(MosquittoBroker())
+        store = made(stack.enter_context(Store(cluster.url(cluster.create()))))
+        with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
+            stream = threading.Thread(target=publish, args=(broker, messages))
+            stream.start()
+            for least in (1, 300, 700):
+                until(lambda n=least: aggregator.counters.accepted >= n, aggregator.counters)
+                cluster.restart()
+            stream.join()
+            until(lambda: total(aggregator) >= 1500, aggregator.counters)
+        assert list(store.histogram("open", EXP.digest)) == counts
+        found = check(store)
+        assert (found.reports, found.violations) == (1500, ())
+
+
+# Returns once the server's process is gone.
+CUT = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'hushmote'"
+
+
+def test_a_connection_dropped_between_two_batches_fails_neither(postgres, postgres_url):
+    with Store(postgres_url) as store:
+        take(made(store), batch(["a"]))
+        postgres.execute(CUT)
+        assert take(store, batch(["a", "b"])).accepted == 1
+
+
+def test_a_connection_cut_in_mid_batch_counts_nothing_of_it(postgres, postgres_url):
+    with Store(postgres_url) as store:
+        take(made(store), batch(["a"]))
+        with fails("terminating connection|server closed"), store.ingest() as transaction:
+            key = ("open", "temp", "b")
+            transaction.write({key: NumberSet((1, 2))}, {(1, "2026-11-21", 1): 1}, {})
+            postgres.execute(CUT)
+        assert counted(store) == 1
+        assert take(store, batch(["a", "b"])).accepted == 1
+        assert check(store).violations == ()
+
+
+class Proxy:
+    """Between a store and PostgreSQL; cuts the connection around the next COMMIT: `cut` says when.
+
+    "before": the server never gets it. "after": the server has committed, and its answer goes nowhere.
+    """
+
+    def __init__(self, port):
+        self._server_port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.cut = ""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self._listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+
+    def _carry(self, client, server):
+        with client, server:
+            while True:
+                for side in select.select([client, server], [], [])[0]:
+                    data = side.recv(65536)
+                    if side is client and self.cut and b"COMMIT" in data:
+                        if self.cut == "after":
+                            server.sendall(data)
+                            assert server.recv(65536)
+                        self.cut = ""
+                        return
+                    if not data:
+                        return
+                    (server if side is client else client).sendall(data)
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_commit_whose_outcome_nobody_knows_counts_once_when_the_batch_comes_again(
+    postgres, postgres_url, cut
+):
+    proxy = Proxy(postgres.port)
+    try:
+        with Store(postgres.url(postgres_url.rpartition("/")[2], port=proxy.port)) as store:
+            take(made(store), batch(["a"]))
+            proxy.cut = cut
+            with fails("server closed the connection"):
+                take(store, batch(["a", "b", "c"]))
+            assert proxy.cut == ""
+            assert counted(store) == (3 if cut == "after" else 1)
+            again = take(store, batch(["a", "b", "c"]))
+            duplicates = {"before": 1, "after": 3}[cut]
+            assert again.accepted == 3 - duplicates
+            assert again.rejected == {("open", "duplicate"): duplicates}
+            assert counted(store) == 3
+            assert check(store).violations == ()
+    finally:
+        proxy.close()
+
+
+# Rows and pages
+
+
+def damage(store, statement):
+    with store.writing() as connection:
+        connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize("numbers", ["x", "", "5-6,1-2", "1-"])
+def test_a_damaged_dedupe_row_stops_the_batches_that_need_it_and_no_others(store, numbers):
+    take(store, batch(["a", "b"]) + batch(["a"], fleet="other"))
+    damage(store, f"UPDATE dedupe SET numbers = '{numbers}' WHERE device = 'a' AND fleet = 'open'")
+    if numbers == "":  # a set that reads as empty would let a report count twice
+        assert any("not as many as it says" in line for line in check(store).violations)
+        return
+    for messages in (batch(["a"], 2), batch(["a", "b"], 2) + batch(["a"], 2, "other")):
+        with fails("is damaged: not a set of report numbers"):
+            take(store, messages)
+    assert counted(store) == 2
+    assert counted(store, "other") == 1
+    assert take(store, batch(["b"], 2) + batch(["a"], 2, "other")).accepted == 2
+    damage(store, "UPDATE dedupe SET numbers = '1-1' WHERE device = 'a' AND fleet = 'open'")
+    assert take(store, batch(["a"], 2)).accepted == 1
+    assert check(store).violations == ()
+
+
+@pytest.mark.parametrize("code", [64, -1, 1 << 24])
+def test_a_histogram_s_code_out_of_range_is_an_error_and_not_another_code_s_count(store, code):
+    take(store, batch(["a"]))
+    damage(store, f"UPDATE histogram SET code = {code}")
+    with fails("is damaged: .* of codes that"):
+        counted(store)
+    assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check tells
+
+
+@pytest.mark.parametrize("payload", ["x", "{}", ""])
+def test_a_damaged_experiment_is_an_error_before_anything_is_counted(store, payload):
+    fleets = ingest.fleets(store)
+    with store.writing() as connection:
+        connection.execute(update(schema.experiment).values(payload=payload.encode()))
+    with fails("is damaged: an experiment in it does not parse"):
+        ingest.fleets(store)
+    # An aggregator that runs goes on with what it has read.
+    assert ingest.ingest(store, batch(["a"]), fleets, NOW).accepted == 1
+
+
+def test_pages_overwritten_are_an_error_and_nothing_is_counted(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with Store(url) as store:
+        take(made(store), batch([f"device-{i}" for i in range(2000)]))
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        query = "SELECT pageno FROM dbstat WHERE name = 'dedupe' AND pagetype = 'leaf'"
+        try:
+            pages = [number for (number,) in connection.execute(query)]
+        except sqlite3.OperationalError:  # dbstat is not in every build
+            (root,) = connection.execute(
+                "SELECT rootpage FROM sqlite_master WHERE name = 'dedupe'"
+            ).fetchone()
+            pages = [root]
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = bytearray((tmp_path / "store.sqlite").read_bytes())
+    for page in pages:
+        data[(page - 1) * size : page * size] = b"\xa5" * size
+    (tmp_path / "store.sqlite").write_bytes(data)
+    with Store(url) as store:
+        with fails("the file is damaged; restore a backup"):
+            take(store, batch([f"device-{i}" for i in range(2000)], 2))
+        assert counted(store) == 2000

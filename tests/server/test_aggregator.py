@@ -1,0 +1,379 @@
+"""The aggregator at real brokers: nothing lost, nothing counted twice, whatever dies or goes away."""
+
+import datetime
+import itertools
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Literal
+
+import paho.mqtt.client as mqtt
+import pytest
+from boards import MASTER, client, experiment, payload_of
+from paho.mqtt.enums import CallbackAPIVersion
+from running import WAIT_S, running, until
+from sqlalchemy import event
+from traffic import crowd, needs_mosquitto, publish, total
+
+from hushmote.device import ldp_client
+from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.ingest.connection import Link
+from hushmote.server.ingest.pacing import Pace
+from hushmote.server.store import Store, StoreError
+from hushmote.server.wire import keys, report
+from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        store.add_fleet("open", keyed=False)
+        store.add_experiment("open", payload_of(experiment()))
+        yield store
+
+
+@pytest.fixture(scope="module")
+def mosquitto():
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed")
+    with MosquittoBroker() as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("kind", ["mosquitto 5", "mosquitto 3.1.1", "amqtt"])
+def test_reports_are_counted_and_duplicates_under_new_packet_ids_are_not(store, kind):
+    if kind != "amqtt" and find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed")
+    messages, counts = crowd(100)
+    broker = EmbeddedBroker() if kind == "amqtt" else MosquittoBroker()
+    protocol = "5" if kind == "mosquitto 5" else "3.1.1"
+    with broker, running(store, broker, protocol=protocol) as aggregator:
+        publish(broker, messages + messages)
+        publish(broker, messages)
+        until(lambda: total(aggregator) == 300, aggregator.counters)
+        assert aggregator.counters.accepted == 100
+        assert aggregator.counters.rejected == {"duplicate": 200}
+        assert aggregator.counters.batches < 30
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert store.rejects() == {"open": {"duplicate": 200}}
+
+
+def test_an_aggregator_finds_out_that_a_broker_speaks_only_3_1_1(store):
+    messages, counts = crowd(30)
+    with EmbeddedBroker() as broker, running(store, broker, protocol="auto") as aggregator:
+        publish(broker, messages)
+        until(lambda: total(aggregator) == 30, aggregator.counters)
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_returns(
+    store, mosquitto, protocol
+):
+    messages, counts = crowd(1500)  # above mosquitto's own default of 1,000 queued messages
+    name = f"absent-{protocol.replace('.', '-')}"
+    with running(store, mosquitto, protocol=protocol, client_id=name):
+        pass
+    publish(mosquitto, messages)
+    assert store.histogram("open", experiment().digest).sum() == 0
+    with running(store, mosquitto, protocol=protocol, client_id=name) as aggregator:
+        until(lambda: total(aggregator) == 1500, aggregator.counters)
+        assert aggregator.counters.rejected == {}
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store, mosquitto, monkeypatch):
+    # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
+    monkeypatch.setattr(
+        "hushmote.server.aggregator.Link",
+        lambda protocol, client_id, login, _most, pace, tls: Link(protocol, client_id, login, 20, pace, tls),
+    )
+    messages, counts = crowd(100)
+    with running(store, mosquitto, batch_s=1000.0) as aggregator:
+        publish(mosquitto, messages)
+        # Neither full nor old for a quarter of an hour: only the window says that the broker waits.
+        until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+SCRIPT = """
+import logging, signal, sys
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.store import Store
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+aggregator = Aggregator(
+    Store(sys.argv[1]), "127.0.0.1", int(sys.argv[2]), batch_reports=50, batch_s=0.05,
+    on_ready=lambda: print("ready", flush=True),
+)
+signal.signal(signal.SIGTERM, lambda *_: aggregator.stop())
+aggregator.run()
+"""
+
+
+def spawn(store, broker):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, f"sqlite:///{store.where}", str(broker.port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@needs_mosquitto
+def test_killing_the_aggregator_in_mid_stream_neither_loses_nor_double_counts_a_report(store):
+    messages, counts = crowd(2000)
+    digest = experiment().digest
+    with MosquittoBroker() as broker:
+        process = spawn(store, broker)
+        stream = threading.Thread(target=publish, args=(broker, messages))
+        stream.start()
+        for stop_at in (300, 1000):
+            until(lambda at=stop_at: store.histogram("open", digest).sum() >= at, "counting")
+            process.kill()
+            process.wait()
+            assert store.histogram("open", digest).sum() <= 2000
+            process = spawn(store, broker)
+        stream.join()
+        until(lambda: store.histogram("open", digest).sum() >= 2000, "all counted")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0, log
+    assert list(store.histogram("open", digest)) == counts
+    assert store.participation("open")["temp"].reports == 2000
+    assert "d17" not in log  # no device ids
+
+
+@needs_mosquitto
+def test_stop_commits_what_has_arrived(store, mosquitto):
+    messages, counts = crowd(40)
+    with running(store, mosquitto, batch_s=1000.0) as aggregator:
+        publish(mosquitto, messages)
+        time.sleep(0.5)
+        assert aggregator.counters.accepted == 0  # neither full nor old
+    assert aggregator.counters.accepted == 40
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+def test_a_broker_that_is_down_at_the_start_and_restarts_later_loses_nothing(store, caplog):
+    caplog.set_level(logging.INFO, "hushmote")
+    messages, counts = crowd(200)
+    broker = MosquittoBroker(port=free_port())
+    aggregator = Aggregator(store, broker.host, broker.port, batch_s=0.2)
+    thread = threading.Thread(target=aggregator.run, daemon=True)
+    thread.start()
+    time.sleep(1)  # several tries
+    assert not aggregator.ready.is_set()
+    with broker:
+        assert aggregator.ready.wait(WAIT_S)
+        publish(broker, messages[:100])
+        until(lambda: total(aggregator) >= 100, aggregator.counters)
+        broker.restart()
+        until(aggregator.ready.is_set, "ready again")
+        publish(broker, messages[100:])
+        until(lambda: aggregator.counters.accepted == 200, aggregator.counters)
+        aggregator.stop()
+        thread.join(WAIT_S)
+    assert list(store.histogram("open", experiment().digest)) == counts
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("hushmote")]
+    assert not any("\n" in line for line in lines)
+    refused = [i for i, line in enumerate(lines) if "Connection refused" in line]
+    assert "no broker at" in lines[0]
+    assert not any(b - a == 1 for a, b in itertools.pairwise(refused))  # once a state, not a try
+    assert sum("lost the broker" in line for line in lines) == 1
+
+
+@needs_mosquitto
+def test_a_refused_login_is_one_line_and_ends_the_run(store, tmp_path):
+    if shutil.which("mosquitto_passwd") is None:
+        pytest.skip("mosquitto_passwd is not installed")
+    passwords = tmp_path / "passwords"
+    subprocess.run(
+        ["mosquitto_passwd", "-b", "-c", passwords, "agg", "right"], check=True, capture_output=True
+    )
+    with MosquittoBroker(password_file=passwords) as broker:
+        protocols: list[Literal["auto", "5", "3.1.1"]] = ["auto", "5", "3.1.1"]
+        for protocol in protocols:
+            for username, password in ((None, None), ("agg", "wrong")):
+                aggregator = Aggregator(
+                    store, broker.host, broker.port, protocol=protocol, username=username, password=password
+                )
+                with pytest.raises(BrokerRefused, match="refuses the connection") as caught:
+                    aggregator.run()
+                assert "\n" not in str(caught.value)
+        with running(store, broker, username="agg", password="right"):
+            pass
+
+
+def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works(store, mosquitto, caplog):
+    messages, counts = crowd(300)
+    with store.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    limit = {"pages": pages}
+    event.listen(
+        store.engine,
+        "checkout",
+        lambda c, _record, _proxy: c.execute(f"PRAGMA max_page_count={limit['pages']}").close(),
+    )
+    with running(store, mosquitto) as aggregator:
+        publish(mosquitto, messages)
+        until(lambda: "the disk is full" in caplog.text, "a full disk")
+        time.sleep(0.5)
+        assert aggregator.counters.accepted == 0
+        limit["pages"] = 1 << 30
+        until(lambda: aggregator.counters.accepted == 300, aggregator.counters)
+        assert aggregator.counters.rejected == {}
+    assert list(store.histogram("open", experiment().digest)) == counts
+    assert all("\n" not in r.getMessage() for r in caplog.records)
+
+
+@needs_mosquitto
+def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store, mosquitto):
+    rubbish = [
+        ("hushmote/v1/open/report/a", b""),
+        ("hushmote/v1/open/report/a", bytes(1 << 20)),
+        ("hushmote/v1/open/report/A", b"x"),
+        ("hushmote/v1/away/report/a", b"x"),
+        ("hushmote/v1/" + "x" * 60_000 + "/report/a", b"x"),
+        ("hushmote/v1/open/report/\U0001f600", b"x"),
+    ]
+    messages, _ = crowd(1)
+    with running(store, mosquitto) as aggregator:
+        publish(mosquitto, rubbish + messages)
+        until(lambda: total(aggregator) == 7, aggregator.counters)
+        rejected = {"malformed": 2, "unknown device": 2, "unknown fleet": 2}
+        assert aggregator.counters.rejected == rejected
+        assert aggregator.counters.accepted == 1
+
+
+@needs_mosquitto
+def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_keys(store):
+    store.add_fleet("keyed", keyed=True)
+    exp = store.add_experiment("keyed", payload_of(experiment()))
+    retained = {}
+    with MosquittoBroker() as broker:
+        listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+        listener.on_message = lambda _c, _d, m: retained.update({m.topic: m.payload})
+        with running(store, broker, master=MASTER):
+            listener.connect(broker.host, broker.port)
+            listener.subscribe("hushmote/v1/+/experiment/+", 1)
+            listener.loop_start()
+            until(lambda: len(retained) == 2, retained)
+            topic = report.experiment_topic("keyed", "temp")
+            board = client("k3", exp)
+            announce = keys.announce_key(MASTER, "keyed")
+            strict = ldp_client.Client(board._policy, board._storage, "k3", None, announce, "keyed")
+            assert strict.enroll(retained[topic]).digest == exp.digest
+            with pytest.raises(ldp_client.ExperimentRefused):
+                strict.enroll(payload_of(exp))
+            assert retained[report.experiment_topic("open", "temp")] == payload_of(experiment())
+            # What another process adds or withdraws while it runs is published and counted.
+            store.add_experiment("open", payload_of(experiment(name="door")))
+            new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+            store.withdraw_experiment("keyed", "temp")
+            publish(broker, [(report.report_topic("open", "a"), report.encode(new, 1, 0))])
+            until(lambda: store.histogram("open", new.digest).sum() == 1, "counted")
+            until(lambda: len(retained) == 3, retained)
+            until(lambda: retained[topic] == b"", retained)
+            # So is one whose last day is over.
+            door = report.experiment_topic("open", "door")
+            store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
+            until(lambda: retained[door] == b"", retained)
+            assert retained[report.experiment_topic("open", "temp")] == payload_of(
+                experiment(epsilon=500_000)
+            )
+        listener.disconnect()
+        listener.loop_stop()
+
+
+@needs_mosquitto
+def test_two_aggregators_of_one_name_say_so_and_count_each_report_once(store, mosquitto, caplog):
+    messages, counts = crowd(200)
+    options = {"client_id": "twins"}
+    with running(store, mosquitto, **options) as one, running(store, mosquitto, **options) as two:
+        publish(mosquitto, messages)
+        until(lambda: one.counters.accepted + two.counters.accepted == 200, (one.counters, two.counters))
+        until(lambda: "another client with the id twins?" in caplog.text, "a warning")
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+@needs_mosquitto
+def test_an_aggregator_of_one_fleet_hears_no_other(store, mosquitto):
+    store.add_fleet("other", keyed=False)
+    store.add_experiment("other", payload_of(experiment()))
+    payload = report.encode(experiment(), 1, 0)
+    with running(store, mosquitto, fleets=["other"]) as aggregator:
+        publish(mosquitto, [(f"hushmote/v1/{fleet}/report/a", payload) for fleet in ("open", "other")])
+        until(lambda: total(aggregator) == 1, aggregator.counters)
+        time.sleep(0.3)
+    assert aggregator.counters.accepted == 1
+    assert aggregator.counters.rejected == {}
+
+
+def test_what_cannot_be_run_is_refused_before_it_connects(store):
+    store.add_fleet("keyed", keyed=True)
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+        Aggregator(store).run()
+    with pytest.raises(StoreError, match="no fleet away"):
+        Aggregator(store, fleets=["away"]).run()
+    with pytest.raises(ValueError, match="batch_reports"):
+        Aggregator(store, batch_reports=0)
+
+
+def steps(pace, count, start, gap_s=0.0001):
+    for i in range(1, count + 1):
+        pace.arrived(i, 1, start + i * gap_s)
+
+
+def test_a_batch_is_due_when_full_or_old_and_thin_traffic_is_not_committed_singly():
+    pace = Pace(batch_reports=100, batch_s=1.0)
+    steps(pace, 100, 0.0)
+    assert pace.due(100, 0.01)
+    steps(pace, 1, 5.0)
+    assert not pace.due(1, 5.9)
+    assert pace.due(1, 6.1)
+    assert not pace.due(0, 1000.0)
+
+
+def test_the_usual_window_is_committed_once_nothing_more_comes():
+    pace = Pace()
+    steps(pace, 20, 0.0)
+    assert not pace.due(20, 0.0025)
+    assert pace.due(20, 0.006)
+    steps(pace, 21, 1.0)  # the broker sends more than that: it was no window
+    assert pace.window is None
+    assert not pace.due(21, 1.5)
+
+
+def test_another_window_is_learned_from_batches_that_were_stuck():
+    pace = Pace()
+    now = 0.0
+    for _ in range(2):
+        steps(pace, 32, now)
+        assert not pace.due(32, now + 0.5)
+        now += 1.1
+        assert pace.due(32, now)
+        pace.committed(32, now)
+    steps(pace, 32, now)
+    assert pace.window == 32
+    assert pace.due(32, now + 0.01)
+
+
+def test_thin_traffic_is_never_taken_for_a_window():
+    pace = Pace(window=None)
+    now = 0.0
+    for _ in range(50):
+        steps(pace, 5, now)
+        pace.committed(5, now + 1.1)
+        now += 1.1
+    assert pace.window is None

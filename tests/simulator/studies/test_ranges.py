@@ -1,0 +1,222 @@
+"""`hushmote study ranges --quick` as a user runs it, and what must be true of its numbers."""
+
+import csv
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushmote.simulator.studies import ranges as study_ranges
+from hushmote.simulator.studies import ranges_findings as study_findings
+from hushmote.simulator.studies.central import CentralFlat
+from hushmote.simulator.studies.daily import Daily, flights, synthetic
+from hushmote.simulator.studies.laplace import noise_variance
+from hushmote.simulator.studies.local import LocalHierarchy
+from hushmote.simulator.studies.ranges import (
+    LENGTHS,
+    QUICK,
+    Cell,
+    StudyError,
+    fitting_design,
+    run_cell,
+    starts,
+)
+
+
+def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "hushmote", *arguments],
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == expect, run.stdout + run.stderr
+    return run.stderr if expect else run.stdout
+
+
+@dataclass
+class Ran:
+    """A quick study's folder, its JSON, and its rows with numbers."""
+
+    folder: Path
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+    flawed: list[dict[str, Any]]
+
+    def curves(self) -> dict[tuple, list[dict[str, Any]]]:
+        found = defaultdict(list)
+        for row in self.rows:
+            found[row["family"], row["fanout"], row["neighbours"], row["days"], row["length"]].append(row)
+        return found
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    words = ("series", "family", "plan", "neighbours", "flaws")
+    with open(path, newline="", encoding="utf-8") as file:
+        return [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("study")
+    text = hushmote("study", "ranges", "--quick", "--seed", "7", "--out", "out", "--json", cwd=folder)
+    out = folder / "out"
+    return Ran(out, json.loads(text), read(out / "ranges.csv"), read(out / "flaws.csv"))
+
+
+def test_every_point_agrees_with_theory(ran: Ran):
+    """Seeded; 6.5 deviations in any of 1,600 points are a false alarm below 1e-6 even unseeded."""
+    worst = max(abs(row["deviations"]) for row in ran.rows + ran.flawed)
+    assert worst < 6.5
+    z = np.array([row["deviations"] for row in ran.rows + ran.flawed])
+    assert abs(z.mean()) < 0.5
+    assert 0.7 < z.std() < 1.3
+    assert ran.summary["points"] == len(z) == len(ran.rows) + len(ran.flawed)
+
+
+def test_the_whole_design_was_run(ran: Ran):
+    asked = {(n, e, r) for n in QUICK.lengths for e in QUICK.epsilons for r in QUICK.lengths[n]}
+    per_point = 4 + len(QUICK.fanouts) + 2 + len(QUICK.fanouts)
+    assert {(r["days"], r["epsilon"], r["length"]) for r in ran.rows} == asked
+    assert len(ran.rows) == len(asked) * per_point
+    assert {r["series"] for r in ran.rows} == {"flights", "synthetic"}
+
+
+def test_errors_fall_with_epsilon_and_grow_with_the_records(ran: Ran):
+    for key, rows in ran.curves().items():
+        predicted = [r["predicted"] for r in sorted(rows, key=lambda r: r["epsilon"])]
+        assert predicted == sorted(predicted, reverse=True), key
+        measured = {r["epsilon"]: r["rmse"] for r in rows}
+        assert measured[0.4] > 1.5 * measured[2.0], key
+
+
+def test_central_flat_follows_its_formula(ran: Ran):
+    for row in ran.rows:
+        if row["family"] == "central flat":
+            scale = 1 if row["neighbours"] == "added" else 2
+            formula = math.sqrt(row["length"] * noise_variance(scale, row["epsilon"]))
+            assert row["predicted"] == pytest.approx(formula, rel=1e-4)
+
+
+def test_hierarchies_win_on_long_ranges_and_locals_pay_for_trust(ran: Ran):
+    def rmse(family, days, length):
+        (row,) = [
+            r for r in ran.rows
+            if (r["family"], r["days"], r["length"], r["fanout"]) == (family, days, length, 0)
+            and r["epsilon"] == 1.0 and r["neighbours"] == "replaced"
+        ]  # fmt: skip
+        return row["rmse"]
+
+    assert rmse("central hierarchy", 512, 220) < 0.7 * rmse("central flat", 512, 220)
+    assert rmse("local hierarchy", 512, 220) < 0.5 * rmse("local flat", 512, 220)
+    assert rmse("local flat", 32, 2) < rmse("local hierarchy", 32, 2)
+    assert rmse("local hierarchy", 512, 220) > 100 * rmse("central hierarchy", 512, 220)
+
+
+def test_each_surprise_has_the_cause_that_is_named(ran: Ran):
+    def predicted(flaws, fanout, epsilon=1.0):
+        rows = [r for r in ran.flawed if (r["flaws"], r["fanout"], r["epsilon"]) == (flaws, fanout, epsilon)]
+        return {int(r["length"]): r["predicted"] for r in rows}
+
+    flat = predicted("no hashing", 0)
+    assert max(flat, key=lambda r: flat[r]) == QUICK.flaw_days // 2, "without hashing, half is worst"
+    assert flat[max(flat)] < 0.5 * max(flat.values())
+
+    exponent = {
+        f["flaws"]: f["exponent"] for f in ran.summary["fits"] if f["fanout"] == 2 and f["days"] == 128
+    }
+    names = {name: str(flaws) for name, flaws in study_findings.CASES.items()}
+    assert exponent[names["no hashing"]] < exponent["correct"] - 0.2
+    assert exponent[names["lie from all cells"]] > exponent["correct"] + 0.4
+    assert exponent[names["root level"]] == pytest.approx(exponent["correct"], abs=0.1)
+    assert min(exponent.values()) > -1.8
+
+    def loss(flaws):
+        small, large = predicted(flaws, 2), predicted(flaws, 16)
+        return large[64] / small[64]
+
+    assert loss(names["no hashing"]) > loss(names["root level"]) > loss("correct") > 1
+    assert loss(names["lie from all cells"]) == pytest.approx(loss("correct"), rel=0.05)
+
+    wins = ran.summary["hierarchy_wins_from"]
+    assert wins["all correct"] < wins["no consistency"]
+    assert wins["no hashing, no consistency"] < wins["no consistency"]
+    assert abs(wins["lie from all cells"] - wins["all correct"]) <= 3
+    assert wins["thesis"] > 5
+
+
+def test_what_is_not_private_is_labelled_and_spends_more_than_it_says(ran: Ran):
+    for row in ran.flawed:
+        lies = "lie from all cells" in row["flaws"]
+        assert lies == ("not ε-LDP" in row["flaws"])
+        assert lies == (row["true_epsilon"] > row["epsilon"] + 0.1)
+    assert all(row["true_epsilon"] == row["epsilon"] for row in ran.rows)
+    page = (ran.folder / "ranges.html").read_text(encoding="utf-8")
+    assert "<b>Not ε-LDP.</b>" in page
+
+
+def test_the_page_needs_no_network_and_has_every_figure_and_finding(ran: Ran):
+    page = (ran.folder / "ranges.html").read_text(encoding="utf-8")
+    assert not re.search(r'(src|href)=(?!"data:)', page)
+    assert "url(" not in page
+    assert page.count("data:image/png;base64,") == len(ran.summary["findings"]) == 12
+    assert page.count("<table>") == page.count("</table>") >= 6
+    for text in ran.summary["findings"].values():
+        assert re.search(r"\d", text)
+
+
+def test_a_seed_repeats_a_cell_and_another_does_not():
+    def cell(seed):
+        structure = LocalHierarchy(4)
+        series = flights().cut(32)
+        return run_cell(Cell(series, 1.0, structure, (4, 8), 2, 10, np.random.SeedSequence(seed), False)).rows
+
+    assert cell(1) == cell(1)
+    assert cell(1) != cell(2)
+
+
+def test_without_a_seed_noise_is_opendps():
+    cell = Cell(flights().cut(32), 1.0, CentralFlat(), (4,), 2, 50, np.random.SeedSequence(1), True)
+    assert run_cell(cell).rows != run_cell(cell).rows
+
+
+def test_ranges_of_a_length_are_spread_over_all_places():
+    for days, lengths in LENGTHS.items():
+        for length in lengths:
+            at = starts(days, length, 100)
+            assert at.min() >= 0
+            assert at.max() + length <= days
+            counts = np.bincount(at, minlength=days - length + 1)
+            assert counts.max() - counts[counts > 0].min() <= 1
+            assert abs(at.mean() - (days - length) / 2) < 0.51
+
+
+def test_own_days_decide_which_domains_are_studied():
+    full = study_ranges.FULL
+    assert list(fitting_design(full, synthetic(365)).lengths) == [32, 128, 256, 512]
+    assert fitting_design(full, synthetic(365)).flaw_days == 512
+    assert list(fitting_design(full, synthetic(20)).lengths) == [32]
+    with pytest.raises(StudyError, match="has 10 days; at least 16 are needed"):
+        fitting_design(full, synthetic(10))
+    with pytest.raises(StudyError, match="has 32 records in its first 32 days; 1000 are needed"):
+        fitting_design(full, Daily("few", flights().first, np.ones(40, np.int64)))
+
+
+def test_a_mistake_is_one_line(tmp_path: Path):
+    (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,4\n", encoding="utf-8")
+    text = hushmote("study", "ranges", "--csv", "trips.csv:date:count", cwd=tmp_path, expect=1)
+    assert text == (
+        "hushmote: trips.csv, line 3: 2020-01-01 comes after 2020-01-02; every date once, in rising order\n"
+    )
+    assert not (tmp_path / "study").exists()

@@ -1,0 +1,415 @@
+"""Fleets of real clients: what they send, what is known of it, faults, a real broker and aggregator."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from enumeration import experiment_json
+from scipy.stats import chi2
+
+from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report
+from hushmote.simulator import faithful, population, vectorised
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.faithful import Fleet, NumpyRng
+from hushmote.simulator.faults import Faults
+from hushmote.simulator.gateway import GatewayError, Gateways
+from hushmote.simulator.memory_storage import MemoryStorage
+
+MASTER = bytes(range(32))
+needs_mosquitto = pytest.mark.skipif(
+    find_mosquitto() is None, reason="mosquitto is not installed: apt install mosquitto"
+)
+
+
+def payload(name: str = "temp", cap: int = 4_000_000, **fields: Any) -> bytes:
+    defaults = {"type": "number", "low": -20_000, "high": 50_000, "bins": 9, "mechanism": "olh", "g": 3}
+    budget = {"rule": "sum", "cap": cap}
+    return experiment_json(**{"name": name, **defaults, "budget": budget, **fields})
+
+
+TEMP = payload()
+DOOR = payload("door", type="bool", low=None, high=None, bins=None, g=None, mechanism="rr", epsilon=500_000)
+
+
+def fleet_of(size: int, *payloads: bytes, seed: int = 1, **arguments: Any) -> Fleet:
+    return Fleet("demo", payloads or (TEMP,), size=size, rng=np.random.default_rng(seed), **arguments)
+
+
+def deliver(fleet, deliveries):
+    """Hand over in process: each is acknowledged before the next is asked for."""
+    out = []
+    for delivery in deliveries:
+        fleet.acknowledge(delivery)
+        out.append(delivery)
+    return out
+
+
+def readings_for(fleet, seed=2):
+    return population.parse("normal:21:12").sample(
+        Experiment.parse(TEMP), len(fleet), np.random.default_rng(seed)
+    )
+
+
+def test_every_device_reports_under_an_id_of_its_own():
+    fleet = fleet_of(300)
+    sent = deliver(fleet, fleet.round({"temp": readings_for(fleet)}))
+    assert len(sent) == len(set(fleet.ids)) == 300
+    assert {delivery.device for delivery in sent} == set(fleet.ids)
+    assert all(re.fullmatch("[a-z0-9]{10}", id) for id in fleet.ids)
+    assert {report.decode(delivery.payload).number for delivery in sent} == {1}
+
+
+def test_what_was_made_and_acknowledged_is_known_exactly():
+    fleet = fleet_of(200, TEMP, DOOR)
+    temps = [*readings_for(fleet)[:-3], None, float("inf"), -1e9]
+    doors = np.random.default_rng(3).integers(0, 2, 200).astype(bool).tolist()
+    sent = deliver(fleet, fleet.round({"temp": temps, "door": doors}))
+    assert len(sent) == 400
+    assert set(fleet.made) == set(fleet.acknowledged)
+    experiment = Experiment.parse(TEMP)
+    counts, missing = fleet.index_counts("temp")
+    buckets = Counter(experiment.bucket(x) for x in temps)
+    assert missing == buckets[None] == 1
+    assert counts.tolist() == [buckets[i] for i in range(9)]
+    assert fleet.index_counts("door")[0].tolist() == [200 - sum(doors), sum(doors)]
+    assert fleet.histogram(experiment).sum() == fleet.histogram(Experiment.parse(DOOR)).sum() == 200
+    codes = Counter(
+        int.from_bytes(report.decode(d.payload).code, "big")
+        for d in sent
+        if d.payload[1:5] == experiment.digest
+    )
+    assert fleet.histogram(experiment).tolist() == [codes[c] for c in range(experiment.code_count)]
+
+
+def test_tags_are_those_of_each_devices_key():
+    fleet = fleet_of(20, device_key=lambda id: keys.device_key(MASTER, "demo", id))
+    sha256 = Experiment.parse(TEMP).sha256
+    for delivery in deliver(fleet, fleet.round({"temp": readings_for(fleet)})):
+        key = keys.device_key(MASTER, "demo", delivery.device)
+        assert report.verify(report.decode(delivery.payload), key, delivery.device, sha256)
+
+
+def test_a_shared_parse_leaves_a_client_as_enroll_would():
+    fleet = fleet_of(2, TEMP, DOOR)
+    storage: Any = MemoryStorage()
+    provision(storage)
+    policy = {**faithful.BOUNDS, "rules": faithful.RULES, "experiments": ("temp", "door")}
+    client = Client(policy, storage, device_id="plain")
+    client.enroll(TEMP)
+    client.enroll(DOOR)
+    assert fleet.client(0).status() == fleet.client(1).status() == client.status()
+
+
+def test_signatures_are_checked_on_every_device():
+    key = keys.announce_key(MASTER, "demo")
+    topic = report.experiment_topic("demo", "temp")
+    signed = keys.sign_experiment(key, topic, TEMP)
+    fleet = fleet_of(5, signed, announce_key=key)
+    assert len(deliver(fleet, fleet.round({"temp": [1.0] * 5}))) == 5
+    with pytest.raises(ExperimentRefused, match="signature is missing or wrong"):
+        fleet_of(5, TEMP, announce_key=key)
+    newer = payload(epsilon=900_000)
+    assert fleet.enroll(newer) == 5
+    assert "signature" in fleet.client(3).status()["experiments"]["temp"]["reason"]
+    assert fleet.enroll(keys.sign_experiment(key, topic, newer)) == 0
+
+
+def test_an_experiment_beyond_the_policy_is_refused_before_the_run():
+    with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
+        fleet_of(5, payload(epsilon=5_000_000))
+    with pytest.raises(ExperimentRefused, match="has no budget rule unlimited"):
+        fleet_of(5, payload(budget={"rule": "unlimited"}))
+
+
+def test_a_new_version_counts_under_its_own_digest():
+    fleet = fleet_of(30)
+    newer = payload(epsilon=500_000)
+    deliver(fleet, fleet.round({"temp": [20.0] * 30}))
+    assert fleet.enroll(newer) == 0
+    deliver(fleet, fleet.round({"temp": [20.0] * 30}))
+    assert fleet.histogram(Experiment.parse(TEMP)).sum() == 30
+    assert fleet.histogram(Experiment.parse(newer)).sum() == 30
+    assert {r.number for r in fleet.acknowledged} == {1, 2}
+
+
+def test_budgets_end_and_devices_fall_silent():
+    fleet = fleet_of(40)
+    rounds = [len(deliver(fleet, fleet.round({"temp": [20.0] * 40}))) for _ in range(6)]
+    assert rounds == [40, 40, 40, 40, 0, 0]
+    assert fleet.client(7).status()["experiments"]["temp"]["state"] == "spent"
+
+
+def test_offline_devices_send_later_oldest_first_and_lose_nothing():
+    fleet = fleet_of(200, faults=Faults(offline=0.5, online=0.5))
+    rounds = [deliver(fleet, fleet.round({"temp": [20.0] * 200})) for _ in range(4)]
+    assert len(fleet.made) == 800
+    assert 0 < len(rounds[0]) < 200
+    waiting = 800 - sum(map(len, rounds))
+    rest = deliver(fleet, fleet.flush())
+    assert len(rest) == waiting > 0
+    assert set(fleet.acknowledged) == set(fleet.made)
+    everything = [d for deliveries in [*rounds, rest] for d in deliveries]
+    for id in fleet.ids:
+        assert [report.decode(d.payload).number for d in everything if d.device == id] == [1, 2, 3, 4]
+
+
+def test_late_devices_send_only_after_the_last_round():
+    fleet = fleet_of(100, faults=Faults(late=0.3))
+    early = [d for _ in range(3) for d in deliver(fleet, fleet.round({"temp": [20.0] * 100}))]
+    late = deliver(fleet, fleet.flush())
+    assert {d.device for d in early}.isdisjoint(d.device for d in late)
+    assert len(early) + len(late) == 300
+    assert 0 < len(late) < 300
+    assert deliver(fleet, fleet.flush()) == []
+
+
+def test_a_full_outbox_makes_no_more_reports():
+    fleet = fleet_of(3, payload(epsilon=100_000), faults=Faults(late=1))
+    for _ in range(20):
+        assert deliver(fleet, fleet.round({"temp": [20.0] * 3})) == []
+    assert len(fleet.made) == 3 * 16
+    assert len(deliver(fleet, fleet.flush())) == 3 * 16
+
+
+def test_duplicates_carry_identical_bytes_and_are_acknowledged_once():
+    fleet = fleet_of(200, faults=Faults(duplicate=0.4))
+    sent = deliver(fleet, fleet.round({"temp": [20.0] * 200}))
+    assert 200 < len(sent) < 400
+    assert len({d.payload for d in sent if d.device == fleet.ids[5]}) == 1
+    assert len(set(sent)) == len(fleet.acknowledged) == 200
+    assert fleet.histogram(Experiment.parse(TEMP)).sum() == 200
+
+
+def test_reboots_repeat_reports_but_neither_number_nor_budget():
+    fleet = fleet_of(200, faults=Faults(reboot=0.5))
+    first = fleet.client(0)
+    sent = []
+    for _ in range(6):
+        sent += deliver(fleet, fleet.round({"temp": [20.0] * 200}))
+    sent += deliver(fleet, fleet.flush())
+    assert fleet.client(0) is not first
+    assert len(sent) > len(set(sent)) == 800  # four each, as the budget says, some of them twice
+    per_device = Counter(r.device for r in fleet.made)
+    assert set(per_device.values()) == {4}
+    assert {r.number for r in fleet.made} == {1, 2, 3, 4}
+    assert set(fleet.acknowledged) == set(fleet.made)
+
+
+def test_a_repeatable_fleet_repeats_itself_and_another_does_not():
+    def run(repeatable):
+        fleet = fleet_of(30, seed=9, repeatable=repeatable)
+        return deliver(fleet, fleet.round({"temp": [20.0] * 30}))
+
+    assert run(True) == run(True)
+    # 30 reports of 24 equally likely seeds: the same by chance with less than 1e-40.
+    assert [d.payload for d in run(False)] != [d.payload for d in run(False)]
+
+
+def test_readings_that_do_not_fit_the_fleet_are_refused():
+    fleet = fleet_of(3)
+    with pytest.raises(ValueError, match="temp: 2 readings for 3 devices"):
+        next(fleet.round({"temp": [1.0, 2.0]}))
+    with pytest.raises(ValueError, match="no experiment is called heat; there are temp"):
+        next(fleet.round({"heat": [1.0, 2.0, 3.0]}))
+    with pytest.raises(ValueError, match="1 device or more, not 0"):
+        fleet_of(0)
+    with pytest.raises(ValueError, match=r"offline must be a probability from 0 to 1, not 1\.5"):
+        Faults(offline=1.5)
+
+
+# --- The same distribution -----------------------------------------------------------------------------
+
+
+def two_sample(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Chi-square statistic of two histograms, and the quantile of 1e-12; every cell expects over 50."""
+    both = first + second
+    assert both.min() * min(first.sum(), second.sum()) / both.sum() > 50
+    a, b = first.sum(), second.sum()
+    statistic = ((first * np.sqrt(b / a) - second * np.sqrt(a / b)) ** 2 / both).sum()
+    return float(statistic), float(chi2.isf(1e-12, len(first) - 1))
+
+
+SMALL = {
+    "rr": {"type": "bool", "low": None, "high": None, "bins": None, "g": None, "mechanism": "rr"},
+    "grr": {"bins": 5, "g": None, "mechanism": "grr"},
+    "olh": {},
+    "hh": {"bins": 7, "g": None, "mechanism": "hh", "fanout": 3, "cells": [3, 3], "weights": [2, 1]},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_faithful_and_vectorised_draw_from_one_distribution(name):
+    # 10,000 reports of real clients against 1,000,000; false alarm 1e-12 for each of the four.
+    experiment_payload = payload(cap=2**40, **SMALL[name])
+    experiment = Experiment.parse(experiment_payload)
+    policy = {"sum": 2**46, "squares": 0, "epsilon": 4_000_000, "rules": ("sum",), "experiments": ("temp",)}
+    fleet = fleet_of(200, experiment_payload, policy=policy)
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        indices = np.minimum(rng.geometric(0.4, 200) - 1, experiment.domain - 1)
+        readings = [population.reading_in(experiment, i) for i in indices.tolist()]
+        deliver(fleet, fleet.round({"temp": readings}))
+    counts, missing = fleet.index_counts("temp")
+    assert counts.sum() == 10_000
+    assert missing == 0
+    drawn = vectorised.histogram(experiment, counts * 100, rng)
+    statistic, limit = two_sample(fleet.histogram(experiment), drawn)
+    assert statistic < limit
+    statistic, limit = two_sample(
+        fleet.histogram(experiment), vectorised.histogram(experiment, counts[::-1] * 100, rng)
+    )
+    assert statistic > limit  # another population is told apart
+
+
+def test_numpy_rng_has_the_two_primitives_exactly():
+    rng = NumpyRng(np.random.default_rng(5))
+    assert {name for name in dir(rng) if not name.startswith("_")} == {"bernoulli", "below"}
+    counts = np.bincount([rng.below(7) for _ in range(70_000)], minlength=7)
+    assert len(counts) == 7
+    assert ((counts - 10_000) ** 2 / 10_000).sum() < chi2.isf(1e-12, 6)
+    told = sum(rng.bernoulli(ONE // 5) for _ in range(50_000))
+    assert abs(told - 10_000) < 7.2 * 8_000**0.5  # 6e-13
+    assert rng.below(1) == 0
+    assert not any(rng.bernoulli(0) for _ in range(100))
+    assert all(rng.bernoulli(ONE) for _ in range(100))
+    for n in (0, (1 << 24) + 1):
+        with pytest.raises(ValueError, match="1 to 16777216"):
+            rng.below(n)
+
+
+# --- A real broker -------------------------------------------------------------------------------------
+
+
+@needs_mosquitto
+def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
+    key = keys.announce_key(MASTER, "demo")
+    payloads = [
+        keys.sign_experiment(key, report.experiment_topic("demo", json.loads(p)["name"]), p)
+        for p in (TEMP, DOOR)
+    ]
+    fleet = fleet_of(
+        150,
+        *payloads,
+        device_key=lambda id: keys.device_key(MASTER, "demo", id),
+        announce_key=key,
+        faults=Faults(offline=0.3, online=0.4, duplicate=0.2, late=0.1, reboot=0.2),
+    )
+    seen: list[int] = []
+    with MosquittoBroker() as broker, Store(f"sqlite:///{tmp_path / 'counts.sqlite'}") as store:
+        store.add_fleet("demo", keyed=True)
+        for p in (TEMP, DOOR):
+            store.add_experiment("demo", p)
+        aggregator = Aggregator(store, broker.host, broker.port, master=MASTER, batch_s=0.1)
+        thread = threading.Thread(target=aggregator.run, daemon=True)
+        thread.start()
+        assert aggregator.ready.wait(10)
+        with Gateways(broker.host, broker.port, connections=3) as gateways:
+            delivered = 0
+            for _ in range(10):
+                readings = {"temp": readings_for(fleet), "door": [True] * 150}
+                delivered += gateways.deliver(fleet, fleet.round(readings), seen.append)
+            delivered += gateways.deliver(fleet, fleet.flush(), seen.append)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            counters = aggregator.counters
+            if counters.accepted + sum(counters.rejected.values()) >= delivered:
+                break
+            time.sleep(0.05)
+        aggregator.stop()
+        thread.join(10)
+        assert set(fleet.acknowledged) == set(fleet.made)
+        assert delivered > len(fleet.made)
+        for p in (TEMP, DOOR):
+            experiment = Experiment.parse(p)
+            stored = store.histogram("demo", experiment.digest)
+            assert stored.tolist() == fleet.histogram(experiment).tolist()
+        counters = aggregator.counters
+        assert counters.accepted == len(fleet.made)
+        assert sum(counters.rejected.values()) == delivered - len(fleet.made)
+        assert seen
+
+
+@needs_mosquitto
+def test_nothing_is_lost_when_the_broker_goes_away_for_a_while():
+    fleet = fleet_of(1_500)
+    broker = MosquittoBroker(free_port())
+    broker.start()
+    try:
+        with Gateways(broker.host, broker.port) as gateways:
+            outages: list[int] = []
+
+            def interrupt(done: int) -> None:
+                if done >= 300 and not outages:
+                    outages.append(done)
+                    broker.stop()
+                    threading.Timer(0.3, broker.start).start()
+
+            delivered = gateways.deliver(fleet, fleet.round({"temp": [20.0] * 1_500}), interrupt)
+    finally:
+        broker.stop()
+    assert 300 <= outages[0] < 1_000
+    assert delivered == len(fleet.acknowledged) == 1_500
+
+
+def test_no_broker_is_one_line():
+    port = free_port()
+    with (
+        pytest.raises(GatewayError, match=f"no MQTT broker at 127.0.0.1:{port}: Connection refused"),
+        Gateways("127.0.0.1", port),
+    ):
+        pass
+    with pytest.raises(ValueError, match="connections must be 1 or more"):
+        Gateways("127.0.0.1", port, connections=0)
+
+
+def test_a_listener_that_says_nothing_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with (
+            pytest.raises(GatewayError, match=f"no answer in 0.2 s: 127.0.0.1:{port} is no broker"),
+            Gateways("127.0.0.1", port, timeout_s=0.2),
+        ):
+            pass
+
+
+@needs_mosquitto
+def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
+    fleet = fleet_of(400)
+    with MosquittoBroker() as broker, Gateways(broker.host, broker.port, timeout_s=0.5) as gateways:
+
+        def stop(done: int) -> None:
+            if done >= 100:
+                broker.stop()
+
+        with pytest.raises(GatewayError, match=r"reports are without an acknowledgement for 0\.5 s"):
+            gateways.deliver(fleet, fleet.round({"temp": [20.0] * 400}), stop)
+    assert 100 <= len(fleet.acknowledged) < len(fleet.made) <= 400
+    # What was not acknowledged is still in the outboxes.
+    assert len(fleet.acknowledged) + len(list(fleet.flush())) == len(fleet.made)
+
+
+@needs_mosquitto
+@pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
+def test_a_refused_login_is_one_line(tmp_path):
+    passwords = tmp_path / "passwords"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, "gateway", "right"], check=True)
+    with MosquittoBroker(password_file=passwords) as broker:
+        with (
+            pytest.raises(GatewayError, match=f"broker at 127.0.0.1:{broker.port} refuses: Not authorized"),
+            Gateways(broker.host, broker.port, username="gateway", password="wrong"),
+        ):
+            pass
+        fleet = fleet_of(3)
+        with Gateways(broker.host, broker.port, username="gateway", password="right") as gateways:
+            assert gateways.deliver(fleet, fleet.round({"temp": [20.0] * 3})) == 3

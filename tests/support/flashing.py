@@ -1,0 +1,150 @@
+"""A board to flash: real MicroPython on a pty with a real littlefs, and what its flash holds.
+
+Which MicroPython: the first of firmware_tests/runtimes.py that has what a board has. Wi-Fi, the temperature
+sensor and deep sleep are the rig's; everything else is what a board would run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushmote.server.provisioning.flash import flash
+from hushmote.server.provisioning.settings import ProvisionError, provision_device
+from hushmote.server.provisioning.usb import FlashError
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "firmware_tests"))
+
+import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
+from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
+from rigs import get_umqtt  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+MASTER = bytes(range(32))
+FLEET = "garden"
+WIFI = "home:correct horse"
+NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> list[str]:
+    """The command of a MicroPython that can play a board."""
+    found, missing = runtimes.find()
+    for runtime in found:
+        if runtime.name not in ("board", "wasm") and runtime.features >= NEEDS:
+            return list(runtime.argv)
+    reasons = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in missing)
+    pytest.skip(f"no MicroPython with {', '.join(sorted(NEEDS))} here: {reasons}")
+
+
+@pytest.fixture(scope="session")
+def umqtt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """umqtt/simple.py as published; without a package index an empty stand-in, which copies just as well."""
+    try:
+        return get_umqtt.fetch(ROOT / ".rig" / "lib") / "umqtt" / "simple.py"
+    except RuntimeError:
+        path = tmp_path_factory.mktemp("umqtt") / "simple.py"
+        path.write_text("class MQTTClient:\n    pass\n")
+        return path
+
+
+class Bench:
+    """A board, settings for it, and flash with what these tests always give it."""
+
+    def __init__(self, folder: Path, interpreter: list[str], umqtt: Path) -> None:
+        self.folder = folder
+        self.settings = self.new_settings("board1")
+        self.lines: list[str] = []
+        self._interpreter = interpreter
+        self._umqtt = umqtt
+
+    def new_settings(self, device_id: str, **changes: Any) -> Path:
+        path = self.folder / f"{device_id}.settings.json"
+        values: dict[str, Any] = {
+            "wifi_ssid": "home",
+            "wifi_password": "correct horse",
+            "mqtt_host": "127.0.0.1",
+        }
+        provision_device(MASTER, FLEET, device_id, path=path, **(values | changes))
+        return path
+
+    def board(self, **options: Any) -> PtyBoard:
+        return PtyBoard(self._interpreter, self.folder / "board.img", **options)
+
+    def flash(self, board: PtyBoard, settings: Path | None = None, **options: Any):
+        values = {"umqtt": self._umqtt, "reset": False, "timeout_s": 20, "say": self.lines.append}
+        return flash(board.port, settings or self.settings, **(values | options))
+
+    def contents(self) -> dict[str, str]:
+        """Every file on the board, in hex, read from its flash by another MicroPython while it is idle."""
+        script = self.folder / "contents.py"
+        script.write_text(_CONTENTS)
+        done = subprocess.run(
+            [*self._interpreter, str(script), str(self.folder / "board.img")],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+            env={**os.environ, "MICROPYPATH": str(ROOT / "firmware_tests")},
+        )
+        return json.loads(done.stdout)
+
+    def fails(self, board: PtyBoard, settings: Path | None = None, **options: Any) -> str:
+        """The one line with which a flash fails."""
+        with pytest.raises((FlashError, ProvisionError)) as caught:
+            self.flash(board, settings, **options)
+        line = str(caught.value)
+        assert line
+        assert "\n" not in line
+        assert "Traceback" not in line
+        return line
+
+
+@pytest.fixture
+def bench(tmp_path: Path, interpreter: list[str], umqtt: Path) -> Bench:
+    return Bench(tmp_path, interpreter, umqtt)
+
+
+@pytest.fixture(scope="session")
+def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str], umqtt: Path) -> Bench:
+    """A board that was flashed, switched off; tests work on copies of it."""
+    bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter, umqtt)
+    with bench.board() as board:
+        bench.flash(board)
+    return bench
+
+
+@pytest.fixture
+def used(bench: Bench, flashed_once: Bench) -> Bench:
+    """A bench whose board was flashed already."""
+    for name in ("board.img", "board1.settings.json"):
+        shutil.copy2(flashed_once.folder / name, bench.folder / name)
+    return bench
+
+
+def on_board(board: PtyBoard, script: str) -> str:
+    """Run a script on the board with mpremote; what it printed."""
+    command = [sys.executable, "-m", "mpremote", "connect", board.port, "exec", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+_CONTENTS = """
+import sys, os, json, binascii, board_hardware
+board_hardware.mount(sys.argv[1])
+r = {}
+def walk(d):
+    for e in os.ilistdir(d or '/'):
+        p = d + '/' + e[0]
+        if e[1] & 0x4000: walk(p)
+        else:
+            with open(p, 'rb') as f: r[p] = binascii.hexlify(f.read()).decode()
+walk('')
+print(json.dumps(r))
+"""

@@ -1,0 +1,175 @@
+"""A real mosquitto on exactly the configuration that a fleet's folder holds, and clients that try it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from running import WAIT_S, until
+
+from hushmote.server.provisioning import fleet_folder
+from hushmote.server.provisioning.fleet_folder import Fleet, FleetFolder
+from hushmote.simulator.broker import find_mosquitto, free_port
+
+FLEET = "home"
+
+
+def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("localhost", "127.0.0.1")):
+    """A new fleet's folder on free ports, for a broker that runs as whoever runs the tests."""
+    fleet = Fleet(
+        FLEET,
+        tuple(hosts),
+        port=free_port(),
+        password_port=free_port() if passwords else None,
+        aggregator_port=free_port() if passwords else None,
+        broker_user=getpass.getuser(),
+    )
+    return fleet_folder.make(path, fleet, write_master=True)
+
+
+class FleetBroker:
+    """mosquitto as a child process, as `mosquitto -c FOLDER/broker/mosquitto.conf` starts it."""
+
+    def __init__(self, folder: FleetFolder) -> None:
+        self.folder = folder
+        self.config = folder.path / "broker/mosquitto.conf"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = find_mosquitto()
+        if program is None:
+            pytest.skip("mosquitto is not installed")
+        with open(self.folder.path / "log", "ab") as log:
+            self._process = subprocess.Popen([program, "-c", str(self.config)], stdout=log, stderr=log)
+        until(self._listens, f"mosquitto listens: {self.log()}")
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log()
+        # A handshake, not only a connection: the port is open before SIGHUP is anything but the end.
+        tls = context(self.folder)
+        tls.check_hostname = False
+        with contextlib.suppress(OSError):
+            plain = socket.create_connection(("127.0.0.1", self.folder.fleet.port), 1)
+            plain.settimeout(WAIT_S)
+            with tls.wrap_socket(plain):
+                return True
+        return False
+
+    def log(self) -> str:
+        return (self.folder.path / "log").read_text(errors="replace")
+
+    def reload(self) -> None:
+        """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""
+        assert self._process is not None
+        # Each time it reads the access list, which comes last, it remarks on this line.
+        remark = "experiment/+' does not contain"
+        before = self.log().count(remark)
+        self._process.send_signal(signal.SIGHUP)
+        until(lambda: self.log().count(remark) > before, "mosquitto reads its files again")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+
+@contextlib.contextmanager
+def running(folder: FleetFolder) -> Iterator[FleetBroker]:
+    broker = FleetBroker(folder)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def context(folder: FleetFolder, pem: Path | None = None) -> ssl.SSLContext:
+    """What checks the fleet's broker, and shows a certificate where one is given."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.load_verify_locations(folder.path / "aggregator/ca.pem")
+    if pem is not None:
+        made.load_cert_chain(pem)
+    return made
+
+
+class Visitor:
+    """A client of the broker; messages: (topic, payload) that reached it."""
+
+    def __init__(
+        self,
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        protocol: MQTTProtocolVersion = paho.MQTTv5,
+        client_id: str = "",
+        login: tuple[str, str] | None = None,
+        host: str = "localhost",
+        clean: bool = True,
+        will: tuple[str, bytes] | None = None,
+    ) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.answer: str | None = None
+        self.ended: str | None = None
+        self.acknowledged: list[str] = []
+        clean_session = None if protocol == paho.MQTTv5 else clean
+        self.client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id or "x",
+            clean_session,
+            protocol=protocol,
+            reconnect_on_failure=False,
+        )
+        if tls is not None:
+            self.client.tls_set_context(tls)
+        if will is not None:
+            self.client.will_set(*will, qos=1)
+        if login is not None:
+            self.client.username_pw_set(*login)
+        self.client.on_connect = lambda _c, _d, _f, reason, _p: setattr(self, "answer", str(reason))
+        self.client.on_disconnect = lambda _c, _d, _f, reason, _p: setattr(self, "ended", str(reason))
+        self.client.on_publish = lambda _c, _d, _m, reason, _p: self.acknowledged.append(str(reason))
+        self.client.on_message = lambda _c, _d, m: self.messages.append((m.topic, bytes(m.payload)))
+        self._subscribed = 0
+        self.client.on_subscribe = lambda *_: setattr(self, "_subscribed", self._subscribed + 1)
+        self.client.connect(host, port, keepalive=30)
+        self.client.loop_start()
+
+    def connected(self) -> bool:
+        """Whether the broker said yes; waits for its answer, or for the end of the connection."""
+        until(lambda: self.answer or self.ended, "the broker answers")
+        return self.answer == "Success"
+
+    def subscribe(self, topic: str) -> None:
+        wanted = self._subscribed + 1
+        self.client.subscribe(topic, 1)
+        until(lambda: self._subscribed == wanted, "the broker answers a subscription")
+
+    def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> None:
+        """Publish at QoS 1 and wait for the broker's answer, or for the end of the connection."""
+        wanted = len(self.acknowledged) + 1
+        self.client.publish(topic, payload, qos=1, retain=retain)
+        until(lambda: len(self.acknowledged) >= wanted or self.ended, "the broker answers a publication")
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@contextlib.contextmanager
+def visit(*args, **options) -> Iterator[Visitor]:
+    visitor = Visitor(*args, **options)
+    try:
+        yield visitor
+    finally:
+        visitor.close()

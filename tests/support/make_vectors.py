@@ -1,0 +1,478 @@
+"""Write vectors.json: what every implementation of the board's side must compute and must refuse.
+
+Run `python tests/support/make_vectors.py` from the repository's root. Every expected value comes from
+reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
+it line by line.
+"""
+
+import hashlib
+import json
+import struct
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import reference_board as ref
+
+PATH = Path(__file__).parents[1] / "vectors.json"
+KEY = bytes(range(32))
+ANNOUNCE_KEY = bytes(range(200, 232))
+
+ROOM_TEMP = (
+    '{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256, '
+    '"mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90, '
+    '"budget":{"rule":"sum","cap":4000000}, "window":"day"}'
+)
+
+
+def text(**changes: Any) -> str:
+    """The JSON of a small valid experiment with fields changed or, if None, left out."""
+    fields: dict[str, Any] = {"v": 1, "name": "e", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
+    fields |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "day"}
+    fields |= changes
+    return json.dumps({k: v for k, v in fields.items() if v is not None}, separators=(",", ":"))
+
+
+def number(bins: int, mechanism: str, **changes: Any) -> str:
+    around = {"type": "number", "low": 0, "high": 50_000, "bins": bins, "mechanism": mechanism}
+    return text(**{**around, **changes})
+
+
+def hh(bins: int, fanout: int, cells: list[int], **changes: Any) -> str:
+    return number(bins, "hh", fanout=fanout, cells=cells, **changes)
+
+
+EXPERIMENTS = [
+    ROOM_TEMP,
+    text(),
+    text(epsilon=1_000, every=16_777_216, window="hour"),
+    text(epsilon=16_000_000, window="all", name="a" * 32),
+    text(mechanism="grr", budget={"rule": "unlimited"}),
+    text(type="choice", labels=["off", "on", "a b ~!"], mechanism="grr", budget={"rule": "count", "cap": 12}),
+    text(type="choice", labels=["x"], mechanism="rr", budget={"rule": "squares", "cap": 18014398509481983}),
+    text(type="choice", labels=[f"l{i}" for i in range(100)], mechanism="olh", g=3),
+    number(256, "grr"),
+    number(257, "grr", epsilon=4_000_000),
+    number(16_777_216, "grr", epsilon=16_000_000, low=-1099511627776, high=1099511627776),
+    number(3, "olh", g=2),
+    number(1024, "olh", g=3),
+    number(4096, "olh", g=2, epsilon=500_000),
+    number(4097, "olh", g=2, epsilon=500_000),
+    number(128, "olh", g=23, epsilon=3_000_000),
+    number(65_536, "olh", g=53, epsilon=4_000_000),
+    number(62_500, "olh", g=251, epsilon=4_000_000),
+    hh(5, 2, [2, 2, 5], weights=[3, 0, 1]),
+    hh(27, 5, [2, 3, 7], epsilon=2_000_000),
+    hh(125, 5, [5, 5, 5], weights=[65_535, 1, 65_535]),
+    hh(126, 5, [2, 5, 7, 5]),
+    hh(256, 256, [3]),
+    hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
+    number(8, "grr", low=0, high=8_000),
+    number(3, "grr", low=-1, high=2),
+]
+
+
+class Draws:
+    """Fixed draws that look random: SHA-256 of a label and a counter."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.at = 0
+
+    def below(self, n: int) -> int:
+        self.at += 1
+        digest = hashlib.sha256(f"{self.label}/{self.at}".encode()).digest()
+        return int.from_bytes(digest[:16], "big") % n
+
+    def bernoulli(self, chance: int) -> bool:
+        return self.below(ref.ONE) < chance
+
+
+class Edges(Draws):
+    """The greatest outcome of every draw, and a lie."""
+
+    def below(self, n: int) -> int:
+        return n - 1
+
+    def bernoulli(self, chance: int) -> bool:
+        return False
+
+
+def thresholds() -> list[dict[str, Any]]:
+    epsilons = (1_000, 1_001, 62_499, 62_500, 500_000, 1_000_000, 1_098_612, 4_000_000, 7_654_321, 16_000_000)
+    cells = (2, 3, 7, 256, 65_521, 2**24)
+    return [{"epsilon": e, "g": g, "threshold": ref.threshold(e, g)} for e in epsilons for g in cells]
+
+
+def experiments() -> list[dict[str, Any]]:
+    cases = []
+    for payload in EXPERIMENTS:
+        fields = json.loads(payload)
+        levels = ref.levels_of(fields)
+        case = {"payload": payload, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
+        case |= {
+            "epsilon": fields["epsilon"],
+            "every": fields.get("every", 1),
+            "fanout": fields.get("fanout", 0),
+        }
+        case |= {"cap": fields["budget"].get("cap", 0)}
+        case |= {"domain": ref.domain_of(fields), "weight_sum": sum(level[6] for level in levels)}
+        case |= {
+            "code_count": ref.code_count_of(fields),
+            "code_bytes": ref.code_bytes_of(fields),
+            "levels": levels,
+        }
+        cases.append(case)
+    return cases
+
+
+def codes() -> list[dict[str, Any]]:
+    cases = []
+    for payload in EXPERIMENTS:
+        fields = json.loads(payload)
+        last = ref.domain_of(fields) - 1
+        for i, index in enumerate((0, last // 3, None, last)):
+            rng = Edges("") if i == 3 else Draws(f"{payload}{i}")
+            code, draws = ref.code_of(fields, index, rng)
+            cases.append({"experiment": fields_key(payload), "index": index, "draws": draws, "code": code})
+    return cases
+
+
+def fields_key(payload: str) -> str:
+    """How later sections name an experiment: its digest."""
+    return hashlib.sha256(payload.encode()).hexdigest()[:8]
+
+
+def single(x: float) -> float:
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def safe_in_single(fields: dict[str, Any], value: float) -> bool:
+    """Whether a board with 32-bit floats agrees, even where it reads or multiplies two units off."""
+    indices = set()
+    for slip in (-2, -1, 0, 1, 2):
+        v = single(single(value) * (1 + slip * 2.0**-23))
+        milli = Fraction(single(single(v * 1000) + 0.5)).__floor__()
+        indices.add(ref.bucket_of(fields, Fraction(milli, 1000) if milli % 1000 else Fraction(milli // 1000)))
+    return len(indices) == 1
+
+
+def buckets() -> list[dict[str, Any]]:
+    cases = []
+
+    def add(payload: str, kind: str, value: Any, index: Any) -> None:
+        cases.append({"experiment": fields_key(payload), "kind": kind, "value": value, "index": index})
+
+    for payload in (ROOM_TEMP, *EXPERIMENTS[-2:]):
+        fields = json.loads(payload)
+        for value in (0, 1, -1, 7, 8, 50, -20, 51, -21, 10**6, -(10**6), 10**30, -(10**30)):
+            add(payload, "int", value, ref.bucket_of(fields, Fraction(value)))
+        for value in (0.5, -0.5, 21.4, 0.25, 3.75, -19.9, 49.9, 1.5, 6.5, 1e30, -1e30, 100.5, -100.5):
+            if safe_in_single(fields, value):
+                add(payload, "float", value, ref.bucket_of(fields, Fraction(Decimal(repr(value)))))
+        add(payload, "float", "inf", fields["bins"] - 1)
+        add(payload, "float", "-inf", 0)
+        add(payload, "float", "nan", None)
+        add(payload, "none", None, None)
+        for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", "")):
+            add(payload, kind, value, "TypeError")
+    choice = EXPERIMENTS[5]
+    for i, label in enumerate(("off", "on", "a b ~!", "not listed", "", "ON")):
+        add(choice, "text", label, min(i, 3))
+    for kind, value, index in (
+        ("none", None, None),
+        ("float", "nan", None),
+        ("float", "inf", "TypeError"),
+        ("int", 0, "TypeError"),
+        ("bool", 1, "TypeError"),
+        ("bytes", "off", "TypeError"),
+    ):
+        add(choice, kind, value, index)
+    for kind, value, index in (
+        ("bool", 0, 0),
+        ("bool", 1, 1),
+        ("int", 0, 0),
+        ("int", 1, 1),
+        ("int", -7, 1),
+        ("int", 10**30, 1),
+        ("none", None, None),
+        ("float", "nan", None),
+        ("float", 1.0, "TypeError"),
+        ("float", "inf", "TypeError"),
+        ("text", "1", "TypeError"),
+    ):
+        add(EXPERIMENTS[1], kind, value, index)
+    return cases
+
+
+def drbg() -> list[dict[str, Any]]:
+    nist = "ca851911349384bffe89de1cbdc46e6831e44d34a4fb935ee285dd14b71a7488659ba96c601dc69fc902940805ec0ca8"
+    cases = []
+    for seed in (bytes.fromhex(nist), b"", b"seed", bytes(range(256)) * 2):
+        rng = ref.ReferenceDRBG(seed)
+        steps: list[list[Any]] = []
+        steps += [
+            ["generate", n, rng.generate(n).hex()]
+            for n in ((128, 128) if seed.hex() == nist else (1, 31, 32, 33, 0))
+        ]
+        rng.update(b"more")
+        steps.append(["reseed", b"more".hex()])
+        for n in (1, 2, 3, 7, 1000, 2**24, 2**24 - 1, 728, 90, 5):
+            steps.append(["below", n, rng.below(n)])
+            chance = ref.threshold(1_000_000, 2 + n % 50)
+            steps.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        steps.append(["generate", 16, rng.generate(16).hex()])
+        steps.append(["below", 2**24, rng.below(2**24)])
+        rng.update(seed[:7] + b"x")
+        steps.append(["reseed", (seed[:7] + b"x").hex()])
+        steps.append(["bernoulli", 2**29, int(rng.bernoulli(2**29))])
+        cases.append({"seed": seed.hex(), "steps": steps})
+    return cases
+
+
+def reports() -> list[dict[str, Any]]:
+    """One call to report(): the ledger before it, the draws, the payload, the ledger after it (seed zero)."""
+    cases = []
+    always = [p for p in EXPERIMENTS if '"every"' not in p]
+    for i, payload in enumerate(always):
+        fields = json.loads(payload)
+        name, epsilon, rule = fields["name"], fields["epsilon"], fields["budget"]["rule"]
+        cap = fields["budget"].get("cap", 0)
+        cost = {"sum": epsilon, "squares": epsilon**2, "count": 1, "unlimited": 0}[rule]
+        if cost > cap or i % 2:
+            continue
+        key, device = (KEY, f"board-{i}") if i % 4 else (None, "0" * 32)
+        before = [(name, 7, rule, cap, {"count": epsilon, "unlimited": 0}.get(rule, cap - cost))]
+        if i % 3 == 0:
+            before = []
+        last = before[0][1] if before else 0
+        spent = {"count": epsilon, "unlimited": 0}.get(rule, (before[0][4] if before else 0) + cost)
+        code, draws = ref.code_of(fields, None, Draws(f"report {i}"))
+        report = ref.report_of(payload, last + 1, code, device, key)
+        after = [(name, last + 1, rule, cap, spent)]
+        case = {"payload": payload, "device": device, "key": key and key.hex(), "draws": draws}
+        case["before"] = ref.ledger_record(40 + i, before, 10**9 * i, 10**15 * i).hex()
+        case["report"] = report.hex()
+        record = ref.ledger_record(41 + i, after, 10**9 * i + epsilon, 10**15 * i + epsilon**2, report)
+        case["after"] = record.hex()
+        cases.append(case)
+    return cases
+
+
+def signatures() -> list[dict[str, Any]]:
+    payload = text()
+    good = ref.signed(payload, ANNOUNCE_KEY, "home", "e")
+    one_bit_off = good[:-1] + bytes([good[-1] ^ 1])
+    other_json = payload.replace("day", "all").encode() + good[-17:]
+    forms = [
+        (good, 1),
+        (payload.encode(), 0),
+        (payload.encode() + b"\x00", 0),
+        (one_bit_off, 0),
+        (good[:-1], 0),
+        (good + b"\x00", 0),
+        (other_json, 0),
+        (ref.signed(payload, KEY, "home", "e"), 0),
+        (ref.signed(payload, ANNOUNCE_KEY, "away", "e"), 0),
+        (ref.signed(payload, ANNOUNCE_KEY, "home", "f"), 0),
+    ]
+    around = {"fleet": "home", "key": ANNOUNCE_KEY.hex()}
+    return [{**around, "payload": form.hex(), "accepted": accepted} for form, accepted in forms]
+
+
+LOST = "locked: no ledger; provision this board"
+DAMAGED = "locked: the ledger is damaged; provision again"
+
+
+def ledgers() -> list[dict[str, Any]]:
+    """Four slots, and what a board that starts on them says."""
+    cases = []
+
+    def add(slots: list[bytes | None], **says: Any) -> None:
+        fields = {"locked": None, "enabled": 1, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
+        assert set(says) <= set(fields)
+        hexed = [slot if slot is None else slot.hex() for slot in slots]
+        cases.append({"slots": hexed, **fields, **says})
+
+    payload = text()
+    r = [ref.report_of(payload, n, n % 2, "board-1", KEY) for n in range(1, 6)]
+    entries = [("e", 3, "sum", 4_000_000, 3_000_000), ("f", 2**32 - 1, "unlimited", 0, 0)]
+    full = ref.ledger_record(9, entries, 2**48 - 1, 2**64 - 1, r[2], seed=bytes(range(16)))
+    older = ref.ledger_record(8, entries[:1], 3_000_000, 3 * 10**12, r[1])
+    empty = ref.ledger_record(1)
+    most = {"sum": 2**48 - 1, "squares": 2**64 - 1, "reports": [3, 2**32 - 1], "outbox": [r[2].hex()]}
+    less = {"sum": 3_000_000, "squares": 3 * 10**12, "reports": [3, 0], "outbox": [r[1].hex()]}
+    add([empty, None, None, None])
+    add([None, empty, None, None])
+    add([full, None, None, None], **most)
+    add([full, older, None, None], **most)
+    add([older, full, None, None], **most)
+    add([older, full[:-1], None, None], **less)
+    add([older, b"", None, None], **less)
+    add([older, full + b"\x00", None, None], **less)
+    add([ref.ledger_record(2**32 - 1, pending=r[0][:10]), empty, None, None], outbox=[r[0][:10].hex()])
+    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, enabled=False)
+    add([off, older, ref.outbox_record(1, r[:1]), None], **{**less, "enabled": 0, "outbox": []})
+    for reports in ([], r[:1], r[:4]):
+        waiting = [x.hex() for x in reports] + [r[4].hex()]
+        last = ref.ledger_record(3, pending=r[4])
+        add([last, None, ref.outbox_record(1, reports), None], outbox=waiting)
+        add([last, None, ref.outbox_record(7, reports), ref.outbox_record(6, r)], outbox=waiting)
+        add([last, None, ref.outbox_record(7, reports), ref.outbox_record(8, r)[:-1]], outbox=waiting)
+    add(
+        [ref.ledger_record(3, pending=r[1]), None, ref.outbox_record(1, r[:2]), None],
+        outbox=[x.hex() for x in r[:2]],
+    )
+    add([None, None, None, None], locked=LOST)
+    add([b"", None, None, None], locked=LOST)  # what a power cut at the very first write leaves
+    for bad in (b"\x00" * 40, full[:-1], full[:39], full + b"\x00", full[::-1], b"\xff" * 128):
+        add([bad, None, None, None], locked=DAMAGED)
+        add([bad, bad, None, None], locked=DAMAGED)
+    for at in (0, 1, 5, 27, 50, len(full) - 5, len(full) - 1):
+        bad = full[:at] + bytes([full[at] ^ 0x10]) + full[at + 1 :]
+        add([None, bad, None, None], locked=DAMAGED)
+    body = full[:-4]
+    add([ref.sealed(b"\x4f" + body[1:]), None, None, None], locked=DAMAGED)
+    add([ref.outbox_record(9, r), b"", None, None], locked=DAMAGED)
+    add([None, b"", None, None], locked=DAMAGED)
+    return cases
+
+
+def malformed() -> list[dict[str, Any]]:
+    """Experiments that are refused, and the text of the ExperimentRefused."""
+    cases = []
+    grr, olh, tree = number(256, "grr"), number(256, "olh", g=3), hh(256, 4, [4, 3, 3, 3])
+    choice = text(type="choice", labels=["a", "b"], mechanism="grr")
+
+    def add(payload: str | bytes, reason: str) -> None:
+        form = {"hex": payload.hex()} if isinstance(payload, bytes) else {"payload": payload}
+        cases.append({**form, "error": "ExperimentRefused", "text": reason})
+
+    def change(payload: str, field: str, value: Any) -> str:
+        return json.dumps({**json.loads(payload), field: value}, separators=(",", ":"))
+
+    def token(field: str, raw: str) -> str:
+        return change(text(), field, 987654).replace("987654", raw)
+
+    no_object = "not a JSON object"
+    rr = text()
+    for bad in ("", "null", "[]", "{", "}", "1", '"e"', rr[:-1], rr[1:], rr + "}", rr + "x", "[" * 99):
+        add(bad, no_object)
+    for bad in (rr.replace(",", " ", 1), rr.replace(":", " ", 1), rr[:-1] + ",}", rr[:-1] + ",5:6}"):
+        add(bad, no_object)
+    for bad in (rr[:-1] + ',"v":1}', rr[:-1] + ',"x"}', rr[:-1] + "]", rr.replace('"day"', "'day'")):
+        add(bad, no_object)
+    add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
+    for bad in (b"\x00", b"\n", b"\t", b"\\", b"\x7f", b"\xc3\xa9"):
+        add(rr.encode().replace(b"e", bad, 1), "must be printable ASCII without a backslash")
+    for field in ("v", "name", "type", "mechanism", "epsilon", "budget", "window"):
+        add(text(**{field: None}), field + " is missing")
+    for payload, field in (
+        (choice, "labels"),
+        (grr, "bins"),
+        (grr, "low"),
+        (olh, "g"),
+        (tree, "fanout"),
+        (tree, "cells"),
+    ):
+        fields = json.loads(payload)
+        del fields[field]
+        add(json.dumps(fields), field + " is missing")
+    for raw in ("0", "-1", "1.0", "true", "null", '"1"', "NaN", "[1]", "1e0", "01", "9" * 40):
+        add(token("v", raw), "v must be an integer from 1 to 1")
+    for raw in ("999", "16000001", "-1000000", "1000000.0"):
+        add(token("epsilon", raw), "epsilon must be an integer from 1000 to 16000000")
+    for raw in ("0", "16777217", "false"):
+        add(token("every", raw), "every must be an integer from 1 to 16777216")
+    for bad in ("", "A", "a/b", "a" * 33, 5):
+        add(change(rr, "name", bad), "name must be 1 to 32 of a-z, 0-9, _ and -")
+    for bad in ("Bool", 1):
+        add(change(rr, "type", bad), "type must be one of bool, choice, number")
+        add(change(rr, "mechanism", bad), "mechanism must be one of rr, grr, olh, hh")
+        add(change(rr, "window", bad), "window must be one of hour, day, all")
+    for bad in ([], ["a", "a"], [""], ["a" * 65], [1]):
+        add(change(choice, "labels", bad), "labels must be different, of 1 to 64 characters")
+    for bad in (-1099511627777, 10**30, 0.5):
+        add(change(grr, "low", bad), "low must be an integer from -1099511627776 to 1099511627776")
+    add(change(grr, "low", 50_000), "low must be less than high")
+    for bad in (1, 16_777_217, 2.0):
+        add(change(grr, "bins", bad), "bins must be an integer from 2 to 16777216")
+    for bad in (4, 255, 257):
+        add(change(olh, "g", bad), "g must be a prime below the domain")
+    for bad in (1, 65_537):
+        add(change(olh, "g", bad), "g must be an integer from 2 to 65536")
+    add(change(grr, "mechanism", "rr"), "rr is for two values: take grr, olh or hh")
+    for bad in (1, 257, "4"):
+        add(change(tree, "fanout", bad), "fanout must be an integer from 2 to 256")
+    for bad in ([4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]):
+        add(change(tree, "cells", bad), "cells must be a list of 4 integers from 2 to 16777216")
+    for bad, g, nodes in (([5, 3, 3, 3], 5, 4), ([4, 4, 3, 3], 4, 16), ([4, 3, 3, 257], 257, 256)):
+        add(change(tree, "cells", bad), f"cells: {g} must be {nodes} or a prime below it")
+    for bad in ([1, 1, 1], [1, 1, 1, 65_536], 1):
+        add(change(tree, "weights", bad), "weights must be a list of 4 integers from 0 to 65535")
+    add(change(tree, "weights", [1, 1, 1, 0]), "the last of the weights must not be 0")
+    for field in ("color", "labels", "g"):
+        add(change(rr, field, 3), "unknown field " + field)
+    many = "more than 16777216 codes: take a smaller domain"
+    add(number(2**24, "olh", g=3), many)
+    add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
+    add(number(2**24, "grr", epsilon=1_000), "epsilon is too small for so many cells: take a smaller g")
+    for bad in ([], 4_000_000):
+        add(change(rr, "budget", bad), "budget must be an object")
+    for bad in ("total", 1):
+        add(
+            change(rr, "budget", {"rule": bad, "cap": 1}),
+            "rule must be one of unlimited, sum, squares, count",
+        )
+    for bad in (0, 2**54, True):
+        reason = "cap must be an integer from 1 to 18014398509481983"
+        add(change(rr, "budget", {"rule": "count", "cap": bad}), reason)
+    add(change(rr, "budget", {"cap": 1}), "rule is missing")
+    add(change(rr, "budget", {"rule": "sum"}), "cap is missing")
+    add(change(rr, "budget", {"rule": "unlimited", "cap": 1}), "unknown field cap in budget")
+    add(change(rr, "budget", {"rule": "sum", "cap": 1, "delta": 1}), "unknown field delta in budget")
+    return cases
+
+
+def settings() -> list[dict[str, Any]]:
+    """Device ids, keys and fleets that are refused, and the text of the SettingsError."""
+    cases = []
+    good = {"device": "d", "key": None, "announce_key": None, "fleet": None}
+    reason = "device_id must be 1 to 32 of a-z, 0-9 and -"
+    for bad in ("", "A", "a_b", "a/b", "a+", "#", "a" * 33, 5, None):
+        cases += [{**good, "device": bad, "text": reason}]
+    for name in ("key", "announce_key"):
+        for size in (0, 31, 33):
+            reason = "key and announce_key must be 32 bytes, or None"
+            cases.append({**good, "fleet": "home", name: "00" * size, "text": reason})
+    for bad in (None, "", "A", "a/b", "a" * 33):
+        reason = "fleet must be 1 to 32 of a-z, 0-9, _ and -"
+        cases.append({**good, "announce_key": "00" * 32, "fleet": bad, "text": reason})
+    return cases
+
+
+def build() -> str:
+    """The text of vectors.json."""
+    sections = (
+        thresholds,
+        experiments,
+        codes,
+        buckets,
+        drbg,
+        reports,
+        signatures,
+        ledgers,
+        malformed,
+        settings,
+    )
+    parts = []
+    for section in sections:
+        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in section())
+        parts.append(f'"{section.__name__}":[\n{lines}\n]')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(build(), encoding="ascii")
+    print(f"{PATH}: {PATH.stat().st_size} bytes")

@@ -1,0 +1,35 @@
+"""A MicroPython of this machine with what a test needs, and modules of firmware_tests."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def find_runtime(*features: str) -> tuple[str, ...]:
+    """Command line of the first MicroPython with sockets and these features; skips where there is none."""
+    folder = str(ROOT / "firmware_tests")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    runtimes = importlib.import_module("runtimes")
+    found, missing = runtimes.find(install=True)
+    for runtime in found:
+        if runtime.features.issuperset({"socket", "heap", "mpy", *features}):
+            return runtime.argv
+    needs = " and ".join(("sockets", *features))
+    ways = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in missing)
+    pytest.skip(f"no MicroPython with {needs} ({ways})")
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

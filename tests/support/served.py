@@ -1,0 +1,149 @@
+"""`hushmote serve` as a real process, for the tests of what a process does: signals, HTTP, logs, sharing."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import paho.mqtt.client as mqtt
+from boards import experiment, payload_of
+from paho.mqtt.enums import CallbackAPIVersion
+from running import WAIT_S
+
+from hushmote.server.service.process import READY
+from hushmote.server.wire import report
+
+
+def with_setting(module, name, value):
+    """A script for Served: the command with another time than it ships with, so that a test need not wait."""
+    return f"""
+import sys
+import hushmote.server.{module} as module
+from hushmote.cli import serve
+module.{name} = {value}
+sys.argv[0] = "hushmote"
+serve.main()
+"""
+
+
+class Served:
+    """A process of `hushmote serve`; .log() is its standard error so far.
+
+    environment: further variables. script: what is run in place of `-m hushmote`.
+    """
+
+    def __init__(self, *arguments, environment=None, script=None):
+        program = ["-m", "hushmote"] if script is None else ["-c", script]
+        command = [sys.executable, *program, "serve", *map(str, arguments)]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean | (environment or {}),
+        )
+        self._lines: list[str] = []
+        self._out: SimpleQueue[str] = SimpleQueue()
+        self._readers = [Thread(target=self._read_log), Thread(target=self._read_out)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_log(self):
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.append(line)
+
+    def _read_out(self):
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._out.put(line.strip())
+
+    def log(self):
+        return "".join(self._lines)
+
+    def ready(self):
+        """Return once it is subscribed."""
+        try:
+            assert self._out.get(timeout=WAIT_S) == READY, self.log()
+        except Empty:
+            raise AssertionError(f"not ready: {self.log()}") from None
+        return self
+
+    def wait(self):
+        """Wait for its end and return its status."""
+        status = self.process.wait(WAIT_S)
+        for reader in self._readers:
+            reader.join(WAIT_S)
+        return status
+
+    def end(self, number=signal.SIGTERM):
+        """Send a signal, wait for its end and return its status."""
+        self.process.send_signal(number)
+        return self.wait()
+
+
+@contextlib.contextmanager
+def served(*arguments, **options):
+    """A process of `hushmote serve`, killed at the end where it still runs."""
+    process = Served(*arguments, **options)
+    try:
+        yield process
+    finally:
+        process.process.kill()
+        process.wait()
+
+
+def get(url):
+    """GET a URL; returns (status, body)."""
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+def health(url):
+    """The status of /healthz and its reason, None where there is none."""
+    status, body = get(url + "/healthz")
+    return status, json.loads(body).get("reason")
+
+
+def crowd(count, first=0, fleet="open"):
+    """One report of each of count devices: (topic, payload) messages, and the histogram they make."""
+    exp = experiment()
+    counts = [0] * exp.code_count
+    messages = []
+    for i in range(first, first + count):
+        counts[i % exp.code_count] += 1
+        messages.append((report.report_topic(fleet, f"dev{i}"), report.encode(exp, 1, i % exp.code_count)))
+    return messages, counts
+
+
+def publish(broker, messages, *, port=None, set_up=None):
+    """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each."""
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    publisher.max_inflight_messages_set(200)
+    if set_up is not None:
+        set_up(publisher)
+    publisher.connect(broker.host, port or broker.port)
+    publisher.loop_start()
+    infos = [publisher.publish(topic, payload, qos=1) for topic, payload in messages]
+    for info in infos:
+        info.wait_for_publish(WAIT_S)
+        assert info.is_published()
+    publisher.disconnect()
+    publisher.loop_stop()
+
+
+def add_fleet(store, name="open"):
+    """Give a store an open fleet with the experiment temp."""
+    store.add_fleet(name, keyed=False)
+    store.add_experiment(name, payload_of(experiment()))

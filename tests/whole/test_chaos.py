@@ -1,0 +1,121 @@
+"""Exactly once, whatever is killed: the short form of benchmarks/chaos.py, and verdicts that are bad."""
+
+import datetime
+
+import numpy as np
+import pytest
+from boards import experiment, payload_of
+from chaos_boards import Board, Encoded
+from chaos_run import FLEET, Setting, judge, plan, run
+from postgres import Cluster
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.store import Store
+from hushmote.server.wire.report import report_topic
+from hushmote.simulator.broker import find_mosquitto
+
+needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+
+FAULTS = {
+    "kill aggregator": 4,
+    "kill aggregator as it commits": 4,
+    "kill aggregator as it starts": 1,
+    "stop aggregator": 1,
+    "pause aggregator": 1,
+    "stop broker": 2,
+    "cut aggregators": 1,
+    "swallow aggregators": 1,
+    "cut boards": 2,
+    "swallow boards": 1,
+    "swallow answers to boards": 1,
+    "board dies": 1,
+}
+
+
+@needs_mosquitto
+def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    verdict = run(tmp_path, url, plan(211, FAULTS, 11, gap_s=0.3), Setting(boards=20))
+    assert verdict.exact, verdict
+    assert verdict.kills >= 6
+    assert verdict.told > 1000
+    assert verdict.duplicates > 0  # something was sent or delivered again
+    assert set(verdict.rejected) == {"duplicate"}
+    assert verdict.published - verdict.told <= verdict.faults.get("board dies", 0)
+
+
+@needs_mosquitto
+def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(tmp_path):
+    faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
+    with Cluster() as postgres:
+        url = postgres.url(postgres.create())
+        verdict = run(tmp_path, url, plan(23, faults, 7, gap_s=0.3), Setting(boards=20), database=postgres)
+    assert verdict.exact, verdict
+    assert verdict.kills == 4
+    assert verdict.published == verdict.told == verdict.counted
+
+
+@needs_mosquitto
+def test_a_broker_that_is_killed_loses_nothing_while_the_aggregator_keeps_up(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    verdict = run(tmp_path, url, plan(1, {"kill broker while connected": 1}, 1), Setting(boards=10))
+    assert verdict.exact, verdict
+    assert verdict.kills == 1
+    assert verdict.published == verdict.counted
+
+
+def test_a_plan_is_drawn_from_its_seed():
+    assert plan(1, FAULTS, 50) == plan(1, FAULTS, 50) != plan(2, FAULTS, 50)
+
+
+NUMBERS = range(1, 11)
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """A store that counted ten reports of a board, and the board."""
+    asked = experiment(budget={"rule": "unlimited"})
+    source = Encoded("d", asked, None, int)
+    board = Board(report_topic(FLEET, "d"), 0, source, np.random.default_rng(1))
+    board.published = {number: source.make(number) for number in NUMBERS}
+    board.told = set(NUMBERS)
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        store.add_fleet(FLEET, keyed=False)
+        store.add_experiment(FLEET, payload_of(asked))
+        messages = [(report_topic(FLEET, "d"), payload) for payload in board.published.values()]
+        now = datetime.datetime.now(datetime.UTC)
+        assert ingest.ingest(store, messages, ingest.fleets(store), now).accepted == 10
+        yield store, board
+
+
+def test_a_store_that_holds_what_was_published_is_exact(counted):
+    store, board = counted
+    board.told.remove(10)  # it may have arrived
+    verdict = judge(store, {"d": board})
+    assert verdict.exact
+    assert (verdict.published, verdict.told, verdict.counted, verdict.untold) == (10, 9, 10, 1)
+
+
+def test_a_report_that_was_told_received_and_is_not_counted_is_lost(counted):
+    store, board = counted
+    board.published[11] = board.published[10]
+    board.told.add(11)
+    verdict = judge(store, {"d": board})
+    assert verdict.lost == 1
+    assert not verdict.exact
+
+
+def test_a_report_that_nobody_published_is_strange(counted):
+    store, board = counted
+    del board.published[10]
+    assert judge(store, {"d": board}).strange == 1
+
+
+@pytest.mark.parametrize(("change", "off"), [("count = 2", 1), ("code = 40", 2)])
+def test_a_report_that_is_counted_twice_or_under_another_code_is_miscounted(counted, change, off):
+    store, board = counted
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE histogram SET {change} WHERE code = 7")
+    verdict = judge(store, {"d": board})
+    assert verdict.miscounted == off
+    assert not verdict.exact

@@ -16,6 +16,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	cd $(VENV)/linked && ../bin/lint-imports --config ../../pyproject.toml
 
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
@@ -30,6 +31,7 @@ $(BIN)/python:
 # What an extra needs is installed once, and again when pyproject.toml changes.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	mkdir -p $(VENV)/pyright/hushmote
-	ln -sfn $(addprefix ../../../,device server simulator cli hushmote/__init__.py) $(VENV)/pyright/hushmote/
+	mkdir -p $(VENV)/linked/hushmote
+	# The packages as one tree, for tools that do not follow setuptools' package-dir.
+	ln -sfn $(addprefix ../../../,device server simulator cli hushmote/__init__.py) $(VENV)/linked/hushmote/
 	touch $@

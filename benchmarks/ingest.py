@@ -30,9 +30,9 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator
-from hushmote.server.ingest.pacing import BATCH_REPORTS
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
+from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 

@@ -16,13 +16,14 @@ from ..server.answers import answer, moments
 from ..server.answers import change as compare
 from ..server.answers import tables as show
 from ..server.answers.answer import Answer
+from ..server.errors import UsageError
 from ..server.estimate.estimate import Estimates, estimate
 from ..server.estimate.pooling import pool
 from ..server.estimate.postprocess import METHODS
 from ..server.estimate.statistic import EstimateError, Statistic
 from ..server.experiments.units import IndexRange, parse_range
 from ..server.store.store import Store, Version
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
 
 class Weigh(enum.StrEnum):

@@ -13,32 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from ..device.ldp_client import Experiment, LDPError
-from ..server.accounting import AccountingError
 from ..server.accounting.compare import plain_guarantee
 from ..server.answers import tables as show
-from ..server.errors import ProvisionError
+from ..server.errors import HushmoteError, UsageError
 from ..server.estimate import plausibility
-from ..server.estimate.statistic import EstimateError
-from ..server.experiments.definition import DefinitionError, load
-from ..server.experiments.units import UnitsError
-from ..server.planning.board_status import StatusRefused
-from ..server.planning.devices import PlanError
-from ..server.planning.policy import PolicyError
-from ..server.privacy.beliefs import DisclosureError
-from ..server.provisioning.usb import FlashError
-from ..server.store.merge import MergeRefused
-from ..server.store.store import Store, StoreError, Version
+from ..server.experiments.definition import load
+from ..server.store.store import Store, Version
 from ..server.wire.keys import create_master_key
-from ..server.wire.report import NameRefused
-from ..simulator.attack import AttackError
-from ..simulator.broker import BrokerError
-from ..simulator.demo import DemoError
-from ..simulator.gateway import GatewayError
-from ..simulator.population import PopulationError
-from ..simulator.studies.daily import DailyError
-from ..simulator.studies.laplace import NoiseError
-from ..simulator.studies.ranges import StudyError
-from ..simulator.studies.structures import StructureError
 from . import audit as audit_cli
 from . import estimate as estimate_cli
 from . import flash as board_cli
@@ -48,7 +29,7 @@ from .budget.command import budget_app
 from .epsilon.command import epsilon_app
 from .ledger import command as ledger_cli
 from .merge import merge_command
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 from .plan import command as plan_cli
 from .provision.command import provision_app
 from .store import store_app
@@ -264,40 +245,11 @@ app.command("merge")(merge_command)
 app.add_typer(provision_app, name="provision")
 app.command("flash")(board_cli.flash_command)
 
-USER_ERRORS = (
-    AccountingError,
-    AttackError,
-    UsageError,
-    BrokerError,
-    DailyError,
-    DefinitionError,
-    DemoError,
-    DisclosureError,
-    EstimateError,
-    FlashError,
-    GatewayError,
-    LDPError,
-    MergeRefused,
-    NameRefused,
-    NoiseError,
-    PlanError,
-    PolicyError,
-    PopulationError,
-    ProvisionError,
-    StatusRefused,
-    StoreError,
-    StructureError,
-    StudyError,
-    UnitsError,
-    *serve_cli.USER_ERRORS,
-    audit_cli.AuditError,
-)
-
 
 def main() -> None:
     """Entry point: a user's mistake is one line and exit status 1, never a traceback."""
     try:
         app()
-    except USER_ERRORS as e:
+    except (HushmoteError, LDPError) as e:
         show.err.print(f"hushmote: {e}", soft_wrap=True, markup=False)
         sys.exit(1)

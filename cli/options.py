@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,21 +15,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
-class UsageError(ValueError):
-    """Options that do not go together; the text says what would be right."""
-
-
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))
-
-
-def output_folder(path: Path) -> Path:
-    """Make a folder for results before they are worked out; raises UsageError where none can be written."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise UsageError(f"cannot make the folder {path}: {e.strerror}") from None
-    if not os.access(path, os.W_OK):
-        raise UsageError(f"cannot write into the folder {path}")
-    return path

@@ -15,33 +15,23 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ..server.aggregator import CLIENT_ID, Aggregator, BrokerRefused
-from ..server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
+from ..device.ldp_client import LDPError
+from ..server.aggregator import CLIENT_ID, Aggregator
+from ..server.errors import HushmoteError, UsageError
+from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
 from ..server.ingest.health import trouble
-from ..server.ingest.pacing import BATCH_REPORTS, BATCH_S
-from ..server.ingest.tls import CertificateError, client_context
+from ..server.ingest.pacing import BATCH_S
+from ..server.ingest.tls import client_context
 from ..server.service import log_format
 from ..server.service import process as serving
-from ..server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
-from ..server.store.store import Store, StoreError
-from ..server.wire.keys import MasterKeyError, load_master_keys, readable_by_others
-from ..server.wire.report import NameRefused
-from .options import DEFAULT_STORE, StoreUrl, UsageError
+from ..server.service.http_endpoint import Endpoint, parse_endpoint
+from ..server.store.store import Store
+from ..server.wire.keys import load_master_keys, readable_by_others
+from ..server.wire.limits import BATCH_REPORTS
+from .options import DEFAULT_STORE, StoreUrl
 
 DEFAULT_BROKER = "mqtt://localhost:1883"
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-
-USER_ERRORS = (
-    BrokerRefused,
-    BrokerUrlError,
-    CertificateError,
-    EndpointError,
-    MasterKeyError,
-    NameRefused,
-    StoreError,
-    UsageError,
-    serving.Fault,
-)
 
 
 class Protocol(enum.StrEnum):
@@ -169,7 +159,7 @@ def _mistakes(log: LogFormat) -> Iterator[None]:
     log_format.set_up(as_json=log is LogFormat.json)
     try:
         yield
-    except USER_ERRORS as e:
+    except (HushmoteError, LDPError) as e:
         if log is not LogFormat.json:
             raise
         logging.getLogger(__name__).critical("%s", e)
@@ -240,6 +230,6 @@ def main() -> None:
     """Run `hushmote serve`, as cli.main does it, without loading the other commands."""
     try:
         app()
-    except USER_ERRORS as e:
+    except (HushmoteError, LDPError) as e:
         print(f"hushmote: {e}", file=sys.stderr)
         sys.exit(1)

@@ -20,15 +20,17 @@ from typing import Literal
 
 from paho.mqtt.enums import MQTTErrorCode
 
+from .errors import HushmoteError
 from .ingest import pipeline as ingest
 from .ingest.announce import announcements
 from .ingest.connection import Link, Protocol
 from .ingest.health import Condition
-from .ingest.pacing import BATCH_REPORTS, BATCH_S, Pace
+from .ingest.pacing import BATCH_S, Pace
 from .ingest.rate_limit import RateLimit
 from .ingest.tls import explain
 from .store.store import Store, StoreError
 from .wire import keys, report
+from .wire.limits import BATCH_REPORTS
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ _WRONG_PROTOCOL = 132
 _NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
-class BrokerRefused(Exception):
+class BrokerRefused(HushmoteError):
     """The broker refuses the login or the subscription; the text says which."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..device.ldp_client import Experiment
+from ..server.errors import HushmoteError
 from ..server.estimate import plausibility
 from ..server.estimate.estimate import estimate
 from ..server.estimate.plausibility import Plausibility
@@ -28,7 +29,7 @@ Counts = npt.NDArray[np.int64]
 _HOW = "an attack is random, promote:VALUE, shift:LOW:HIGH or flood:VALUE"
 
 
-class AttackError(ValueError):
+class AttackError(HushmoteError):
     """An attack or a share of attackers that cannot be simulated; the text says what can."""
 
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerUrlError, parse_broker_url
 
 _START_S = 10.0
 _STOP_S = 5.0
 
 
-class BrokerError(Exception):
+class BrokerError(HushmoteError):
     """A broker that cannot be started or reached; the text says why and what would be right."""
 
 

@@ -27,10 +27,11 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..cli.options import output_folder
 from ..device.ldp_client import Experiment
 from ..server.answers import answer
 from ..server.answers import tables as show
+from ..server.answers.files import output_folder
+from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import parse_range
@@ -65,7 +66,7 @@ _START_S = 30.0
 _COUNT_S = 60.0
 
 
-class DemoError(Exception):
+class DemoError(HushmoteError):
     """A part of the demo that did not come up; the text says which."""
 
 

@@ -10,6 +10,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from ..server.errors import HushmoteError
 from ..server.wire.report import report_topic
 from .faithful import Delivery, Fleet
 
@@ -19,7 +20,7 @@ _WINDOW = 64
 _KEEPALIVE_S = 60
 
 
-class GatewayError(Exception):
+class GatewayError(HushmoteError):
     """The broker cannot be reached, refuses, or stays silent; the text says which."""
 
 

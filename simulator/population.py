@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..server.errors import HushmoteError
 
 Reading = float | int | str | bool | None
 
@@ -23,7 +24,7 @@ _FALSE = ("0", "false", "no")
 _BLANK = ("", "na")
 
 
-class PopulationError(ValueError):
+class PopulationError(HushmoteError):
     """A population that cannot be made, or does not fit an experiment; the text says what would."""
 
 

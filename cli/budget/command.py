@@ -13,9 +13,10 @@ from ...server.accounting import Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import Row, plain_guarantee
 from ...server.answers import tables as show
+from ...server.errors import UsageError
 from ...server.planning import policy
 from ...server.planning.policy import Policy
-from ..options import AsJson, UsageError, print_json
+from ..options import AsJson, print_json
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",

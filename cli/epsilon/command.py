@@ -13,6 +13,7 @@ from ...server.accounting import MICRO
 from ...server.accounting.compare import micro
 from ...server.accounting.errors import probability, whole
 from ...server.answers import tables as show
+from ...server.errors import UsageError
 from ...server.experiments.definition import load
 from ...server.privacy import questions as epsilon_local
 from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, fixed
@@ -21,7 +22,7 @@ from ...server.store.store import Store
 from ...simulator import population
 from ...simulator.studies import lee_clifton as disclosure_central
 from ...simulator.studies import sensitivity as empirical_sensitivity
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 from . import tables as epsilon_show
 from .prior import fraction, prior_from_text, stored
 

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables as show
+from ...server.errors import UsageError
 from ...server.planning import board_status, policy
 from ...server.planning import remaining as fleet_ledger
 from ...server.planning.board_status import BoardStatus
 from ...server.planning.policy import Policy
 from ...server.planning.remaining import FleetLedger, Line
 from ...server.store.store import Store
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, UsageError, print_json
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
 
 def ledger_command(

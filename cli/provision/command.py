@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...server.answers import tables as show
-from ...server.errors import ProvisionError
+from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import authority, fleet_folder, rotation
 from ...server.provisioning import settings as provision
 from ...server.provisioning.fleet_folder import DEVICES, Fleet, FleetFolder, now_utc
@@ -18,7 +18,7 @@ from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.keys import load_master_key
 from ...server.wire.report import check_device
-from ..options import AsJson, UsageError, print_json
+from ..options import AsJson, print_json
 from .options import FleetOf, Folder, fleet_name, new_passphrase, open_folder
 from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, rotate_app

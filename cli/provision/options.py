@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.fleet_folder import FleetFolder
-from ..options import UsageError
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 

@@ -11,7 +11,8 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ...server.answers import tables as show
-from ..options import AsJson, output_folder
+from ...server.answers.files import output_folder
+from ..options import AsJson
 from .composition import composition_command
 from .lifetime import lifetime_command
 

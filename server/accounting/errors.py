@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from numbers import Real
 
+from ..errors import HushmoteError
 
-class AccountingError(ValueError):
+
+class AccountingError(HushmoteError):
     """A budget that makes no sense; the text says what was wrong and what would be right."""
 
 

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...cli.options import UsageError
+from ..errors import UsageError
 
 # Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")

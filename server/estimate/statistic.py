@@ -14,10 +14,12 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import HushmoteError
+
 Floats = npt.NDArray[np.float64]
 
 
-class EstimateError(ValueError):
+class EstimateError(HushmoteError):
     """Counts that nothing can be estimated from, or estimates that do not go together."""
 
 

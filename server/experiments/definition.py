@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
+from ..errors import HushmoteError
 from ..mechanisms import choose as oracle
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
 from .budget import Budget, Quantity
@@ -28,7 +29,7 @@ MICRO = 1_000_000
 MILLI = 1_000
 
 
-class DefinitionError(ValueError):
+class DefinitionError(HushmoteError):
     """An experiment file that does not fit; the text says which field and what would be right."""
 
 

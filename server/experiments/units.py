@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...device.ldp_client import Experiment
+from ..errors import HushmoteError
 
 
-class UnitsError(ValueError):
+class UnitsError(HushmoteError):
     """A range or label that the experiment does not have; the text says what it has."""
 
 

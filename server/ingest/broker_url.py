@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from ..errors import HushmoteError
+
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
-class BrokerUrlError(ValueError):
+class BrokerUrlError(HushmoteError):
     """A broker's URL that cannot be read; the text says how it is written."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Under load, what a commit costs, mostly pages written twice, is divided among so many reports.
-BATCH_REPORTS = 4000
+from ..wire.limits import BATCH_REPORTS
+
 BATCH_S = 1.0
 
 # Mosquitto's max_inflight_messages, which holds wherever the client's own Receive Maximum does not (MQTT

@@ -12,16 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from ...device.ldp_client import Experiment
 from ..store.number_set import NumberSet
-from ..store.store import Store, Version
+from ..store.store import Store
 from ..store.transaction import DedupeKey, IngestTransaction
+from ..store.versions import Version, most_reports
 from ..wire import keys, report
 from .rate_limit import Device, RateLimit
-
-Name = TypeVar("Name")
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
@@ -125,19 +123,6 @@ def fleets(
             listed=name in listed,
         )
     return chosen
-
-
-def most_reports(experiments: Iterable[tuple[Name, Experiment]]) -> dict[Name, int | None]:
-    """Return name -> the most reports that any of its versions lets one device make, None for any number.
-
-    experiments: (name, version), the name being whatever the versions are told apart by.
-    """
-    most: dict[Name, int | None] = {}
-    for name, e in experiments:
-        this = None if e.rule == "unlimited" else e.cap // e.cost()
-        before = most.get(name, 0)
-        most[name] = None if this is None or before is None else max(before, this)
-    return most
 
 
 def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]) -> bool:

@@ -7,6 +7,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import HushmoteError
+
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -41,7 +43,7 @@ _ALERTS = {
 }
 
 
-class CertificateError(ValueError):
+class CertificateError(HushmoteError):
     """A certificate or key file that cannot be used; the text says why and what would be right."""
 
 

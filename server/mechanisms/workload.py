@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 
+from ..errors import HushmoteError
 from . import tree as hierarchy
 from .tree import Floats
 
 _CHUNK = 1 << 22  # floats held at once
 
 
-class WorkloadError(ValueError):
+class WorkloadError(HushmoteError):
     """A list of ranges that is none, or lies outside the domain."""
 
 

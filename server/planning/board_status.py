@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import HushmoteError
 from .policy import Policy
 
 _STATES = ("reporting", "spent", "refused", "absent")
 
 
-class StatusRefused(ValueError):
+class StatusRefused(HushmoteError):
     """A text that is not what client.status() returns; the text says what would be right."""
 
 

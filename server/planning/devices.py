@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Level
+from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms import choose as oracle
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
@@ -32,7 +33,7 @@ CONFIDENCE = 0.95
 Z = normal_quantile(CONFIDENCE)
 
 
-class PlanError(ValueError):
+class PlanError(HushmoteError):
     """A plan that cannot be made; the text says what is possible."""
 
 

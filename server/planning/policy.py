@@ -16,6 +16,7 @@ from typing import Any
 
 from ...device import ldp_client
 from ..accounting import MICRO, Filter, Guarantee
+from ..errors import HushmoteError
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
@@ -25,7 +26,7 @@ _NAME = "POLICY"
 _SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
-class PolicyError(ValueError):
+class PolicyError(HushmoteError):
     """A policy that no board would take, or a file without one; the text says what would be right."""
 
 

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ...device.ldp_client import ONE, Experiment, Level
+from ..errors import HushmoteError
 
 Floats = npt.NDArray[np.float64]
 Tally = Mapping[int, int]
@@ -34,7 +35,7 @@ _BOUNDS = 4  # two directions, two ways to choose the event
 _LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
 
 
-class AuditError(ValueError):
+class AuditError(HushmoteError):
     """An audit that cannot be made or did not run; the text says why."""
 
 

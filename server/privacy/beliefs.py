@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, Experiment, ExperimentRefused, Level
 from ..accounting.theorem import MICRO, below, exact_arithmetic, largest
+from ..errors import HushmoteError
 from ..mechanisms.local_hashing import class_weights
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-12  # relative; what sums of a prior may be off by
 
 
-class DisclosureError(ValueError):
+class DisclosureError(HushmoteError):
     """A risk, prior or release that makes no sense; the text says what was wrong and what would be right."""
 
 

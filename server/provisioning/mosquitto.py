@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ..errors import ProvisionError
-from ..ingest.pacing import BATCH_REPORTS
+from ..wire.limits import BATCH_REPORTS
 from ..wire.report import check_device, check_fleet, experiment_topic, report_filter
 
 # An underscore: no device id has one, so no board can be given an aggregator's rights.

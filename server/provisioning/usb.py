@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import HushmoteError
+
 OLDEST_FIRMWARE = (1, 23, 0)
 LEDGER = "/ldp"
 
@@ -37,6 +39,8 @@ _ARCHITECTURES = (
 
 _PROBE = """
 import sys, os, json, hashlib, binascii
+
+from ..errors import HushmoteError
 def size(p):
     try: return os.stat(p)[6]
     except OSError: return None
@@ -74,7 +78,7 @@ print('HUSHMOTE:' + json.dumps(r))
 """
 
 
-class FlashError(Exception):
+class FlashError(HushmoteError):
     """The board could not be flashed; the text says why and what to do."""
 
 

@@ -9,10 +9,12 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..errors import HushmoteError
+
 _CLIENT_S = 10.0
 
 
-class EndpointError(ValueError):
+class EndpointError(HushmoteError):
     """An address that cannot be listened on; the text says why and what would be right."""
 
 

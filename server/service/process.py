@@ -11,7 +11,9 @@ from collections import Counter
 from threading import Thread
 from typing import Any
 
+from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
+from ..errors import HushmoteError
 from ..ingest.health import TURN_S
 from . import log_format
 from .systemd import notify
@@ -26,8 +28,8 @@ _WATCHDOG_S = 10.0
 _MINUTE_S = 60.0
 
 
-class Fault(Exception):
-    """Something that nothing that arrives should bring about: a fault in Hushmote."""
+class Fault(HushmoteError):
+    """A bug in Hushmote. No report, broker or store can cause it; please report it."""
 
 
 def announce_ready() -> None:
@@ -105,9 +107,8 @@ def _watch(aggregator: Aggregator, thread: Thread, signals: Any) -> None:
 
 
 def _raise(error: BaseException) -> None:
-    # What a command's user can mend has a class of Hushmote's own; anything else is a bug, whose text may
-    # hold what a device sent.
-    if type(error).__module__.startswith(__name__.partition(".")[0] + "."):
+    # Anything else is a bug, whose text may hold what a device sent.
+    if isinstance(error, (HushmoteError, LDPError)):
         raise error
     raise Fault(f"stopped by a fault in Hushmote, {log_format.where(error)}: please report it") from None
 

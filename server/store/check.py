@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..ingest.pipeline import most_reports
 from ..wire import report
 from . import schema
 from .number_set import NumberSet
 from .store import Store
+from .versions import most_reports
 
 _ROWS = 10_000  # read together
 _WINDOW = {

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from ..errors import HushmoteError
 from . import schema
 
 BUSY_TIMEOUT_S = 10
@@ -28,7 +29,7 @@ _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for whoever m
 _VERSION = select(schema.schema_version.c.version)
 
 
-class StoreError(Exception):
+class StoreError(HushmoteError):
     """The store cannot be opened, read or written; the text says why and what would be right."""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
+from ..errors import HushmoteError
 from . import schema
 from .database import insert
 from .number_set import NumberSet
@@ -24,7 +25,7 @@ from .transaction import DedupeKey, IngestTransaction
 _ROWS = 2000  # read and written together
 
 
-class MergeRefused(ValueError):
+class MergeRefused(HushmoteError):
     """Stores that cannot be added without counting something twice or wrongly; the text says why."""
 
 

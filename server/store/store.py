@@ -20,6 +20,7 @@ from . import schema
 from .database import Database, StoreError, insert
 from .number_set import NumberSet
 from .transaction import IngestTransaction
+from .versions import Version, VersionRefused, check_total
 
 __all__ = [
     "Participation",
@@ -29,29 +30,6 @@ __all__ = [
     "VersionRefused",
     "check_total",
 ]
-
-
-class VersionRefused(StoreError):
-    """An experiment version or a fleet that contradicts what the store already has."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """One immutable version of an experiment; current where it is the one of its name to publish.
-
-    expires: the last day, UTC, on which it is published, None for good.
-    """
-
-    id: int
-    fleet: str
-    payload: bytes
-    current: bool
-    expires: datetime.date | None
-    experiment: Experiment
-
-    def published_on(self, day: datetime.date) -> bool:
-        """Whether boards are to take part on that day, UTC."""
-        return self.current and (self.expires is None or day <= self.expires)
 
 
 @dataclass(frozen=True)
@@ -381,20 +359,3 @@ def _no_fleet(name: str) -> str:
 
 def _date(text: str | None) -> datetime.date | None:
     return None if text is None else datetime.date.fromisoformat(text)
-
-
-def check_total(first: Experiment, new: Experiment) -> None:
-    """Raise VersionRefused for a version that asks for more than the first of its name.
-
-    Boards pinned the first version's rule and cap: each of them would refuse it.
-    """
-    if new.rule != first.rule:
-        raise VersionRefused(
-            f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
-        )
-    if new.rule != "unlimited" and new.cap > first.cap:
-        raise VersionRefused(
-            f"{new.name} may never have a cap above its first, {first.cap}: lower it to that"
-        )
-    if new.rule == "count" and new.epsilon != first.epsilon:
-        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import private_file
+from ..errors import HushmoteError
 from .report import check_device, check_fleet
 
 KEY_BYTES = 32
@@ -25,7 +26,7 @@ ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 _HEX = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 
 
-class MasterKeyError(ValueError):
+class MasterKeyError(HushmoteError):
     """A master key that is missing, malformed or not kept safe; the text says what would be right."""
 
 

@@ -12,6 +12,7 @@ import struct
 from typing import NamedTuple
 
 from ...device.ldp_client import Experiment
+from ..errors import HushmoteError
 
 FORMAT = 1
 AUTHENTICATED = 1  # flag
@@ -30,7 +31,7 @@ class MalformedReport(ValueError):
     """A payload that is not a report, whatever the experiment; the text says why."""
 
 
-class NameRefused(ValueError):
+class NameRefused(HushmoteError):
     """A fleet, experiment or device id that a topic cannot carry; the text says what would be right."""
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ...server.errors import HushmoteError
+
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
 _MAX_RECORDS = 1 << 40
 
 
-class DailyError(ValueError):
+class DailyError(HushmoteError):
     """A file of daily counts that cannot be read; the text says where and what would be right."""
 
 

@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ...server.errors import HushmoteError
+
 Integers = npt.NDArray[np.int64]
 
 
-class NoiseError(ValueError):
+class NoiseError(HushmoteError):
     """Noise that cannot be drawn; the text says what would help."""
 
 

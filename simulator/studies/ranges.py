@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...server.errors import HushmoteError
 from . import ranges_theory as study_theory
 from .central import CentralFlat, CentralHierarchy
 from .daily import Daily, flights, synthetic
@@ -44,7 +45,7 @@ FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
 BINS = np.linspace(-5.1, 5.1, 52)  # of standardised errors; one is about 0, where whole numbers pile up
 
 
-class StudyError(ValueError):
+class StudyError(HushmoteError):
     """A study that cannot be run; the text says what would."""
 
 

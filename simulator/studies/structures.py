@@ -15,13 +15,14 @@ from typing import Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from ...server.errors import HushmoteError
 from .laplace import Noise, SafeNoise, SeededNoise
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class StructureError(ValueError):
+class StructureError(HushmoteError):
     """Counts, an ε or a range that do not fit; the text says what would."""
 
 

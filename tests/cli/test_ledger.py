@@ -13,8 +13,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.cli.options import UsageError
 from hushmote.device.ldp_client import Client, provision
+from hushmote.server.errors import UsageError
 from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.planning import board_status, policy
 from hushmote.server.planning import remaining as fleet_ledger

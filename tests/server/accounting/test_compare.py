@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from hushmote.cli.budget import plot as budget_plot
 from hushmote.cli.budget.command import budget_app
-from hushmote.cli.options import UsageError
 from hushmote.server.accounting import AccountingError, Kind
 from hushmote.server.accounting import compare as budget
+from hushmote.server.errors import UsageError
 
 
 def run(*arguments: str):

@@ -1,0 +1,6 @@
+"""Limits that both ends of the broker have to know; mosquitto's configuration is written from them."""
+
+from __future__ import annotations
+
+# Under load, what a commit costs, mostly pages written twice, is divided among so many reports.
+BATCH_REPORTS = 4000

@@ -9,14 +9,11 @@ Prints tables and writes benchmarks/results/accuracy.json.
 """
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import time
-from pathlib import Path
 
 import numpy as np
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -25,24 +22,7 @@ from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.workload import ALL_RANGES
 
-RESULTS = Path(__file__).parent / "results"
 LN_3 = 1_098_612  # micro-nats
-
-
-def machine() -> dict:
-    """When and on what this ran."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    cpu = next((line for line in lines if line.startswith("model name")), ": unknown")
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": cpu.partition(":")[2].strip(),
-        "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],  # well above 1: others were using the machine, times are too long
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
 
 
 def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experiment:
@@ -214,8 +194,7 @@ def main() -> None:
 
     if not quick:
         result = {"machine": machine(), "olh_error": olh, "range_error": hierarchies}
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "accuracy.json").write_text(json.dumps(result, indent=1, default=float) + "\n")
+        write("accuracy.json", result)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 import paho.mqtt.client as mqtt
-from accuracy import RESULTS, machine
 from paho.mqtt.enums import CallbackAPIVersion
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -177,7 +177,7 @@ def main() -> None:
     Console(width=140).print(table)
     if not options.quick:
         found = {"machine": machine(), "kills": kills, "cases": rows}
-        (RESULTS / "broker_kills.json").write_text(json.dumps(found, indent=1) + "\n")
+        write("broker_kills.json", found)
 
 
 if __name__ == "__main__":

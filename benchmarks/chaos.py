@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from accuracy import RESULTS, machine
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -138,7 +138,7 @@ def main() -> int:
     Console(width=120).print(table)
     if not (options.quick or options.only):
         found = {"machine": machine(), "seed": options.seed, "campaigns": rows}
-        (RESULTS / "chaos.json").write_text(json.dumps(found, indent=1) + "\n")
+        write("chaos.json", found)
     return 1 if any(row["lost"] or row["strange"] or row["miscounted"] for row in rows) else 0
 
 

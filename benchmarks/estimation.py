@@ -12,7 +12,6 @@ Prints tables and writes benchmarks/results/estimation.json.
 """
 
 import argparse
-import json
 import multiprocessing
 import time
 import warnings
@@ -20,9 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from accuracy import RESULTS, codes, experiment, machine, skewed
+from accuracy import codes, experiment, skewed
 from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
 from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer  # pyright: ignore[reportMissingImports]
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -246,8 +246,7 @@ def main() -> None:
     result["growth_with_domain"] = growth_with_domain(quick, rng, console)
     result["million_codes"] = million_codes(console)
     if not quick:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "estimation.json").write_text(json.dumps(result, indent=1, default=float) + "\n")
+        write("estimation.json", result)
 
 
 if __name__ == "__main__":

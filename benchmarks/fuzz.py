@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results_file import machine, write
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, LDPError
@@ -672,13 +673,12 @@ def main() -> int:
     parser.add_argument("--only", choices=[*(t.name for t in PURE), "ingest"])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    from accuracy import RESULTS, machine  # loads what the tests that take inputs from here do not need
 
     inputs = 20_000 if options.quick else options.inputs
     found = {"machine": machine()} | run(inputs, options.seed, options.only)
     print(json.dumps(found, indent=2, ensure_ascii=True))
     if options.only is None and not options.quick and not found["failures"]:
-        (RESULTS / "fuzz.json").write_text(json.dumps(found, indent=2) + "\n")
+        write("fuzz.json", found)
     return 1 if found["failures"] else 0
 
 

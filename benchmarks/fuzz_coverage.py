@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results_file import machine, write
 
 try:
     import atheris  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
@@ -139,7 +140,6 @@ def main() -> int:
     if options.child is not None:
         child(options.child, options.inputs, options.out, options.arguments)
         return 0
-    from accuracy import RESULTS, machine
 
     inputs = 20_000 if options.quick else options.inputs
     targets: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def main() -> int:
     print(f"{done:,} inputs; failed: {', '.join(failed) or 'none'}")
     if options.only is None and not options.quick and not failed:
         found = {"machine": machine(), "seed": options.seed, "inputs": done, "targets": targets}
-        (RESULTS / "fuzz_coverage.json").write_text(json.dumps(found, indent=1) + "\n")
+        write("fuzz_coverage.json", found)
     return 1 if failed else 0
 
 

@@ -11,7 +11,6 @@ the last message. Three rounds, in turn; the median is told. Writes benchmarks/r
 """
 
 import argparse
-import json
 import multiprocessing
 import tempfile
 import threading
@@ -21,10 +20,11 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 import paho.mqtt.client as mqtt
-from accuracy import RESULTS, experiment_payload, machine
+from accuracy import experiment_payload
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -168,7 +168,7 @@ def main() -> None:
     console.print(f"aggregator / bare: {ratio:.2f}")
     if not quick:
         result = {"machine": machine(), "devices": devices, "rounds": rows, "ratio": ratio}
-        (RESULTS / "ingest.json").write_text(json.dumps(result, indent=1) + "\n")
+        write("ingest.json", result)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Writes benchmarks/results/ingest_scale.json.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -28,8 +27,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-from accuracy import RESULTS, experiment_payload, machine
+from accuracy import experiment_payload
 from ingest import FLEET, MASTER, NO_SAVING, publish
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -300,7 +300,7 @@ def main() -> None:
             console.print(f"rate with {sizes[1]:,} / {sizes[0]:,} devices: {ratio:.2f}")
             result["million"] = {"rounds": rows, "ratio": ratio}
     if not quick and options.only is None:
-        (RESULTS / "ingest_scale.json").write_text(json.dumps(result, indent=1) + "\n")
+        write("ingest_scale.json", result)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ benchmarks/results/interval_coverage.json; --quick takes a twentieth of the flee
 """
 
 import argparse
-import json
 import multiprocessing
 import time
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
-from accuracy import experiment, machine
+from accuracy import experiment
+from results_file import machine, write
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -33,7 +32,6 @@ from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded
 
-RESULTS = Path(__file__).parent / "results"
 CONFIDENCE = 0.95
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -230,7 +228,7 @@ def main() -> None:
             },
             "thin": thin,
         }
-        (RESULTS / "interval_coverage.json").write_text(json.dumps(result, indent=1) + "\n")
+        write("interval_coverage.json", result)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from accuracy import RESULTS, machine
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import text
@@ -118,7 +118,7 @@ def main() -> None:
     Console().print(table)
     if not quick:
         result = machine() | {"bins": 64, "epsilon": 1.0, "linked": [asdict(line) for line in found]}
-        (RESULTS / "linkage.json").write_text(json.dumps(result, indent=2) + "\n")
+        write("linkage.json", result)
 
 
 if __name__ == "__main__":

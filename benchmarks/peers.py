@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
-from accuracy import RESULTS, codes, experiment, machine
+from accuracy import codes, experiment
 from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore[reportMissingImports]
 from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client  # pyright: ignore[reportMissingImports]
 from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
@@ -45,6 +45,7 @@ from pure_ldp.frequency_oracles.local_hashing import (  # pyright: ignore[report
     LHServer,
 )
 from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer  # pyright: ignore[reportMissingImports]
+from results_file import RESULTS, machine, write
 from rich.console import Console
 from scipy import stats
 
@@ -398,12 +399,11 @@ def main() -> None:
             marks = f"{r['mse_mark']}{r['mse']:.3g}", f"{r['time_mark']}{r['server_s']:.3g}"
             console.print(f"{r['method']:16} N {r['reports']:>9,} D {r['domain']:5} ", *marks)
         return
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "peers.json"
     rows = json.loads(path.read_text())["rows"] if arguments.resume else []
 
     def save(so_far: dict) -> None:
-        path.write_text(json.dumps(so_far, indent=1, default=float) + "\n")
+        write("peers.json", so_far)
 
     result = run(False, console, rows, save)
     check(result["rows"])

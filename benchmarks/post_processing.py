@@ -19,7 +19,8 @@ import time
 from functools import cache
 
 import numpy as np
-from accuracy import RESULTS, experiment, machine
+from accuracy import experiment
+from results_file import RESULTS, machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -277,10 +278,9 @@ def main() -> None:
             continue
         rows = part(arguments.quick, np.random.default_rng(11), console)
         if not arguments.quick:
-            RESULTS.mkdir(exist_ok=True)
             result = json.loads(file.read_text()) if file.exists() else {}
             result[part.__name__] = {"machine": machine(), "rows": rows}
-            file.write_text(json.dumps(result, indent=1, default=float) + "\n")
+            write("post_processing.json", result)
 
 
 if __name__ == "__main__":

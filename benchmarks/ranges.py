@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from accuracy import LN_3, RESULTS, concentrated, machine, mean_over_ranges, skewed
+from accuracy import LN_3, concentrated, mean_over_ranges, skewed
+from results_file import RESULTS, machine, write
 from rich.console import Console
 from rich.table import Table
 from scipy.linalg import hadamard
@@ -528,8 +529,7 @@ def main() -> None:
     result["seconds"] = round(time.perf_counter() - start)
     console.print(f"{result['seconds']} s")
     if not quick:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "ranges.json").write_text(json.dumps(result, indent=1, default=float) + "\n")
+        write("ranges.json", result)
         plot(result["over_domains"], result["published"])
 
 

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from accuracy import RESULTS, experiment, machine
+from accuracy import experiment
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -170,8 +171,7 @@ def main() -> None:
     }
     if quick:
         return
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "simulator.json").write_text(json.dumps(results, indent=1) + "\n")
+    write("simulator.json", results)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-from accuracy import RESULTS, experiment_payload, machine
+from accuracy import experiment_payload
+from results_file import machine, write
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
@@ -199,7 +200,7 @@ def main() -> int:
     shown = {name: value for name, value in found.items() if name != "samples"}
     print(json.dumps(shown, indent=1))
     if not options.quick:
-        (RESULTS / "soak.json").write_text(json.dumps({"machine": machine()} | found, indent=1) + "\n")
+        write("soak.json", {"machine": machine()} | found)
     exact = found["published"] == found["counted"] == found["histogram"] and not found["rejected"]
     return 0 if exact and found["exit_status"] == 0 else 1
 

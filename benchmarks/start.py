@@ -12,7 +12,6 @@ with an empty store, and Python alone. Writes benchmarks/results/start.json.
 
 import argparse
 import datetime
-import json
 import os
 import resource
 import subprocess
@@ -22,7 +21,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from accuracy import RESULTS, experiment_payload, machine
+from accuracy import experiment_payload
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import insert
@@ -148,7 +148,7 @@ def main() -> None:
         result = {"machine": machine(), "devices": devices, "reports": reports, "store_bytes": size_bytes}
         for i, name in enumerate(("seconds", "cpu_s")):
             result[name] = {row: [round(times[i], 3) for times in found] for row, found in rows.items()}
-        (RESULTS / "start.json").write_text(json.dumps(result, indent=1) + "\n")
+        write("start.json", result)
 
 
 if __name__ == "__main__":

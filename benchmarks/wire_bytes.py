@@ -14,7 +14,7 @@ import json
 import sys
 
 import numpy as np
-from accuracy import RESULTS, machine
+from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -124,8 +124,7 @@ def main() -> None:
     if promised["code_bytes"] != 2 or promised["authenticated"]["payload"] != 19:
         sys.exit(f"{PROMISED} must be 2 code bytes and 19 authenticated, not {promised}")
     if not quick:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "wire_bytes.json").write_text(json.dumps(results, indent=1) + "\n")
+        write("wire_bytes.json", results)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from rich.table import Table
 from hushmote.server.wire import keys
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import open_broker
-from hushmote.simulator.faithful import Fleet
+from hushmote.simulator.faithful import SimulatedFleet
 from hushmote.simulator.gateway import Gateways
 
 MASTER = bytes(range(32))
@@ -119,23 +119,23 @@ def measure_faithful(devices: int, console: Console) -> list[dict]:
     def device_key(device: str) -> bytes:
         return keys.device_key(MASTER, "bench", device)
 
-    def run(way: str, deliver: Callable[[Fleet], object]) -> None:
+    def run(way: str, deliver: Callable[[SimulatedFleet], object]) -> None:
         start, cpu = time.perf_counter(), time.process_time()
         rng = np.random.default_rng(4)
-        made = Fleet("bench", [published()], size=devices, rng=rng, device_key=device_key)
+        made = SimulatedFleet("bench", [published()], size=devices, rng=rng, device_key=device_key)
         deliver(made)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         assert len(made.acknowledged) == devices
         rows.append({"way": way, "devices": devices, "seconds": seconds, "cpu_seconds": cpu})
 
-    def in_process(made: Fleet) -> None:
+    def in_process(made: SimulatedFleet) -> None:
         for delivery in made.round({"bench": readings}):
             made.acknowledge(delivery)
 
     run("in process", in_process)
     with open_broker() as broker:
 
-        def over_mqtt(made: Fleet) -> None:
+        def over_mqtt(made: SimulatedFleet) -> None:
             with Gateways(broker.host, broker.port) as gateways:
                 gateways.deliver(made, made.round({"bench": readings}))
 

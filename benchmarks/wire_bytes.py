@@ -22,7 +22,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.wire import report
-from hushmote.simulator.faithful import Fleet
+from hushmote.simulator.faithful import SimulatedFleet
 
 EXPERIMENTS: dict[str, tuple[str, int, int]] = {
     "rr, 2 values, ε = 1": ("rr", 2, 1_000_000),
@@ -60,7 +60,7 @@ def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
     policy = {"sum": 2**47, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": ("e",)}
     rng = np.random.default_rng(1)
     device_key = None if key is None else lambda _device: key
-    fleet = Fleet("home", [published], size=1, rng=rng, policy=policy, device_key=device_key)
+    fleet = SimulatedFleet("home", [published], size=1, rng=rng, policy=policy, device_key=device_key)
     for reading in rng.uniform(0, 1000, count).tolist():
         for delivery in fleet.round({"e": [reading]}):
             fleet.acknowledge(delivery)

@@ -17,8 +17,7 @@ from ..server.experiments.units import parse_range
 from ..simulator import attack as attacks
 from ..simulator import population, vectorised
 from ..simulator.attack import AttackError
-from ..simulator.faithful import Fleet
-from ..simulator.faults import Faults
+from ..simulator.faithful import Faults, SimulatedFleet
 from ..simulator.population import Population, PopulationError
 from .options import AsJson, print_json
 
@@ -192,7 +191,9 @@ def _faithful(
     repeatable: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The truth among the reports that were made, and their histogram, in process."""
-    fleet = Fleet("simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable)
+    fleet = SimulatedFleet(
+        "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable
+    )
     for _ in range(calls):
         readings = people.sample(experiment, devices, rng)
         for delivery in fleet.round({experiment.name: readings}):

@@ -39,7 +39,7 @@ from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, report
 from .broker import Broker, open_broker
-from .faithful import Fleet
+from .faithful import SimulatedFleet
 from .gateway import Gateways
 from .population import Reading, reported_shares
 
@@ -263,10 +263,10 @@ def _progress(quiet: bool) -> Progress:
 
 def _report(
     broker: Broker, announced: bytes, master: bytes, readings: list[Reading], quiet: bool
-) -> tuple[Fleet, float]:
+) -> tuple[SimulatedFleet, float]:
     """Every device provisions its ledger, enrolls, reports once and hears that the broker has it."""
     start = time.monotonic()
-    fleet = Fleet(
+    fleet = SimulatedFleet(
         FLEET,
         [announced],
         size=len(readings),
@@ -304,7 +304,7 @@ def _wait_until_counted(
 
 def _judge(
     definition: experiment.Definition,
-    fleet: Fleet,
+    fleet: SimulatedFleet,
     found: Estimate,
     fleet_s: float,
     count_s: float,

@@ -1,6 +1,6 @@
 """A fleet of real clients: `ldp_client.Client` on every device, its ledger in memory, its faults by chance.
 
-    fleet = Fleet("demo", [payload], size=1000, rng=rng)
+    fleet = SimulatedFleet("demo", [payload], size=1000, rng=rng)
     for delivery in fleet.round({"room_temp": readings}):      one call to report() on every device
         ...                                                    hand over delivery.device, delivery.payload
         fleet.acknowledge(delivery)                            the broker has it
@@ -12,7 +12,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +20,6 @@ import numpy as np
 from ..device import ldp_client
 from ..device.ldp_client import Experiment
 from ..server.wire import report
-from .faults import Faults
-from .memory_storage import MemoryStorage
 from .population import Reading
 
 # The bounds that a board in the field would have; see Client for what they mean.
@@ -47,6 +45,51 @@ class ReportId(NamedTuple):
     device: str
     experiment: str
     number: int
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Probabilities, all 0 by default. A round is one call to report() for each experiment.
+
+    offline    in a round, that a device with a connection loses it: reports wait in its outbox
+    online     in a round, that a device without a connection gets it back
+    duplicate  of a report, that its acknowledgement is lost: it is sent again under a new packet id
+    late       of a device, that it sends nothing before the last round is over
+    reboot     in a round, that a device restarts: before its readings, or after the broker had its report and
+               before the device noted that down, so that it sends the report again. Both are equally likely
+    """
+
+    offline: float = 0.0
+    online: float = 0.5
+    duplicate: float = 0.0
+    late: float = 0.0
+    reboot: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            chance = getattr(self, field.name)
+            if not 0 <= chance <= 1:
+                raise ValueError(f"{field.name} must be a probability from 0 to 1, not {chance}")
+
+
+class MemoryStorage:
+    """A device's flash in memory: `ldp_client.Client` takes it in place of a folder. It outlives the client.
+
+    Four slots: read(slot) -> bytes or None, write(slot, data).
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: list[bytes | None] = [None] * 4
+
+    def read(self, slot: int) -> bytes | None:
+        """Return the slot's bytes, None where it was never written."""
+        return self._slots[slot]
+
+    def write(self, slot: int, data: bytes) -> None:
+        """Replace the slot's bytes."""
+        self._slots[slot] = bytes(data)
 
 
 class NumpyRng:
@@ -124,7 +167,7 @@ class _Device:
     loses_note: bool = False  # restarts between the broker's acknowledgement and noting it down
 
 
-class Fleet:
+class SimulatedFleet:
     """Devices 0 to size - 1, each provisioned, enrolled, and with an id of its own.
 
     name          the fleet's

@@ -12,7 +12,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ..server.errors import HushmoteError
 from ..server.wire.report import report_topic
-from .faithful import Delivery, Fleet
+from .faithful import Delivery, SimulatedFleet
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at
 # each acknowledgement: with 500 a delivery takes a third more processor time than with 64.
@@ -63,7 +63,7 @@ class _Connection:
         message = self._client.publish(topic, delivery.payload, qos=1)
         self.waiting[message.mid] = delivery
 
-    def collect(self, fleet: Fleet, at_most_waiting: int) -> int:
+    def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
         """Pass acknowledgements on to the fleet until no more than so many are awaited; return how many."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
@@ -133,7 +133,7 @@ class Gateways:
 
     def deliver(
         self,
-        fleet: Fleet,
+        fleet: SimulatedFleet,
         deliveries: Iterable[Delivery],
         progress: Callable[[int], None] | None = None,
     ) -> int:

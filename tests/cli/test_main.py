@@ -13,7 +13,7 @@ from command_line import DOOR, hushmote
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.service.process import READY
 from hushmote.simulator.broker import EmbeddedBroker, find_mosquitto
-from hushmote.simulator.faithful import Fleet
+from hushmote.simulator.faithful import SimulatedFleet
 from hushmote.simulator.gateway import Gateways
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def test_served_reports_are_counted_and_estimated(door: Path):
         ) as server:
             assert server.stdout is not None
             assert server.stdout.readline().strip() == READY
-            fleet = Fleet("cold", [payload], size=300, rng=np.random.default_rng())
+            fleet = SimulatedFleet("cold", [payload], size=300, rng=np.random.default_rng())
             with Gateways(broker.host, broker.port) as gateways:
                 readings = [i % 4 == 0 for i in range(300)]
                 gateways.deliver(fleet, fleet.round({"door_open": readings}))

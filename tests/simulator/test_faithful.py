@@ -21,10 +21,8 @@ from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
 from hushmote.simulator import faithful, population, vectorised
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
-from hushmote.simulator.faithful import Fleet, NumpyRng
-from hushmote.simulator.faults import Faults
+from hushmote.simulator.faithful import Faults, MemoryStorage, NumpyRng, SimulatedFleet
 from hushmote.simulator.gateway import GatewayError, Gateways
-from hushmote.simulator.memory_storage import MemoryStorage
 
 MASTER = bytes(range(32))
 needs_mosquitto = pytest.mark.skipif(
@@ -42,8 +40,10 @@ TEMP = payload()
 DOOR = payload("door", type="bool", low=None, high=None, bins=None, g=None, mechanism="rr", epsilon=500_000)
 
 
-def fleet_of(size: int, *payloads: bytes, seed: int = 1, **arguments: Any) -> Fleet:
-    return Fleet("demo", payloads or (TEMP,), size=size, rng=np.random.default_rng(seed), **arguments)
+def fleet_of(size: int, *payloads: bytes, seed: int = 1, **arguments: Any) -> SimulatedFleet:
+    return SimulatedFleet(
+        "demo", payloads or (TEMP,), size=size, rng=np.random.default_rng(seed), **arguments
+    )
 
 
 def deliver(fleet, deliveries):

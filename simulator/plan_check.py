@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ..server.arrays import Floats
 from ..server.estimate.estimate import estimate
 from ..server.planning.devices import Plan, Z
 from ..server.planning.expected_error import Design, Question, even_ranges, parabola
@@ -24,8 +24,6 @@ from . import vectorised
 MOST_REPORTS = 20_000_000  # in all fleets of one check
 _FEWEST_FLEETS = 20
 _FEWEST_REPORTS = 30  # below, a window shows nothing that could be measured
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ study_app = typer.Typer(help="Studies: simulations with their theory beside them
 
 @study_app.command("ranges")
 def ranges(
-    out: Annotated[Path, typer.Option(help="Folder for the report and its CSV files.")] = Path("study"),
+    out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
     csv: Annotated[
         str | None, typer.Option(help="FILE:DATE:COUNT, your own daily counts; gaps count as 0.")
@@ -34,9 +34,9 @@ def ranges(
 ) -> None:
     """Errors of ranges over days: central and local, flat and hierarchy, beside what theory says."""
     # The numbers are quick to load, their figures are not: only this command waits for matplotlib.
-    from ...simulator.studies import daily
-    from ...simulator.studies import ranges as study_ranges
-    from ...simulator.studies import ranges_report as study_report
+    from ...simulator.studies import daily, ranges_report
+    from ...simulator.studies.ranges import run
+    from ...simulator.studies.ranges_design import FULL, QUICK
 
     own = daily.parse_source(csv) if csv is not None else None
     output_folder(out)
@@ -44,15 +44,14 @@ def ranges(
     columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=show.err, disable=as_json) as progress:
         task = progress.add_task("fitting structures", total=1.0)
-        design = study_ranges.QUICK if quick else study_ranges.FULL
-        study = study_ranges.run(design, seed, own, lambda share: progress.update(task, completed=share))
-        progress.update(task, description="writing the report", total=None)
-        page = study_report.write(study, out, time.monotonic() - start, seed)
+        study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
+        progress.update(task, description="drawing figures", total=None)
+        ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
-        typer.echo(json.dumps(study_report.summary(study, page, seconds, seed), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(ranges_report.summary(study, out, seconds, seed), indent=2, ensure_ascii=False))
     else:
-        study_report.show_summary(study, page, seconds)
+        ranges_report.show_summary(study, out, seconds)
 
 
 study_app.command("lifetime")(lifetime_command)

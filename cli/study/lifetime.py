@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from ...server.answers import tables as show
 from ...server.planning.devices import PlanError
-from ...simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, Cell, Study, run
+from ...simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy, run
 from ..options import AsJson, print_json
 
 _HEADINGS = {
@@ -69,7 +69,7 @@ def lifetime_command(
             show.out.print(f"written: {path}")
 
 
-def _write_csv(path: Path, study: Study) -> None:
+def _write_csv(path: Path, study: LifetimeStudy) -> None:
     rows = [cell.to_dict() for cell in study.cells]
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -80,7 +80,7 @@ def _write_csv(path: Path, study: Study) -> None:
         raise PlanError(f"cannot write {path}: {e.strerror}") from None
 
 
-def _show_cells(devices: int, cells: list[Cell]) -> None:
+def _show_cells(devices: int, cells: list[LifetimeCell]) -> None:
     show.out.print(
         f"\n{devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %", style="bold"
     )
@@ -101,7 +101,7 @@ def _show_cells(devices: int, cells: list[Cell]) -> None:
     )
 
 
-def _show_splits(study: Study) -> None:
+def _show_splits(study: LifetimeStudy) -> None:
     cases = len(study.splits)
     best = [s for s in study.splits if s.best == 1]
     show.out.print(f"\none report is the best of 1, 2, 3, 4 in {len(best)} of {cases} cases", style="bold")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from ...server.arrays import Counts
 from ...server.mechanisms import tree as hierarchy
 from .laplace import noise_variance
-from .structures import Counts, Fitted, Neighbours, Source, Structure, StructureError, checked, fitted
+from .structures import Fitted, NeighbourRelation, Source, Structure, check_fanout, checked, fitted
 
 _FANOUTS = range(2, 33)
 
@@ -32,7 +32,7 @@ class CentralFlat(Structure):
     STOC 2009.
     """
 
-    neighbours: Neighbours = Neighbours.added
+    neighbours: NeighbourRelation = NeighbourRelation.added
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class CentralHierarchy(Structure):
 
     Privacy: ε-DP for the neighbours named: a record is in one node of each level, so all counts change
     by at most levels times the sensitivity of one level; levels are h below a public root, h + 1 with a
-    private one. Utility: study_theory.covariance(), exact; grows like log(r)^1.5 before consistency.
+    private one. Utility: ranges_theory.law(), exact; grows like log(r)^1.5 before consistency.
     Cost: one draw for each node, below fanout / (fanout - 1) for each index; O(nodes) for consistency.
     Citation: Dwork, Naor, Pitassi, Rothblum, "Differential Privacy under Continual Observation", STOC
     2010; Chan, Shi, Song, "Private and Continual Release of Statistics", 2011; Hay, Rastogi, Miklau,
@@ -64,11 +64,10 @@ class CentralHierarchy(Structure):
     """
 
     fanout: int = 0
-    neighbours: Neighbours = Neighbours.added
+    neighbours: NeighbourRelation = NeighbourRelation.added
 
     def __post_init__(self) -> None:
-        if self.fanout < 0 or self.fanout == 1:
-            raise StructureError(f"fanout must be 2 or more, or 0 to choose, not {self.fanout}")
+        check_fanout(self.fanout)
 
     @property
     def name(self) -> str:
@@ -77,7 +76,7 @@ class CentralHierarchy(Structure):
     @property
     def public_root(self) -> bool:
         """Whether the number of records is known to all."""
-        return self.neighbours is Neighbours.replaced
+        return self.neighbours is NeighbourRelation.replaced
 
     def tree(self, domain: int) -> hierarchy.Tree:
         """The tree over range(domain), its root as a level of its own where it is private."""
@@ -104,7 +103,7 @@ class CentralHierarchy(Structure):
 
 def node_counts(tree: hierarchy.Tree, counts: Counts) -> list[Counts]:
     """Records in each node, by level, from those of each index."""
-    levels: list[npt.NDArray[np.int64]] = [counts]
+    levels: list[Counts] = [counts]
     while len(levels) < len(tree.nodes):
         levels.insert(0, tree.children_sum(levels[0]))  # type: ignore[arg-type]
     return levels

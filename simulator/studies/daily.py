@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from ...server.arrays import Counts
 from ...server.errors import HushmoteError
 
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
@@ -31,7 +31,7 @@ class Daily:
 
     name: str
     first: datetime.date
-    counts: npt.NDArray[np.int64]
+    counts: Counts
 
     @property
     def last(self) -> datetime.date:

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from ...device.ldp_client import ONE, Experiment
+from ...server.arrays import Counts, Floats
 from ...server.estimate.estimate import estimate
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms import local_hashing as decode
 from ...server.mechanisms import tree as hierarchy
 from .. import vectorised
-from . import ranges_theory as study_theory
+from . import ranges_theory
 from .local import LocalFlat, LocalHierarchy, experiment_over
-from .structures import Counts, Fitted, Source, check_ranges, checked, fitted
-
-Floats = npt.NDArray[np.float64]
+from .structures import Fitted, Source, check_ranges, checked, fitted
 
 
 @dataclass(frozen=True)
@@ -124,16 +122,16 @@ class FlawedStructure:
             nodes.append((rate - channel.q) / (channel.p - channel.q) * n)
         return NodeSums(domain, self.fanout, tuple(nodes))
 
-    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> study_theory.Law:
+    def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
         """The law of the errors on ranges of those counts."""
         domain = len(counts)
         inverse = self._inverse(domain, epsilon)
         if self.flaws.inconsistent and self.fanout:
             parts = fewest_nodes(domain, self.fanout, lo, hi)
         else:
-            parts = study_theory.tree_weights(inverse, study_theory.indicator(domain, lo, hi))
+            parts = ranges_theory.tree_weights(inverse, ranges_theory.indicator(domain, lo, hi))
         ran = self.ran(domain, epsilon)
-        return study_theory.channel_law(ran, inverse, counts, parts, self.unused(domain))
+        return ranges_theory.channel_law(ran, inverse, counts, parts, self.unused(domain))
 
 
 @dataclass(frozen=True)

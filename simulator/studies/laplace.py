@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from ...server.arrays import Ints
 from ...server.errors import HushmoteError
-
-Integers = npt.NDArray[np.int64]
 
 
 class NoiseError(HushmoteError):
@@ -25,7 +23,7 @@ class NoiseError(HushmoteError):
 class Noise(Protocol):
     """A source of discrete Laplace noise."""
 
-    def draw(self, n: int, sensitivity: int, epsilon: float) -> Integers:
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
         """Return n independent integers for a vector of that L1 sensitivity, shape (n,)."""
         ...
 
@@ -51,7 +49,7 @@ class SafeNoise:
     def __post_init__(self) -> None:
         _opendp()
 
-    def draw(self, n: int, sensitivity: int, epsilon: float) -> Integers:
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
         dp = _opendp()
         scale = sensitivity / epsilon
         while True:
@@ -72,7 +70,7 @@ class SeededNoise:
 
     rng: np.random.Generator
 
-    def draw(self, n: int, sensitivity: int, epsilon: float) -> Integers:
+    def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
         stop = -math.expm1(-epsilon / sensitivity)
         drawn = self.rng.geometric(stop, (2, n))
         return drawn[0] - drawn[1]

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ...server.privacy.beliefs import DisclosureError, Floats, checked_prior
+from ...server.arrays import Floats
+from ...server.privacy.beliefs import DisclosureError, checked_prior
 from .sensitivity import Statistic, Universe, bounded, check_distance, many, spread, unbounded, world_values
 
 _FEW = 256  # distinct values; above it sums go along the sorted values

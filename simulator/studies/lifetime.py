@@ -21,9 +21,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...server.accounting import optimal_epsilon
+from ...server.arrays import Floats
 from ...server.estimate.estimate import estimate
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms.workload import FREQUENCIES
@@ -32,8 +32,6 @@ from ...server.planning.expected_error import Design, Kind, Question, variance
 from ...server.planning.experiment_file import experiment_of
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
-
-Floats = npt.NDArray[np.float64]
 
 DOMAIN = 64
 DAYS = 365
@@ -49,7 +47,7 @@ BUDGET_REPORTS = (1, 4, 10)
 
 
 @dataclass(frozen=True)
-class Cell:
+class LifetimeCell:
     """Error of one way at one lifetime epsilon: root mean squares, shares of devices.
 
     epsilon: of a report, nats. reports: in a window, on average. uncertainty: standard error of measured.
@@ -114,10 +112,10 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Study:
+class LifetimeStudy:
     """All results."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[LifetimeCell, ...]
     splits: tuple[Split, ...]
     uses: tuple[Use, ...]
 
@@ -176,7 +174,9 @@ def epsilon_of(way: str, lifetime: int) -> int:
     return lifetime * MICRO
 
 
-def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator) -> Cell:
+def cell(
+    devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator
+) -> LifetimeCell:
     """Predict and measure one cell: repeats years of `once` and `coin`, windows days of the others."""
     held = shares()
     epsilon = epsilon_of(way, lifetime)
@@ -205,7 +205,9 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
     measured, uncertainty = _rms(np.array(squares))
     choice = design.choice
     mechanism = f"{choice.mechanism} {choice.g}" if choice.g else choice.mechanism
-    return Cell(devices, lifetime, way, epsilon / MICRO, mechanism, reports, predicted, measured, uncertainty)
+    return LifetimeCell(
+        devices, lifetime, way, epsilon / MICRO, mechanism, reports, predicted, measured, uncertainty
+    )
 
 
 def split(lifetime: int, domain: int, kind: Kind) -> Split:
@@ -249,10 +251,10 @@ def run(
     quick: bool = False,
     seed: int | None = None,
     progress: Callable[[Iterator[None]], None] | None = None,
-) -> Study:
+) -> LifetimeStudy:
     """Run the study; quick: fewer days of a smaller fleet. progress: told of each cell that is done."""
     rng = np.random.default_rng(seed)
-    cells: list[Cell] = []
+    cells: list[LifetimeCell] = []
     todo = [(n, e, way) for n in fleets for e in LIFETIMES for way in WAYS]
 
     def steps() -> Iterator[None]:
@@ -267,4 +269,4 @@ def run(
         for _ in steps():
             pass
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
-    return Study(tuple(cells), splits(), uses)
+    return LifetimeStudy(tuple(cells), splits(), uses)

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ...server.answers.figure import COLOURS, figure, style
-from .lifetime import LIFETIMES, SPLITS, WAYS, Study
+from .lifetime import LIFETIMES, SPLITS, WAYS, LifetimeStudy
 
 _LABELS = {
     "once": "one report for life, a day",
@@ -18,7 +18,7 @@ _LABELS = {
 }
 
 
-def plot_study(path: Path, study: Study) -> None:
+def plot_study(path: Path, study: LifetimeStudy) -> None:
     """Write errors against the lifetime budget, and what splitting it costs; PNG, PDF or SVG by its name."""
     devices = study.cells[0].devices
     with figure(path, columns=2) as (_, (left, right)):

@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from ...device.ldp_client import Experiment
+from ...server.arrays import Counts
 from ...server.estimate.estimate import estimate
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms import tree as hierarchy
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .. import vectorised
-from .structures import Counts, Fitted, Source, Structure, StructureError, checked, fitted
+from .structures import Fitted, Source, Structure, StructureError, check_fanout, checked, fitted
 
 
 def experiment_over(domain: int, epsilon: float, mechanism: dict[str, Any]) -> Experiment:
@@ -37,7 +38,7 @@ class LocalFlat(Structure):
     """Every record in one report about its index: generalised randomized response, or local hashing.
 
     Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
-    study_theory.covariance() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
+    ranges_theory.law() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
     simulate, a few ms to estimate. Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private
     Protocols for Frequency Estimation", USENIX Security 2017.
     """
@@ -61,7 +62,7 @@ class LocalHierarchy(Structure):
 
     fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.
 
-    Privacy: ε-LDP for each record: it is in one report, at one level. Utility: study_theory.covariance().
+    Privacy: ε-LDP for each record: it is in one report, at one level. Utility: ranges_theory.law().
     Cost: as LocalFlat. Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local
     Differential Privacy", VLDB 2019, section 4.
     """
@@ -69,8 +70,7 @@ class LocalHierarchy(Structure):
     fanout: int = 0
 
     def __post_init__(self) -> None:
-        if self.fanout < 0 or self.fanout == 1:
-            raise StructureError(f"fanout must be 2 or more, or 0 to choose, not {self.fanout}")
+        check_fanout(self.fanout)
 
     @property
     def name(self) -> str:

@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
+from ...server.arrays import Floats, Ints
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms import local_hashing as decode
 from ...server.mechanisms import tree as hierarchy
 from .central import CentralFlat, CentralHierarchy
 from .local import LocalFlat, LocalHierarchy
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy
 
 

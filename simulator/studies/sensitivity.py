@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...server.arrays import Floats, Ints
 from ...server.privacy.beliefs import DisclosureError
-
-Floats = npt.NDArray[np.float64]
 
 MOST_NUMBERS = 30_000_000
 """Numbers that enumeration looks at, at most: releases times records in each."""
@@ -333,7 +331,7 @@ def many(n: int) -> str:
     return f"{n:,}" if n < 10**9 else f"10^{math.log10(n):.1f}"
 
 
-def _releases(count: int, n: int) -> Iterator[npt.NDArray[np.int64]]:
+def _releases(count: int, n: int) -> Iterator[Ints]:
     """All n of count positions, sorted, in blocks of rows."""
     rows = itertools.combinations(range(count), n)
     most = max(1, _CHUNK // n)

@@ -2,7 +2,7 @@
 
 `central.CentralFlat` and `central.CentralHierarchy` trust a curator who adds noise to counts;
 `local.LocalFlat` and `local.LocalHierarchy` are what boards do. Whose presence or value is protected
-differs by nature: see `Neighbours`, and docs/study-ranges.md for which to compare.
+differs by nature: see `NeighbourRelation`, and docs/study-ranges.md for which to compare.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from typing import Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from ...server.arrays import Counts, Floats
 from ...server.errors import HushmoteError
 from .laplace import Noise, SafeNoise, SeededNoise
-
-Counts = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 class StructureError(HushmoteError):
     """Counts, an ε or a range that do not fit; the text says what would."""
 
 
-class Neighbours(enum.StrEnum):
+class NeighbourRelation(enum.StrEnum):
     """Which two data sets must be hard to tell apart.
 
     added     one record is added or removed; how many there are is protected too. The classic one.
@@ -40,7 +38,7 @@ class Neighbours(enum.StrEnum):
     @property
     def sensitivity(self) -> int:
         """How much the counts of one partition of the domain change at most, in the L1 norm."""
-        return 1 if self is Neighbours.added else 2
+        return 1 if self is NeighbourRelation.added else 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,12 @@ class Structure(Protocol):
     def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
         """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
         ...
+
+
+def check_fanout(fanout: int) -> None:
+    """Raise StructureError unless a tree's fanout is 2 or more, or 0 for one that is chosen."""
+    if fanout < 0 or fanout == 1:
+        raise StructureError(f"fanout must be 2 or more, or 0 to choose, not {fanout}")
 
 
 def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> None:

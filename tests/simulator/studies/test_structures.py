@@ -12,21 +12,21 @@ from hushmote.device.ldp_client import ONE
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.server.mechanisms import tree as hierarchy
-from hushmote.simulator.studies import ranges_theory as study_theory
+from hushmote.simulator.studies import ranges_theory
 from hushmote.simulator.studies.central import CentralFlat, CentralHierarchy, best_fanout, node_counts
 from hushmote.simulator.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
 from hushmote.simulator.studies.laplace import NoiseError, SafeNoise, SeededNoise, noise_variance
 from hushmote.simulator.studies.local import LocalFlat, LocalHierarchy
 from hushmote.simulator.studies.structures import (
-    Neighbours,
+    NeighbourRelation,
     Source,
     StructureError,
     safe_source,
     seeded_source,
 )
 
-CENTRAL = [CentralFlat(n) for n in Neighbours] + [
-    CentralHierarchy(b, n) for n in Neighbours for b in (0, 2, 3, 5)
+CENTRAL = [CentralFlat(n) for n in NeighbourRelation] + [
+    CentralHierarchy(b, n) for n in NeighbourRelation for b in (0, 2, 3, 5)
 ]
 LOCAL = [LocalFlat(), LocalHierarchy(), LocalHierarchy(2), LocalHierarchy(5)]
 COUNTS = np.array([40, 0, 7, 90, 3, 3, 55, 21, 0, 0, 64, 5, 17], np.int64)
@@ -88,7 +88,7 @@ def test_noise_fits_the_change_of_every_pair_of_neighbours(structure):
     before = published(COUNTS)
     assert drawn == len(before), "one draw for each number that is published, no more"
     unit = np.eye(len(COUNTS), dtype=np.int64)
-    if structure.neighbours is Neighbours.added:
+    if structure.neighbours is NeighbourRelation.added:
         changes = list(unit)
     else:
         changes = [unit[i] - unit[j] for i in range(len(COUNTS)) for j in range(len(COUNTS))]
@@ -135,7 +135,7 @@ def test_a_private_root_is_weighed_as_exact_least_squares_do(domain, fanout):
 @pytest.mark.parametrize("structure", CENTRAL, ids=str)
 def test_the_law_of_central_errors_is_exact(structure):
     """Every unit of noise in turn gives the linear map, and with it the covariance."""
-    law = study_theory.law(structure, COUNTS, 0.7, LO, HI)
+    law = ranges_theory.law(structure, COUNTS, 0.7, LO, HI)
     chosen = Chosen()
     structure.fit(COUNTS, 0.7, chosen.source())
     n, sensitivity, epsilon = chosen.asked[0]
@@ -154,12 +154,12 @@ def test_the_law_of_central_errors_is_exact(structure):
 
 def test_the_chosen_fanout_has_the_least_mean_variance():
     """Against the exact laws of all ranges, all fanouts up to flat."""
-    for neighbours in Neighbours:
+    for neighbours in NeighbourRelation:
         means = {
-            b: study_theory.law(CentralHierarchy(b, neighbours), COUNTS, 0.01, LO, HI).mse
+            b: ranges_theory.law(CentralHierarchy(b, neighbours), COUNTS, 0.01, LO, HI).mse
             for b in range(2, 14)
         }
-        assert best_fanout(13, neighbours is Neighbours.replaced) == min(means, key=lambda b: means[b])
+        assert best_fanout(13, neighbours is NeighbourRelation.replaced) == min(means, key=lambda b: means[b])
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -173,14 +173,14 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
     lie = channel.lie if not level.t else channel.lie / level.seeds
     chance = np.where(supported, p, lie)  # of each code, for each index
     assert chance.sum(axis=0) == pytest.approx(1)
-    ranges = study_theory.indicator(len(COUNTS), LO, HI)
+    ranges = ranges_theory.indicator(len(COUNTS), LO, HI)
     weight = (supported @ ranges - channel.q * ranges.sum(axis=0)) / (channel.p - channel.q)
     covariance = np.zeros((len(LO),) * 2)
     for v, count in enumerate(COUNTS):
         centred = weight - chance[:, v] @ weight
         assert chance[:, v] @ weight == pytest.approx(ranges[v], abs=1e-9)
         covariance += count * (centred.T * chance[:, v]) @ centred
-    law = study_theory.law(LocalFlat(), COUNTS, epsilon, LO, HI)
+    law = ranges_theory.law(LocalFlat(), COUNTS, epsilon, LO, HI)
     assert law.covariance == pytest.approx(covariance, rel=1e-6, abs=1e-6 * covariance.max())
 
 
@@ -196,7 +196,7 @@ def test_measured_errors_agree_with_their_law(structure):
     squares = [
         (structure.fit(counts, 1.0, source).answer(lo, hi) - below[hi] + below[lo]) ** 2 for _ in range(200)
     ]
-    law = study_theory.law(structure, counts, 1.0, lo, hi)
+    law = ranges_theory.law(structure, counts, 1.0, lo, hi)
     assert abs(law.deviations(float(np.mean(squares)), 200)) < 6.5
 
 
@@ -296,7 +296,7 @@ def test_the_fewest_nodes_make_up_every_range(fanout):
         if level:
             sizes = np.add.reduceat(np.ones(len(part)), np.arange(0, len(part), fanout))
             assert (siblings < sizes[:, None]).all()
-    assert np.array_equal(covered, study_theory.indicator(len(COUNTS), LO, HI))
+    assert np.array_equal(covered, ranges_theory.indicator(len(COUNTS), LO, HI))
 
 
 def test_all_that_the_flawed_flat_oracle_gains_is_epsilon():

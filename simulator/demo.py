@@ -71,7 +71,7 @@ class DemoError(HushmoteError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """What the demo found: rows with the truth beside them, sizes, times in seconds, where the files are."""
 
     experiment: Experiment
@@ -124,7 +124,7 @@ def temperatures() -> list[Reading]:
     return [float(text) if text not in ("", "NA") else None for text in texts]
 
 
-def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> Outcome:
+def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> DemoResult:
     """Run the demo with its files in a folder; devices: only so many of the readings, spread evenly.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
@@ -309,12 +309,12 @@ def _judge(
     fleet_s: float,
     count_s: float,
     folder: Path,
-) -> Outcome:
+) -> DemoResult:
     e = found.experiment
     indices, missing = fleet.index_counts(e.name)
     truth = reported_shares(indices, missing)
     unit = definition.unit
-    outcome = Outcome(
+    outcome = DemoResult(
         experiment=e,
         reports=found.reports,
         report_bytes=len(next(iter(fleet.acknowledged.values()))),
@@ -330,7 +330,7 @@ def _judge(
     return outcome
 
 
-def show_outcome(outcome: Outcome) -> None:
+def show_outcome(outcome: DemoResult) -> None:
     """Print what was found, beside the truth, in 80 columns."""
     covered, known = answer.coverage(outcome.answers)
     show.out.print()

@@ -27,7 +27,7 @@ _FEWEST_REPORTS = 30  # below, a window shows nothing that could be measured
 
 
 @dataclass(frozen=True)
-class Checked:
+class PlanCheck:
     """Half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured one.
 
     reports, fleets: drawn, on average for a fleet; population: what devices held, in words.
@@ -76,7 +76,7 @@ def check(
     fleets: int,
     rng: np.random.Generator,
     name: str,
-) -> Checked:
+) -> PlanCheck:
     """Draw fleets and compare. reports: expected of one; draw_reports: how many a fleet makes."""
     target = _target(design, question)
     experiment = experiment_of(design)
@@ -89,7 +89,7 @@ def check(
     rms = math.sqrt(squares.mean())
     uncertainty = float(squares.std(ddof=1)) / math.sqrt(fleets) / (2 * rms)
     predicted = Z * math.sqrt(target.variance / reports)
-    return Checked(name, float(made.mean()), fleets, target.words, predicted, Z * rms, Z * uncertainty)
+    return PlanCheck(name, float(made.mean()), fleets, target.words, predicted, Z * rms, Z * uncertainty)
 
 
 def affordable(reports: float, fleets: int) -> tuple[int, float]:
@@ -156,7 +156,7 @@ def _place(design: Design, question: Question) -> tuple[int, int]:
     return low, low + width
 
 
-def check_plan(plan: Plan, fleets: int, seed: int | None = None) -> list[Checked]:
+def check_plan(plan: Plan, fleets: int, seed: int | None = None) -> list[PlanCheck]:
     """The plan's error, measured; with fewer devices where the whole fleets would take too long."""
     fleets, part = affordable(plan.devices, fleets)
     devices = max(2, int(plan.devices * part))
@@ -165,7 +165,7 @@ def check_plan(plan: Plan, fleets: int, seed: int | None = None) -> list[Checked
     return [check(plan.design, plan.question, devices, lambda _: devices, fleets, rng, name)]
 
 
-def check_lifetime(life: LifetimePlan, fleets: int, seed: int | None = None) -> list[Checked]:
+def check_lifetime(life: LifetimePlan, fleets: int, seed: int | None = None) -> list[PlanCheck]:
     """The errors of the horizon's last day, week and 30 days, measured; with the coin and the cap."""
     rng = np.random.default_rng(seed)
     found = []

@@ -216,7 +216,7 @@ def _records(text: str) -> Floats:
 
 
 def _plain(
-    choice: disclosure_central.Choice, epsilon: float | None, answer: float | None
+    choice: disclosure_central.EpsilonChoice, epsilon: float | None, answer: float | None
 ) -> dict[str, object]:
     plain: dict[str, object] = {
         "query": choice.query,

@@ -22,7 +22,7 @@ from ...server.privacy.beliefs import (
     worst_posteriors,
 )
 from ...server.privacy.questions import Chosen
-from ...simulator.studies.lee_clifton import Choice, upper
+from ...simulator.studies.lee_clifton import EpsilonChoice, upper
 
 _RISK = "#555555"
 
@@ -79,7 +79,7 @@ def _belief(
     return max(worst_posterior(experiment, prior, t) for t in alike)
 
 
-def central_curves(path: Path, choices: Sequence[Choice], risk: float) -> None:
+def central_curves(path: Path, choices: Sequence[EpsilonChoice], risk: float) -> None:
     """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line."""
     columns = min(2, len(choices))
     with figure(path, columns=columns, rows=-(-len(choices) // columns)) as (made, axes):
@@ -95,7 +95,7 @@ def central_curves(path: Path, choices: Sequence[Choice], risk: float) -> None:
         made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
 
 
-def _central(axes: Axes, choice: Choice, risk: float) -> None:
+def _central(axes: Axes, choice: EpsilonChoice, risk: float) -> None:
     known = [e for e in (choice.upper_epsilon, choice.tight_epsilon) if e is not None]
     grid = np.linspace(0, 3 * max(known, default=3.0), 161)[1:]
     axes.plot(

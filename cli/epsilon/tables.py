@@ -9,7 +9,7 @@ from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.privacy.beliefs import Allowed, chance
 from ...server.privacy.questions import Belief, Chosen, Seen
-from ...simulator.studies.lee_clifton import Choice, upper
+from ...simulator.studies.lee_clifton import EpsilonChoice, upper
 from ...simulator.studies.sensitivity import many
 
 _NAME = 24
@@ -133,7 +133,9 @@ def seen(found: Seen) -> None:
         show.out.print(f"no exact belief: {found.refused}.", markup=False)
 
 
-def central(choices: Sequence[Choice], risk: float, epsilon: float | None, neighbours: str, k: int) -> None:
+def central(
+    choices: Sequence[EpsilonChoice], risk: float, epsilon: float | None, neighbours: str, k: int
+) -> None:
     """Print the ε of both bounds for each statistic, and the posteriors at an ε where one is given."""
     worlds = choices[0].worlds
     records = "1 record" if k == 1 else f"{k} records"
@@ -167,7 +169,7 @@ def _epsilon(epsilon: float | None) -> str:
     return "any" if epsilon is None else f"{epsilon:.6f}"
 
 
-def answer(choice: Choice, value: float, epsilon: float) -> None:
+def answer(choice: EpsilonChoice, value: float, epsilon: float) -> None:
     """Print the belief in each world after an answer."""
     assert choice.all is not None
     after = choice.all.posterior(value, epsilon)

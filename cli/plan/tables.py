@@ -16,7 +16,7 @@ from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
 
 if TYPE_CHECKING:  # the simulator stands on the server
-    from ...simulator.plan_check import Checked
+    from ...simulator.plan_check import PlanCheck
 
 _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
@@ -271,7 +271,7 @@ def _count(reports: float) -> str:
     return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
 
 
-def after(checked: Sequence[Checked], written: Path | None, plot: Path | None) -> None:
+def after(checked: Sequence[PlanCheck], written: Path | None, plot: Path | None) -> None:
     """Print what was measured, and which files there are now."""
     if checked:
         show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")

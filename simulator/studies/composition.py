@@ -48,7 +48,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Spent:
+class ReportsAllowed:
     """How many reports of ε = epsilon micro-nats a total allows by each theorem, and by the misprint."""
 
     epsilon: int
@@ -66,7 +66,7 @@ class Composition:
     total: float
     delta: float
     views: tuple[View, ...]
-    spent: tuple[Spent, ...]
+    spent: tuple[ReportsAllowed, ...]
     advanced: float
     misprint: float
 
@@ -108,12 +108,12 @@ def view(epsilon: int, releases: int) -> View:
     return View(epsilon, n, given_yes, given_no, 0.5 + 0.25 * float(np.abs(given_yes - given_no).sum()))
 
 
-def until_spent(epsilon: int, total: float, delta: float) -> Spent:
+def until_spent(epsilon: int, total: float, delta: float) -> ReportsAllowed:
     """How many reports of epsilon micro-nats each until the total is spent."""
     rules = (Basic(total), ZcdpFilter(total, delta), Optimal(total, delta), Advanced(total, delta))
     counts = [rule.most_reports(epsilon) or 0 for rule in rules]
     wrong = largest(lambda k: misprint(epsilon, k, delta) <= total, 1 << 27)
-    return Spent(epsilon, *counts, misprint=wrong)
+    return ReportsAllowed(epsilon, *counts, misprint=wrong)
 
 
 def advanced(epsilon: int, reports: int, delta: float) -> float:

@@ -24,7 +24,16 @@ from scipy import special
 
 from ...server.arrays import Floats
 from ...server.privacy.beliefs import DisclosureError, checked_prior
-from .sensitivity import Statistic, Universe, bounded, check_distance, many, spread, unbounded, world_values
+from .sensitivity import (
+    ReleaseStatistic,
+    Universe,
+    bounded,
+    check_distance,
+    many,
+    spread,
+    unbounded,
+    world_values,
+)
 
 _FEW = 256  # distinct values; above it sums go along the sorted values
 MOST_WORLDS = 1_000_000
@@ -177,7 +186,7 @@ def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EpsilonChoice:
     """A statistic of a universe: its sensitivities, and what each bound says of a risk.
 
     worlds: m. sensitivity: Δf. spread: Δv. upper_epsilon, tight_epsilon: None where any ε will do, or (tight)
@@ -200,13 +209,13 @@ class Choice:
 
 
 def choose_epsilon(
-    query: Statistic,
+    query: ReleaseStatistic,
     universe: Universe,
     risk: float,
     k: int = 1,
     neighbours: str = "unbounded",
     prior: npt.ArrayLike | None = None,
-) -> Choice:
+) -> EpsilonChoice:
     """The ε that keep every belief in a world within a risk, under both bounds.
 
     Δf is the sensitivity at distance k: "unbounded", as Lee and Clifton have it, or "bounded". prior: of all
@@ -233,7 +242,7 @@ def choose_epsilon(
     largest = None if worlds is None or worlds.prior is None else float(worlds.prior.max())
     most = upper_epsilon(risk, universe.worlds, gap / sensitivity if sensitivity else 0.0, largest)
     tight = worlds.tight_epsilon(risk) if worlds else None
-    return Choice(query.name, universe.worlds, sensitivity, gap, most, tight, refused, worlds)
+    return EpsilonChoice(query.name, universe.worlds, sensitivity, gap, most, tight, refused, worlds)
 
 
 def _check_sensitivity(sensitivity: float, gap: float) -> None:

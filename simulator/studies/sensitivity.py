@@ -32,7 +32,7 @@ _CHUNK = 1_000_000
 
 
 @dataclass(frozen=True)
-class Statistic:
+class ReleaseStatistic:
     """A number for a release. rows: shape (releases, n) to (releases,). share: of an order statistic."""
 
     name: str
@@ -58,18 +58,18 @@ def _count(rows: Floats) -> Floats:
 
 
 _PLAIN = {
-    "mean": Statistic("mean", _mean),
-    "median": Statistic("median", lambda rows: np.median(rows, axis=1), 0.5),
-    "variance": Statistic("variance", _variance),
-    "sum": Statistic("sum", _sum),
-    "count": Statistic("count", _count),
-    "min": Statistic("min", lambda rows: rows.min(axis=1), 0.0),
-    "max": Statistic("max", lambda rows: rows.max(axis=1), 1.0),
+    "mean": ReleaseStatistic("mean", _mean),
+    "median": ReleaseStatistic("median", lambda rows: np.median(rows, axis=1), 0.5),
+    "variance": ReleaseStatistic("variance", _variance),
+    "sum": ReleaseStatistic("sum", _sum),
+    "count": ReleaseStatistic("count", _count),
+    "min": ReleaseStatistic("min", lambda rows: rows.min(axis=1), 0.0),
+    "max": ReleaseStatistic("max", lambda rows: rows.max(axis=1), 1.0),
 }
 NAMES = (*_PLAIN, "p0 to p100", "module:function")
 
 
-def statistic(name: str) -> Statistic:
+def statistic(name: str) -> ReleaseStatistic:
     """Return a statistic by name: one of NAMES.
 
     variance is that of the release itself (divided by n). p25 is the 25th percentile, linear between
@@ -84,13 +84,13 @@ def statistic(name: str) -> Statistic:
         except ValueError:
             share = math.nan
         if 0 <= share <= 1:
-            return Statistic(name, lambda rows: np.quantile(rows, share, axis=1), share)
+            return ReleaseStatistic(name, lambda rows: np.quantile(rows, share, axis=1), share)
     if ":" in name:
         return _own(name)
     raise DisclosureError(f"no statistic is called {name}; there are {', '.join(NAMES)}")
 
 
-def _own(name: str) -> Statistic:
+def _own(name: str) -> ReleaseStatistic:
     try:
         found: Any = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -101,7 +101,7 @@ def _own(name: str) -> Statistic:
     def rows(releases: Floats) -> Floats:
         return np.array([_number(name, found, np.sort(release)) for release in releases])
 
-    return Statistic(name, rows, own=True)
+    return ReleaseStatistic(name, rows, own=True)
 
 
 def _number(name: str, function: Callable[[Floats], Any], release: Floats) -> float:
@@ -160,7 +160,7 @@ def check_distance(universe: Universe, k: int) -> int:
 # --- Sensitivities --------------------------------------------------------------------------------
 
 
-def bounded(query: Statistic, universe: Universe, k: int = 1) -> float:
+def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
     """The most that two releases differ by, of which at most k records are others.
 
     DisclosureError where k is out of range, or where it would have to be enumerated and is too much.
@@ -182,7 +182,7 @@ def bounded(query: Statistic, universe: Universe, k: int = 1) -> float:
     return _enumerated(query, x, n, _swaps(n, len(x) - n, k), number)
 
 
-def unbounded(query: Statistic, universe: Universe, k: int = 1) -> float:
+def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
     """The most that a release differs by from one of k records fewer, or k more where there are so many.
 
     A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
@@ -207,7 +207,7 @@ def unbounded(query: Statistic, universe: Universe, k: int = 1) -> float:
     return max(_enumerated(query, x, m, _losses(m, k), math.comb(m, k)) for m in sizes)
 
 
-def spread(query: Statistic, universe: Universe) -> float:
+def spread(query: ReleaseStatistic, universe: Universe) -> float:
     """The most that any two possible releases differ by. DisclosureError where that is too much to find."""
     x, n = universe.records, universe.size
     if query.name == "count":
@@ -219,7 +219,7 @@ def spread(query: Statistic, universe: Universe) -> float:
     return float(values.max() - values.min())
 
 
-def world_values(query: Statistic, universe: Universe) -> Floats:
+def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
     """The statistic of every possible release, shape (C(N, n),).
 
     One record left out is closed-form for all but functions of one's own; all else is enumerated.
@@ -285,7 +285,7 @@ def _order_gap(x: Floats, union: int, low: tuple[int, int], high: tuple[int, int
     return float(best[-1])
 
 
-def _without_one(query: Statistic, x: Floats) -> Floats:
+def _without_one(query: ReleaseStatistic, x: Floats) -> Floats:
     count = len(x)
     if query.name == "count":
         return np.full(count, count - 1.0)
@@ -313,7 +313,7 @@ Change = tuple[tuple[int, ...], tuple[int, ...]]
 """Which of a release's places go, and which of the records that are not in it come."""
 
 
-def _check_feasible(query: Statistic, releases: int, records: int, what: str) -> None:
+def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: str) -> None:
     if query.own and releases > MOST_CALLS:
         raise DisclosureError(
             f"{query.name} of {what} is called {many(releases)} times, and {MOST_CALLS:,} is the most: "
@@ -351,7 +351,7 @@ def _losses(n: int, k: int) -> Iterator[Change]:
         yield out, ()
 
 
-def _enumerated(query: Statistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
+def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
     """The largest difference that one of so many changes makes to any n of the records x."""
     releases = math.comb(len(x), n) * (number + 1)
     _check_feasible(query, releases, n, f"{len(x)} records, {n} at a time, and their neighbours")

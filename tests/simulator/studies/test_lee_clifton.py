@@ -18,7 +18,7 @@ from hushmote.simulator.studies import (
 )
 from hushmote.simulator.studies.lee_clifton import Worlds, choose_epsilon, upper, upper_epsilon
 from hushmote.simulator.studies.sensitivity import (
-    Statistic,
+    ReleaseStatistic,
     Universe,
     bounded,
     spread,
@@ -57,7 +57,7 @@ def test_beliefs_after_one_answer_come_out_to_the_digit():
     assert worlds.confidence(2.20131, 2) == pytest.approx(0.618024 - 0.25, abs=1e-6)
 
 
-def brute(query: Statistic, x: np.ndarray, n: int, k: int) -> tuple[float, float]:
+def brute(query: ReleaseStatistic, x: np.ndarray, n: int, k: int) -> tuple[float, float]:
     """Bounded and unbounded sensitivity by going through all pairs of releases."""
     value = {s: float(query.rows(x[list(s)][None])[0]) for m in range(1, len(x) + 1)
              for s in itertools.combinations(range(len(x)), m)}  # fmt: skip

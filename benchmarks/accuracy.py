@@ -105,8 +105,8 @@ def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
         errors = np.empty(runs)
         for run in range(runs):
             sizes = rng.multinomial(reports, skewed(domain))
-            found = estimate(exp, histogram(exp, sizes, rng)).frequencies
-            errors[run] = np.mean((found - sizes / reports) ** 2)
+            estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
+            errors[run] = np.mean((estimates - sizes / reports) ** 2)
         rows.append(
             {
                 "epsilon": epsilon / 1e6,
@@ -142,8 +142,8 @@ def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
         shares = np.full(256, 1 / 256)
         for run in range(runs):
             sizes = rng.multinomial(reports, shares)
-            found = estimate(exp, histogram(exp, sizes, rng)).frequencies
-            errors[run] = mean_over_ranges(found - sizes / reports), mean_over_ranges(found - shares)
+            estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
+            errors[run] = mean_over_ranges(estimates - sizes / reports), mean_over_ranges(estimates - shares)
         scale = reports / 2**26 * 1e6
         channels = [oracle.level_channel(level) for level in exp.levels]
         formula = oracle.workload_variance(256, fanout, channels, [1] * len(channels), ALL_RANGES)

@@ -5,7 +5,7 @@
 30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
 the aggregator is away, so that all waits in its queue, and while it is connected. Lost is what a board was
 told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. Then
-the cost: how many reports a second 40 boards get acknowledged at full speed, at best, while so many wait in
+the cost: how many reports a second 40 boards get acknowledged at full speed, at best, while many wait in
 the queue already. Writes benchmarks/results/broker_kills.json.
 """
 
@@ -65,16 +65,16 @@ CASES = (
 def faults(kills: int, away: bool, seed: int) -> list[chaos_run.Fault]:
     """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
     rng = np.random.default_rng(seed)
-    found = []
+    plan = []
     for _ in range(kills):
         if away:
-            found.append(chaos_run.Fault("stop aggregator", 4.0, 3.0))
-            found.append(chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
+            plan.append(chaos_run.Fault("stop aggregator", 4.0, 3.0))
+            plan.append(chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
         else:
-            found.append(chaos_run.Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
+            plan.append(chaos_run.Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
             # Anew, so that the next kill does not come while it waits to try again.
-            found.append(chaos_run.Fault("stop aggregator", 0.5, 0.0))
-    return found
+            plan.append(chaos_run.Fault("stop aggregator", 0.5, 0.0))
+    return plan
 
 
 def lost(case: Case, kills: int, away: bool) -> dict:
@@ -117,7 +117,7 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
 
 
 def cost(case: Case, queued: int, seconds: float) -> float:
-    """Reports a second that are acknowledged while so many wait for an absent subscriber."""
+    """Reports a second that are acknowledged while `queued` wait for an absent subscriber."""
     with MosquittoBroker(settings=case.settings) as broker:
         subscribe(broker.port)
         fill(broker.port, queued)
@@ -176,8 +176,8 @@ def main() -> None:
         )
     Console(width=140).print(table)
     if not options.quick:
-        found = {"machine": machine(), "kills": kills, "cases": rows}
-        write("broker_kills.json", found)
+        result = {"machine": machine(), "kills": kills, "cases": rows}
+        write("broker_kills.json", result)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def series(campaign: Campaign, seed: int, count: int) -> chaos_run.Verdict:
 
 
 def run(campaign: Campaign, kills: int, seed: int, count: int) -> dict:
-    """Series until so many kills are done; the sum of what they found."""
+    """Series until `kills` kills are done; the sum of what they found."""
     sums, faults = Counter(), Counter()
     start, number = time.monotonic(), 0
     while sum(faults[kind] for kind in chaos_run.KILLS) < kills:
@@ -105,11 +105,11 @@ def run(campaign: Campaign, kills: int, seed: int, count: int) -> dict:
         if not verdict.exact:
             print(f"{campaign.name}, seed {seed + number - 1}: {verdict}", file=sys.stderr)
         print(f"{campaign.name}: {number} series, {sum(faults.values())} faults", file=sys.stderr, flush=True)
-    found = {"campaign": campaign.name, "series": number, "first_seed": seed}
-    found |= {"kills": sum(faults[kind] for kind in chaos_run.KILLS), "faults": dict(sorted(faults.items()))}
-    found |= dict(sums) | {"seconds": round(time.monotonic() - start)}
-    print(json.dumps(found), file=sys.stderr, flush=True)
-    return found
+    row = {"campaign": campaign.name, "series": number, "first_seed": seed}
+    row |= {"kills": sum(faults[kind] for kind in chaos_run.KILLS), "faults": dict(sorted(faults.items()))}
+    row |= dict(sums) | {"seconds": round(time.monotonic() - start)}
+    print(json.dumps(row), file=sys.stderr, flush=True)
+    return row
 
 
 def main() -> int:
@@ -137,8 +137,8 @@ def main() -> int:
         table.add_row(campaign.name, *(f"{shown[name]:,}" for name in names))
     Console(width=120).print(table)
     if not (options.quick or options.only):
-        found = {"machine": machine(), "seed": options.seed, "campaigns": rows}
-        write("chaos.json", found)
+        result = {"machine": machine(), "seed": options.seed, "campaigns": rows}
+        write("chaos.json", result)
     return 1 if any(row["lost"] or row["strange"] or row["miscounted"] for row in rows) else 0
 
 

@@ -70,13 +70,13 @@ def peers(quick: bool, rng: np.random.Generator, console: Console) -> dict:
     others = [LH_Client(int(v), domain, epsilon) for v in values]
 
     # Whoever computes something else is not a peer: the most common value is far above anybody's error.
-    found = {
+    first_estimates = {
         "hushmote": ours(exp, received)[0][0],
         "pure-ldp": pure_ldp(theirs[:2000], epsilon, domain)[0],
         "multi-freq-ldpy": LH_Aggregator_MI(others[:2000], domain, epsilon)[0],
     }
     error = np.sqrt(oracle.level_channel(exp.levels[0]).variance / 2000)
-    for name, value in found.items():
+    for name, value in first_estimates.items():
         # multi-freq-ldpy clips and normalises over the whole domain, which shrinks what it finds.
         assert value > 0 if name == "multi-freq-ldpy" else abs(value - f[0]) < 7 * error, (name, value, f[0])
 

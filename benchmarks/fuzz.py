@@ -198,12 +198,12 @@ TOPIC = re.compile("hushmote/v1/([a-z0-9_-]{1,32})/report/([a-z0-9-]{1,32})")
 def check_topic(topic: str) -> str:
     right = TOPIC.fullmatch(topic)
     try:
-        found = report.parse_topic(topic)
+        parts = report.parse_topic(topic)
     except report.TopicRefused as e:
         assert right is None
         return _one_line(e)
     assert right is not None
-    assert found == right.groups()
+    assert parts == right.groups()
     return "read"
 
 
@@ -387,17 +387,17 @@ def _ledgers() -> list[Slots]:
     """Ledgers of a board's life: new, one report, an outage, its end, opted out."""
     slots = Slots()
     ldp_client.provision(slots)
-    found = [Slots(slots)]
+    ledgers = [Slots(slots)]
     client = _boot(slots)
     for payload in PAYLOADS[:2]:
         client.enroll(payload)
     for made in range(1, 9):
         client.report(f"e{made % 2}", "a" if made % 2 else True)
         if made in (1, 4, 8):
-            found.append(Slots(slots))
+            ledgers.append(Slots(slots))
     client.enabled = False
-    found.append(Slots(slots))
-    return found
+    ledgers.append(Slots(slots))
+    return ledgers
 
 
 LEDGERS = _ledgers()
@@ -541,10 +541,10 @@ class Ingest:
         assert self.accepted == sum(map(len, self._seen.values()))
 
     def _take(self, topic: str, payload: bytes) -> bool:
-        found = TOPIC.fullmatch(topic)
-        if found is None or found[1] not in FLEETS:
+        match = TOPIC.fullmatch(topic)
+        if match is None or match[1] not in FLEETS:
             return False
-        fleet, device = found.groups()
+        fleet, device = match.groups()
         keyed = fleet == "keyed"
         signed, tag = (payload[:-8], payload[-8:]) if keyed else (payload, b"")
         asked = self._asked.get(payload[1:5])
@@ -626,7 +626,7 @@ def run(inputs: int, seed: int, only: str | None) -> dict[str, Any]:
         done, step, start = 0, 0, time.perf_counter()
         while done < inputs:
             for target in targets:
-                found = outcomes.setdefault(target.name, Counter())
+                counts = outcomes.setdefault(target.name, Counter())
                 for _ in range(target.share):
                     made = target.make(choose)
                     begun = time.perf_counter()
@@ -642,7 +642,7 @@ def run(inputs: int, seed: int, only: str | None) -> dict[str, Any]:
                     seconds[target.name] = seconds.get(target.name, 0.0) + took
                     slowest[target.name] = max(slowest.get(target.name, 0.0), took)
                     count = len(made) if target.name == "ingest" else 1
-                    found[outcome] += count
+                    counts[outcome] += count
                     done += count
             if done * 20 // inputs > step:
                 step = done * 20 // inputs
@@ -658,9 +658,9 @@ def run(inputs: int, seed: int, only: str | None) -> dict[str, Any]:
         "memory_mib": {"first_20th": round(memory[0], 1), "half": round(memory[len(memory) // 2], 1)}
         | {"end": round(memory[-1], 1)},
         "targets": {
-            name: {"outcomes": dict(found), "mean_us": round(1e6 * seconds[name] / found.total(), 1)}
+            name: {"outcomes": dict(counts), "mean_us": round(1e6 * seconds[name] / counts.total(), 1)}
             | {"slowest_ms": round(1e3 * slowest[name], 1)}
-            for name, found in outcomes.items()
+            for name, counts in outcomes.items()
         },
         "failures": failures,
     }
@@ -675,11 +675,11 @@ def main() -> int:
     options = parser.parse_args()
 
     inputs = 20_000 if options.quick else options.inputs
-    found = {"machine": machine()} | run(inputs, options.seed, options.only)
-    print(json.dumps(found, indent=2, ensure_ascii=True))
-    if options.only is None and not options.quick and not found["failures"]:
-        write("fuzz.json", found)
-    return 1 if found["failures"] else 0
+    result = {"machine": machine()} | run(inputs, options.seed, options.only)
+    print(json.dumps(result, indent=2, ensure_ascii=True))
+    if options.only is None and not options.quick and not result["failures"]:
+        write("fuzz.json", result)
+    return 1 if result["failures"] else 0
 
 
 if __name__ == "__main__":

@@ -92,13 +92,13 @@ def child(name: str, inputs: int, out: Path, arguments: list[str]) -> None:
             if done == inputs:
                 if path is not None:
                     path.check_store()
-                found = {
+                summary = {
                     "inputs": done,
                     "outcomes": dict(outcomes),
                     "memory_mib": memory[:: len(memory) - 1 or 1],
                 }
-                found["seconds"] = round(time.perf_counter() - start, 1)
-                out.write_text(json.dumps(found))
+                summary["seconds"] = round(time.perf_counter() - start, 1)
+                out.write_text(json.dumps(summary))
 
         atheris.Setup([sys.argv[0], *arguments], one)
         atheris.Fuzz()
@@ -147,12 +147,12 @@ def main() -> int:
         if options.only in (None, name):
             targets[name] = run(name, inputs * share // 100, options.seed)
             print(json.dumps({name: targets[name]}, indent=1), flush=True)
-    failed = [name for name, found in targets.items() if "failed" in found]
-    done = sum(found.get("inputs", 0) for found in targets.values())
+    failed = [name for name, summary in targets.items() if "failed" in summary]
+    done = sum(summary.get("inputs", 0) for summary in targets.values())
     print(f"{done:,} inputs; failed: {', '.join(failed) or 'none'}")
     if options.only is None and not options.quick and not failed:
-        found = {"machine": machine(), "seed": options.seed, "inputs": done, "targets": targets}
-        write("fuzz_coverage.json", found)
+        result = {"machine": machine(), "seed": options.seed, "inputs": done, "targets": targets}
+        write("fuzz_coverage.json", result)
     return 1 if failed else 0
 
 

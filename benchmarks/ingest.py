@@ -77,7 +77,7 @@ def bare(port: int, wanted: int, out: Connection) -> None:
 
 
 def whole(port: int, wanted: int, out: Connection, url: str) -> None:
-    """Run the aggregator until it has accepted so many more reports; sends what bare() sends."""
+    """Run the aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
     with Store(url) as store:
         aggregator = Aggregator(store, port=port, fleets=[FLEET], master=MASTER)
         start = time.perf_counter()
@@ -102,9 +102,9 @@ def drain(target: Callable[..., None], port: int, wanted: int, *rest: str) -> tu
     here, there = context.Pipe()
     process = context.Process(target=target, args=(port, wanted, there, *rest))
     process.start()
-    found = here.recv()
+    measured = here.recv()
     process.join(30)
-    return found
+    return measured
 
 
 def publish(port: int, messages: list[tuple[str, bytes]]) -> float:

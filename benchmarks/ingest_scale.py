@@ -104,7 +104,7 @@ def cpu_s(pid: int) -> float:
 
 
 def drain(port: int, url: str, members: int, wanted: int, share: str | None = SHARE) -> dict[str, float]:
-    """Run the members until they have accepted so many; returns seconds, their CPU seconds, peak memory."""
+    """Run the members until they have accepted `wanted`; returns seconds, their CPU seconds, peak memory."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(members):
@@ -122,8 +122,8 @@ def drain(port: int, url: str, members: int, wanted: int, share: str | None = SH
         time.sleep(0.01)
         for pipe in pipes:
             pipe.send("how many")
-        found = [pipe.recv() for pipe in pipes]
-        accepted, ready = sum(count for count, _ in found), all(is_ready for _, is_ready in found)
+        progress = [pipe.recv() for pipe in pipes]
+        accepted, ready = sum(count for count, _ in progress), all(is_ready for _, is_ready in progress)
         assert time.perf_counter() - start < _DEADLINE_S, f"{accepted} of {wanted}"
     seconds = time.perf_counter() - start
     for pipe in pipes:
@@ -140,7 +140,7 @@ def drain(port: int, url: str, members: int, wanted: int, share: str | None = SH
 
 
 class Reports:
-    """Authenticated reports of a fleet of so many devices, the next number of each at every call."""
+    """Authenticated reports of a fleet of n devices, the next number of each at every call."""
 
     def __init__(self, devices: int) -> None:
         self.payload = experiment_payload("hh", 256, 1_000_000)
@@ -151,13 +151,13 @@ class Reports:
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
         """One report of each of the devices, given by index."""
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
-        found = []
+        pairs = []
         for i, code in zip(devices, codes, strict=True):
             name = self.names[i]
             key = keys.device_key(MASTER, FLEET, name)
             topic = report.report_topic(FLEET, name)
-            found.append((topic, report.encode(self._experiment, number, int(code), name, key)))
-        return found
+            pairs.append((topic, report.encode(self._experiment, number, int(code), name, key)))
+        return pairs
 
 
 def set_up(url: str, payload: bytes) -> None:
@@ -190,16 +190,16 @@ def measure_members(kind: str, members: int, reports: Reports, folder: str) -> d
         publish(broker.port, reports.messages(np.random.default_rng().permutation(count), 1))
         assert broker.pid is not None
         before = cpu_s(broker.pid), 0.0 if server is None else cpu_s(server)
-        found = drain(broker.port, url, members, count)
+        drained = drain(broker.port, url, members, count)
         with Store(url) as store:
             assert store.participation(FLEET)["bench"].reports == count
         return {
-            "per_s": count / found["seconds"],
-            "aggregator_us": 1e6 * found["cpu_s"] / count,
-            "commit_us": 1e6 * found["commit_s"] / count,
+            "per_s": count / drained["seconds"],
+            "aggregator_us": 1e6 * drained["cpu_s"] / count,
+            "commit_us": 1e6 * drained["commit_s"] / count,
             "broker_us": 1e6 * (cpu_s(broker.pid) - before[0]) / count,
             "database_us": 0.0 if server is None else 1e6 * (cpu_s(server) - before[1]) / count,
-            "peak_mib": found["peak_mib"],
+            "peak_mib": drained["peak_mib"],
         }
 
 
@@ -224,7 +224,7 @@ def fill(url: str, names: list[str]) -> None:
 
 
 def measure_million(sizes: tuple[int, ...], count: int, rounds: int, folder: str) -> list[dict[str, float]]:
-    """Count the same number of reports with so many devices in the dedupe table; sizes in turn."""
+    """Count the same number of reports with n devices in the dedupe table; sizes in turn."""
     rows = []
     made = {size: Reports(size) for size in sizes}
     urls = {size: f"sqlite:///{folder}/devices{size}.sqlite" for size in sizes}
@@ -241,10 +241,10 @@ def measure_million(sizes: tuple[int, ...], count: int, rounds: int, folder: str
                 chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
                 report_number = 2 + number * count // size
                 publish(broker.port, made[size].messages(chosen, report_number))
-                found = drain(broker.port, urls[size], 1, count, share=None)
+                drained = drain(broker.port, urls[size], 1, count, share=None)
                 rows.append(
-                    {"devices": size, "per_s": count / found["seconds"]}
-                    | {"cpu_us": 1e6 * found["cpu_s"] / count, "peak_mib": found["peak_mib"]}
+                    {"devices": size, "per_s": count / drained["seconds"]}
+                    | {"cpu_us": 1e6 * drained["cpu_s"] / count, "peak_mib": drained["peak_mib"]}
                 )
     return rows
 
@@ -270,18 +270,18 @@ def main() -> None:
                 "modelled",
             )
             for kind in ("sqlite", *(["postgresql"] if find_postgres() else [])):
-                found = {k: measure_members(kind, k, reports, folder) for k in (1, 2, 4)}
-                result[kind] = found
-                for k, row in found.items():
+                by_members = {k: measure_members(kind, k, reports, folder) for k in (1, 2, 4)}
+                result[kind] = by_members
+                for k, row in by_members.items():
                     table.add_row(
                         kind,
                         str(k),
                         f"{row['per_s']:,.0f}",
-                        f"{row['per_s'] / found[1]['per_s']:.2f}",
+                        f"{row['per_s'] / by_members[1]['per_s']:.2f}",
                         f"{row['aggregator_us']:.0f}",
                         f"{row['broker_us']:.0f}",
                         f"{row['database_us']:.0f}",
-                        f"{modelled(found[1], k):,.0f}",
+                        f"{modelled(by_members[1], k):,.0f}",
                     )
             console.print(table)
         if options.only != "members":

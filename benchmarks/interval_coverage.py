@@ -130,8 +130,8 @@ def _hits(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.ran
         low, high = e.cdf_intervals(CONFIDENCE)
         count("cdf", low[:-1], high[:-1], cdf[:-1])
         for q in wanted:
-            found = e.quantile(q, CONFIDENCE)
-            count("quantile", found.low, found.high, np.argmax(cdf >= q))
+            interval = e.quantile(q, CONFIDENCE)
+            count("quantile", interval.low, interval.high, np.argmax(cdf >= q))
         count("mean", *moments.mean(e).interval(CONFIDENCE), mean)
         count("standard deviation", *moments.deviation(e).interval(CONFIDENCE), deviation)
         every = [units.IndexRange(a, b, "") for a, b in inner + ends]
@@ -172,7 +172,7 @@ def cases(part: float) -> Iterator[tuple]:
 def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
     """Coverage of frequencies in thin histograms by what the variance is taken over."""
     exp = experiment("hh", 1024, 4_000_000)
-    f, found = shares("skewed", exp), {}
+    f, coverage = shares("skewed", exp), {}
     kept = variance.IMPLIED_SHARE
     for name, share in (("histogram alone", 0.0), ("half of each", 0.5), ("implied alone", 1.0)):
         variance.IMPLIED_SHARE = share
@@ -181,9 +181,9 @@ def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
             e = estimate(exp, vectorised.histogram(exp, rng.multinomial(300, f), rng))
             low, high = e.frequency_intervals(CONFIDENCE)
             hits += int(((low <= f) & (f <= high)).sum())
-        found[name] = hits / fleets / exp.domain
+        coverage[name] = hits / fleets / exp.domain
     variance.IMPLIED_SHARE = kept
-    return found
+    return coverage
 
 
 def main() -> None:

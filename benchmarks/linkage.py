@@ -108,16 +108,16 @@ def main() -> None:
         else {1: 2000, 3: 3000, 10: 5000, 30: 6000, 100: 10_000, 1000: 20_000}
     )
     with Cluster() as cluster:
-        found = [measure(cluster, batch, devices, rng) for batch, devices in sizes.items()]
+        linked = [measure(cluster, batch, devices, rng) for batch, devices in sizes.items()]
     table = Table(box=None)
     for heading in ("reports a commit", "devices", "rows: guessed", "journal: guessed", "certain"):
         table.add_column(heading, justify="right")
-    for line in found:
+    for line in linked:
         shares = (line.rows_guessed, line.journal_guessed, line.journal_certain)
         table.add_row(f"{line.batch:,}", f"{line.devices:,}", *(f"{share * 100:.1f} %" for share in shares))
     Console().print(table)
     if not quick:
-        result = machine() | {"bins": 64, "epsilon": 1.0, "linked": [asdict(line) for line in found]}
+        result = machine() | {"bins": 64, "epsilon": 1.0, "linked": [asdict(line) for line in linked]}
         write("linkage.json", result)
 
 

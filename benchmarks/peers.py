@@ -187,7 +187,7 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
 
 
 def zipf_sample(domain: int, people: int) -> np.ndarray:
-    """How many of so many people hold each value: Zipf shares (exponent 1.3), rounded to their sum."""
+    """How many of n people hold each value: Zipf shares (exponent 1.3), rounded to their sum."""
     shares = 1 / (1 + np.arange(domain)) ** 1.3
     shares *= people / shares.sum()
     sizes = np.floor(shares).astype(np.int64)
@@ -215,8 +215,8 @@ def monte_carlo(error: Callable[[], float], limit_s: float, least: int) -> tuple
             return mean, spread, len(errors)
 
 
-def squared(found: Floats, sizes: np.ndarray) -> float:
-    return float(np.mean((found - sizes / sizes.sum()) ** 2))
+def squared(estimates: Floats, sizes: np.ndarray) -> float:
+    return float(np.mean((estimates - sizes / sizes.sum()) ** 2))
 
 
 def seconds(work: Callable[[], object], repeats: int = 1) -> float:
@@ -254,8 +254,8 @@ def measure_ours(
     rng.shuffle(received)
 
     def read() -> tuple[Floats, Floats]:
-        found = estimate(exp, np.bincount(received, minlength=exp.code_count))
-        return found.frequencies, found.stderr
+        answer = estimate(exp, np.bincount(received, minlength=exp.code_count))
+        return answer.frequencies, answer.stderr
 
     drbg = DRBG(rng.bytes(384))
     some = [int(v) for v in rng.choice(exp.domain, 2_000)]
@@ -337,14 +337,14 @@ def measure_peer(
 
 def check(rows: list[dict]) -> None:
     """Whoever computes something else is no peer: OLH is OLH on both sides, our error the formula's."""
-    found = {(r["method"], r["domain"], r["epsilon"]): r for r in rows if r["reports"] == BASE}
-    for (name, domain, epsilon), r in found.items():
+    base = {(r["method"], r["domain"], r["epsilon"]): r for r in rows if r["reports"] == BASE}
+    for (name, domain, epsilon), r in base.items():
         if name == "hushmote":
             # Student's t: the error is itself estimated from as few as five runs.
             limit = stats.t.isf(1e-7, r["runs"] - 1) * r["mse_error"]
             assert abs(r["mse"] - r["theory"]) < limit, r
         if name == "pure-ldp OLH":
-            assert 0.5 < r["mse"] / found["hushmote OLH", domain, epsilon]["mse"] < 2, r
+            assert 0.5 < r["mse"] / base["hushmote OLH", domain, epsilon]["mse"] < 2, r
 
 
 def run(quick: bool, console: Console, rows: list[dict], save: Callable[[dict], None]) -> dict:

@@ -228,11 +228,11 @@ def time_plot(
     with figure(path, len(domains)) as (_, panels):
         for axes, domain in zip(panels, domains, strict=True):
             for method in shown:
-                found = [rows[method, n, domain, epsilon] for n in sizes]
+                measured = [rows[method, n, domain, epsilon] for n in sizes]
                 look = _look(method)
                 line: dict[str, Any] = look | {"marker": ""}
-                axes.plot(sizes, [r["server_s"] for r in found], **line)
-                for n, r in zip(sizes, found, strict=True):
+                axes.plot(sizes, [r["server_s"] for r in measured], **line)
+                for n, r in zip(sizes, measured, strict=True):
                     fill = "white" if r["time_mark"] else look["color"]
                     axes.plot([n], [r["server_s"]], markerfacecolor=fill, **look)
             axes.set_xscale("log")

@@ -86,12 +86,12 @@ def distortion(quick: bool, rng: np.random.Generator, console: Console) -> list[
             exp = made(mechanism, DOMAIN, round(epsilon * 1e6))
             for reports in (10_000,) if quick else (1_000, 10_000, 100_000, 1_000_000):
                 for name, f in populations(DOMAIN).items():
-                    found = {method: [] for method in METHODS}
+                    by_method = {method: [] for method in METHODS}
                     for _ in range(fleets):
                         e = estimate(exp, fleet(exp, f, reports, rng))
                         for method, process in METHODS.items():
-                            found[method].append(measures(process(e).frequencies, f))
-                    for method, values in found.items():
+                            by_method[method].append(measures(process(e).frequencies, f))
+                    for method, values in by_method.items():
                         means = dict(zip(FIELDS, np.mean(values, axis=0).tolist(), strict=True))
                         head = {"mechanism": mechanism, "epsilon": epsilon, "reports": reports}
                         rows.append(head | {"population": name, "method": method} | means)
@@ -155,7 +155,7 @@ def poisoning(quick: bool, rng: np.random.Generator, console: Console) -> list[d
         for name, f in populations(DOMAIN).items():
             target = DOMAIN * 3 // 4 + 1
             for share in (0.01, 0.05):
-                found: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+                by_method: dict[str, list[list[float]]] = {method: [] for method in METHODS}
                 for _ in range(1 if quick else 5):
                     honest = 100_000
                     bad = round(honest * share)
@@ -165,8 +165,8 @@ def poisoning(quick: bool, rng: np.random.Generator, console: Console) -> list[d
                     for method, process in METHODS.items():
                         change = process(dirty).frequencies - process(clean).frequencies
                         others = np.delete(change, target)
-                        found[method].append([change[target], np.abs(others).sum(), others.sum()])
-                for method, values in found.items():
+                        by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
+                for method, values in by_method.items():
                     gain, others, net = np.mean(values, axis=0)
                     rows.append(
                         {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}

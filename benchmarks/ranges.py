@@ -104,8 +104,8 @@ def measure(exp: Experiment, shares: np.ndarray, runs: int, rng: np.random.Gener
     errors = np.empty((runs, 2))
     for run in range(runs):
         sizes = rng.multinomial(REPORTS, shares)
-        found = estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
-        errors[run] = mean_over_ranges(found - sizes / REPORTS), mean_over_ranges(found - shares)
+        estimates = estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
+        errors[run] = mean_over_ranges(estimates - sizes / REPORTS), mean_over_ranges(estimates - shares)
     return Measured.of(errors, REPORTS)
 
 
@@ -118,7 +118,7 @@ def measure_haar(shares: np.ndarray, epsilon: float, runs: int, rng: np.random.G
     for run in range(runs):
         sizes = rng.multinomial(REPORTS, shares)
         values = rng.permutation(np.repeat(np.arange(domain), sizes))
-        found = np.full(domain, 1 / domain)
+        estimates = np.full(domain, 1 / domain)
         # Whole groups of devices, as drawing levels independently does on average.
         for level, here in enumerate(np.array_split(values, height)):
             half = domain >> (level + 1)
@@ -128,8 +128,8 @@ def measure_haar(shares: np.ndarray, epsilon: float, runs: int, rng: np.random.G
             told = sign * table[position, row] * np.where(rng.random(len(here)) < kept, 1, -1)
             sums = np.bincount(row, told, minlength=1 << level)
             difference = table @ sums / ((2 * kept - 1) * len(here))
-            found += np.repeat(np.stack([difference, -difference], axis=1).ravel() / (2 * half), half)
-        errors[run] = mean_over_ranges(found - sizes / REPORTS), mean_over_ranges(found - shares)
+            estimates += np.repeat(np.stack([difference, -difference], axis=1).ravel() / (2 * half), half)
+        errors[run] = mean_over_ranges(estimates - sizes / REPORTS), mean_over_ranges(estimates - shares)
     return Measured.of(errors, REPORTS)
 
 
@@ -261,12 +261,12 @@ class CodeFit:
         return map_error(self.maps, covariances)
 
     def frequencies(self, exp: Experiment, counts: np.ndarray) -> np.ndarray:
-        found = self.constant.copy()
+        estimates = self.constant.copy()
         for model, m in zip(models(exp), self.maps, strict=True):
             level = model.level
             classes = decode.collapse(level, counts[level.offset : level.offset + level.code_count])
-            found += m @ (classes / classes.sum())
-        return found
+            estimates += m @ (classes / classes.sum())
+        return estimates
 
 
 def bound(exp: Experiment, shares: np.ndarray) -> float:

@@ -130,7 +130,7 @@ def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
 
 
 def soak(minutes: float, devices: int, sample_s: float) -> dict:
-    """Run for so many minutes; returns samples, trend and counts."""
+    """Run for `minutes` minutes; returns samples, trend and counts."""
     payload = experiment_payload("hh", 256, 1_000_000)
     samples = []
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
@@ -196,13 +196,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--quick", action="store_true", help="one minute, 2,000 devices; writes no file")
     options = parser.parse_args()
-    found = soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
-    shown = {name: value for name, value in found.items() if name != "samples"}
+    result = soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
+    shown = {name: value for name, value in result.items() if name != "samples"}
     print(json.dumps(shown, indent=1))
     if not options.quick:
-        write("soak.json", {"machine": machine()} | found)
-    exact = found["published"] == found["counted"] == found["histogram"] and not found["rejected"]
-    return 0 if exact and found["exit_status"] == 0 else 1
+        write("soak.json", {"machine": machine()} | result)
+    exact = result["published"] == result["counted"] == result["histogram"] and not result["rejected"]
+    return 0 if exact and result["exit_status"] == 0 else 1
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ _ROWS = 50_000
 
 
 def fill(url: str, devices: int) -> int:
-    """Make a store as after so many devices' reports; returns how many reports it has counted."""
+    """Make a store as after n devices' reports; returns how many reports it has counted."""
     rng = np.random.default_rng(1)
     with Store(url) as store:
         store.add_fleet(FLEET, keyed=True)
@@ -140,14 +140,14 @@ def main() -> None:
     table = Table(
         "", "median s", "longest s", "CPU s", title=f"start to subscribed, {reports:,} reports counted"
     )
-    for name, found in rows.items():
-        seconds, cpu_s = zip(*found, strict=True)
+    for name, starts in rows.items():
+        seconds, cpu_s = zip(*starts, strict=True)
         table.add_row(name, f"{np.median(seconds):.2f}", f"{max(seconds):.2f}", f"{np.median(cpu_s):.2f}")
     console.print(table)
     if not quick:
         result = {"machine": machine(), "devices": devices, "reports": reports, "store_bytes": size_bytes}
         for i, name in enumerate(("seconds", "cpu_s")):
-            result[name] = {row: [round(times[i], 3) for times in found] for row, found in rows.items()}
+            result[name] = {row: [round(times[i], 3) for times in starts] for row, starts in rows.items()}
         write("start.json", result)
 
 

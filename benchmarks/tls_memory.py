@@ -112,9 +112,9 @@ def main() -> None:
         print("skipped: it needs mosquitto and `python firmware_tests/runtimes.py --install`")
         return
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder))
+        bytes_after = measure(Path(folder))
     print(f"{'after':14}{'mbedTLS':>10}{'most so far':>14}{'heap':>8}   bytes above those before")
-    for name, sizes in found.items():
+    for name, sizes in bytes_after.items():
         print(f"{name:14}{sizes['mbedtls']:>10,}{sizes['most']:>14,}{sizes['heap']:>8,}")
 
 

@@ -125,7 +125,7 @@ def temperatures() -> list[Reading]:
 
 
 def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> DemoResult:
-    """Run the demo with its files in a folder; devices: only so many of the readings, spread evenly.
+    """Run the demo with its files in a folder; devices: how many of the readings, spread evenly.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
@@ -235,7 +235,7 @@ def _wait_until_ready(lines: SimpleQueue[str], log: Path) -> None:
 
 def _retained(broker: Broker, topic: str) -> bytes:
     """What the broker has retained on a topic, as a device gets it."""
-    found: SimpleQueue[bytes] = SimpleQueue()
+    messages: SimpleQueue[bytes] = SimpleQueue()
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
     if broker.username is not None:
         client.username_pw_set(broker.username, broker.password)
@@ -244,11 +244,11 @@ def _retained(broker: Broker, topic: str) -> bytes:
         client.subscribe(topic, qos=1)
 
     client.on_connect = on_connect
-    client.on_message = lambda _c, _u, message: found.put(bytes(message.payload))
+    client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
     client.connect(broker.host, broker.port)
     client.loop_start()
     try:
-        return found.get(timeout=_START_S)
+        return messages.get(timeout=_START_S)
     except Empty:
         raise DemoError(f"the broker retained nothing on {topic}") from None
     finally:
@@ -305,22 +305,22 @@ def _wait_until_counted(
 def _judge(
     definition: experiment.Definition,
     fleet: SimulatedFleet,
-    found: Estimate,
+    estimated: Estimate,
     fleet_s: float,
     count_s: float,
     folder: Path,
 ) -> DemoResult:
-    e = found.experiment
+    e = estimated.experiment
     indices, missing = fleet.index_counts(e.name)
     truth = reported_shares(indices, missing)
     unit = definition.unit
     outcome = DemoResult(
         experiment=e,
-        reports=found.reports,
+        reports=estimated.reports,
         report_bytes=len(next(iter(fleet.acknowledged.values()))),
-        histogram=answer.histogram(found, truth=truth, unit=unit),
-        ranges=answer.ranges(found, [parse_range(e, text) for text in RANGES], truth, unit),
-        median=answer.quantiles(found, [0.5], truth, unit),
+        histogram=answer.histogram(estimated, truth=truth, unit=unit),
+        ranges=answer.ranges(estimated, [parse_range(e, text) for text in RANGES], truth, unit),
+        median=answer.quantiles(estimated, [0.5], truth, unit),
         fleet_s=fleet_s,
         count_s=count_s,
         plot=folder / "demo.png",

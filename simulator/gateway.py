@@ -64,7 +64,7 @@ class _Connection:
         self.waiting[message.mid] = delivery
 
     def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
-        """Pass acknowledgements on to the fleet until no more than so many are awaited; return how many."""
+        """Pass acknowledgements on to the fleet until at_most_waiting are left; return how many."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
         while self.waiting:

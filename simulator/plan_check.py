@@ -99,7 +99,7 @@ def affordable(reports: float, fleets: int) -> tuple[int, float]:
 
 
 def window_reports(spending: Spending, devices: int, days: float) -> Callable[[np.random.Generator], int]:
-    """How many reports a fleet makes in its last so many days, board by board: coin, cap and all."""
+    """How many reports a fleet makes in its last `days` days, board by board: coin, cap and all."""
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
     whole = min(max(1, round(calls)), rhythm.calls)
@@ -168,7 +168,7 @@ def check_plan(plan: Plan, fleets: int, seed: int | None = None) -> list[PlanChe
 def check_lifetime(life: LifetimePlan, fleets: int, seed: int | None = None) -> list[PlanCheck]:
     """The errors of the horizon's last day, week and 30 days, measured; with the coin and the cap."""
     rng = np.random.default_rng(seed)
-    found = []
+    checks = []
     for name, days in life.windows().items():
         per_device = life.best.per_device(days)
         if per_device * life.devices < _FEWEST_REPORTS:
@@ -177,5 +177,5 @@ def check_lifetime(life: LifetimePlan, fleets: int, seed: int | None = None) -> 
         devices = max(2, int(life.devices * part))
         draw = window_reports(life.best, devices, days)
         name = name if part == 1 else f"{name}, a part"
-        found.append(check(life.best.design, life.question, per_device * devices, draw, some, rng, name))
-    return found
+        checks.append(check(life.best.design, life.question, per_device * devices, draw, some, rng, name))
+    return checks

@@ -28,7 +28,7 @@ TUTORIAL = (
 
 @dataclass(frozen=True)
 class View:
-    """What an adversary sees of one board after so many releases of ε = epsilon micro-nats each.
+    """What an adversary sees of one board after `releases` releases of ε = epsilon micro-nats each.
 
     given_yes, given_no: probabilities of seeing 0, 1, ... `releases` times yes, shape (releases + 1,), if the
     board's value is yes, or no. right: how often the best guess of the value is right, both values being as
@@ -97,7 +97,7 @@ def study(epsilon: int, total: float, delta: float) -> Composition:
 
 
 def view(epsilon: int, releases: int) -> View:
-    """What is seen of one board after so many releases (1 to 100,000) of epsilon micro-nats each."""
+    """What is seen of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
     nats = whole("epsilon in micro-nats", epsilon) / MICRO
     n = whole("the number of releases", releases, high=100_000)
     seen = np.arange(n + 1)
@@ -117,7 +117,7 @@ def until_spent(epsilon: int, total: float, delta: float) -> ReportsAllowed:
 
 
 def advanced(epsilon: int, reports: int, delta: float) -> float:
-    """Nats that so many reports cost by advanced composition: ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
+    """Nats that `reports` reports cost by advanced composition: ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
     return Advanced(1.0, delta).spent([epsilon] * reports).epsilon
 
 
@@ -129,5 +129,5 @@ def misprint(epsilon: int, reports: int, delta: float) -> float:
 
 
 def fails(epsilon: int, releases: int, total: float) -> float:
-    """The δ with which so many releases keep a total in nats."""
+    """The δ with which `releases` releases keep a total in nats."""
     return optimal_delta(epsilon / MICRO, releases, positive("the total", total))

@@ -22,12 +22,12 @@ LINES = {
 }
 
 
-def plot_composition(path: Path, found: Composition) -> None:
+def plot_composition(path: Path, composition: Composition) -> None:
     """Write the study's figure; PNG, PDF or SVG by its name."""
     with figure(path, columns=2, rows=2) as (_, axes):
-        for panel, view in zip(axes, found.views, strict=False):
+        for panel, view in zip(axes, composition.views, strict=False):
             _view(panel, view)
-        _until_spent(axes[2], found)
+        _until_spent(axes[2], composition)
         _tutorial(axes[3])
 
 
@@ -50,10 +50,10 @@ def _view(axes: Axes, view: View) -> None:
     axes.legend(frameon=False, loc="upper right", ncols=2)
 
 
-def _until_spent(axes: Axes, found: Composition) -> None:
-    epsilons = [row.epsilon / MICRO for row in found.spent]
+def _until_spent(axes: Axes, composition: Composition) -> None:
+    epsilons = [row.epsilon / MICRO for row in composition.spent]
     for name, (label, colour, line) in LINES.items():
-        counts = np.array([float(getattr(row, name)) for row in found.spent])
+        counts = np.array([float(getattr(row, name)) for row in composition.spent])
         counts[counts == 0] = np.nan
         axes.plot(epsilons, counts, line, marker="o", ms=4, color=colour, label=label, lw=1.8)
     axes.set_xscale("log")
@@ -61,7 +61,7 @@ def _until_spent(axes: Axes, found: Composition) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    subtitle = f"total {found.total:g}, δ = {found.delta:g}"
+    subtitle = f"total {composition.total:g}, δ = {composition.delta:g}"
     style(axes, "Reports until the budget is spent", subtitle, "ε of each report, nats", "reports")
     axes.legend(frameon=False)
 

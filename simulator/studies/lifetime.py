@@ -144,7 +144,7 @@ def flat_design(epsilon: int) -> Design:
 
 
 def predicted_error(design: Design, held: Floats, reports: float) -> float:
-    """Root mean square over values of the error of so many reports, held being the values' shares."""
+    """Root mean square over values of the error of `reports` reports, held being the values' shares."""
     channel = design.channels[0]
     support = channel.q + (channel.p - channel.q) * held
     each = support * (1 - support) / (channel.p - channel.q) ** 2

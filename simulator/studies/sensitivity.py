@@ -92,14 +92,14 @@ def statistic(name: str) -> ReleaseStatistic:
 
 def _own(name: str) -> ReleaseStatistic:
     try:
-        found: Any = pkgutil.resolve_name(name)
+        function: Any = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise DisclosureError(f"no function {name}: {error}") from None
-    if not callable(found):
+    if not callable(function):
         raise DisclosureError(f"{name} is not a function of a release")
 
     def rows(releases: Floats) -> Floats:
-        return np.array([_number(name, found, np.sort(release)) for release in releases])
+        return np.array([_number(name, function, np.sort(release)) for release in releases])
 
     return ReleaseStatistic(name, rows, own=True)
 
@@ -183,7 +183,7 @@ def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
 
 
 def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
-    """The most that a release differs by from one of k records fewer, or k more where there are so many.
+    """The most that a release differs by from one of k records fewer, or of k more where that many exist.
 
     A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
     count. DisclosureError as for `bounded`, and where there is neither.
@@ -352,7 +352,7 @@ def _losses(n: int, k: int) -> Iterator[Change]:
 
 
 def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
-    """The largest difference that one of so many changes makes to any n of the records x."""
+    """The largest difference that one change makes to any n of the records x."""
     releases = math.comb(len(x), n) * (number + 1)
     _check_feasible(query, releases, n, f"{len(x)} records, {n} at a time, and their neighbours")
     listed, most = list(changes), 0.0

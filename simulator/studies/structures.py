@@ -118,15 +118,15 @@ def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.N
 
 def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
-    found = np.asarray(counts)
-    if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu":
+    given = np.asarray(counts)
+    if given.ndim != 1 or len(given) < 2 or given.dtype.kind not in "iu":
         raise StructureError("counts must be a row of at least 2 integers, one for each index")
-    if found.min() < 0:
-        i = int(np.argmax(found < 0))
-        raise StructureError(f"counts must not be negative: that of index {i} is {found[i]}")
+    if given.min() < 0:
+        i = int(np.argmax(given < 0))
+        raise StructureError(f"counts must not be negative: that of index {i} is {given[i]}")
     if not (math.isfinite(epsilon) and 0.001 <= epsilon <= 16):
         raise StructureError(f"epsilon must be from 0.001 to 16, not {epsilon}")
-    return found.astype(np.int64)
+    return given.astype(np.int64)
 
 
 def fitted(leaves: Floats | Counts) -> Fitted:

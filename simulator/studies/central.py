@@ -34,10 +34,6 @@ class CentralFlat(Structure):
 
     neighbours: NeighbourRelation = NeighbourRelation.added
 
-    @property
-    def name(self) -> str:
-        return "central flat"
-
     def node_variance(self, epsilon: float) -> float:
         """Variance of one count."""
         return noise_variance(self.neighbours.sensitivity, epsilon)
@@ -68,10 +64,6 @@ class CentralHierarchy(Structure):
 
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
-
-    @property
-    def name(self) -> str:
-        return f"central hierarchy, fanout {self.fanout or 'chosen'}"
 
     @property
     def public_root(self) -> bool:

@@ -77,11 +77,6 @@ class FlawedStructure:
     fanout: int
     flaws: Flaws
 
-    @property
-    def name(self) -> str:
-        shape = f"hierarchy, fanout {self.fanout}" if self.fanout else "flat"
-        return f"local {shape}: {self.flaws}"
-
     def believed(self, domain: int, epsilon: float) -> Experiment:
         """The experiment of the nominal ε."""
         return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)

@@ -43,10 +43,6 @@ class LocalFlat(Structure):
     Protocols for Frequency Estimation", USENIX Security 2017.
     """
 
-    @property
-    def name(self) -> str:
-        return "local flat"
-
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment of least variance for single counts."""
         return _flat(domain, round(epsilon * 1e6))
@@ -71,10 +67,6 @@ class LocalHierarchy(Structure):
 
     def __post_init__(self) -> None:
         check_fanout(self.fanout)
-
-    @property
-    def name(self) -> str:
-        return f"local hierarchy, fanout {self.fanout or 'chosen'}"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment with each level's best cells."""

@@ -91,11 +91,6 @@ class Fitted:
 class Structure(Protocol):
     """One way to answer ranges privately."""
 
-    @property
-    def name(self) -> str:
-        """A few words for tables."""
-        ...
-
     def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
         """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
         ...

@@ -265,7 +265,7 @@ def test_flaws_are_labelled_and_leave_the_shipped_channel_alone():
     for flaws in FLAWS:
         structure = FlawedStructure(2, flaws)
         structure.fit(np.full(32, 50), 1.0, seeded_source(1))
-        assert ("not ε-LDP" in structure.name) == flaws.lie
+        assert ("not ε-LDP" in str(structure.flaws)) == flaws.lie
     assert [x.threshold for x in LocalHierarchy(2).experiment(32, 1.0).levels] == before
 
 

@@ -39,8 +39,6 @@ _ARCHITECTURES = (
 
 _PROBE = """
 import sys, os, json, hashlib, binascii
-
-from ..errors import HushmoteError
 def size(p):
     try: return os.stat(p)[6]
     except OSError: return None

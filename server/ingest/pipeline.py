@@ -55,7 +55,7 @@ _key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetRules:
     """What a fleet's reports are judged by.
 
     masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
@@ -76,7 +76,7 @@ class Fleet:
         return self.masters[0] if self.masters else None
 
 
-class Candidate(NamedTuple):
+class AuthenticReport(NamedTuple):
     """A report that is authentic and in range; whether it is new, only the dedupe sets know."""
 
     key: DedupeKey
@@ -96,7 +96,7 @@ class Tally:
 
 def fleets(
     store: Store, master: bytes | Sequence[bytes] | None = None, names: Sequence[str] | None = None
-) -> dict[str, Fleet]:
+) -> dict[str, FleetRules]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
     master: the master key of the fleets that have keys, 32 bytes, or several: the one in use, then former
@@ -114,7 +114,7 @@ def fleets(
                 f"fleet {name} has keys: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
-        chosen[name] = Fleet(
+        chosen[name] = FleetRules(
             name=name,
             masters=masters if found[name] else (),
             versions={v.experiment.digest: v for v in own},
@@ -125,7 +125,7 @@ def fleets(
     return chosen
 
 
-def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]) -> bool:
+def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]) -> bool:
     """Whether any (topic, payload) is of a fleet or an experiment that is not among these; cheap and pure."""
     for topic, payload in messages:
         parts = topic.split("/", 3)
@@ -136,21 +136,23 @@ def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fl
 
 
 def screen(
-    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]
-) -> tuple[list[Candidate], Counter[tuple[str, str]]]:
+    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]
+) -> tuple[list[AuthenticReport], Counter[tuple[str, str]]]:
     """Return the candidates among (topic, payload) messages, in order, and the rejects; pure."""
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
     for topic, payload in messages:
         fleet, found = _screen(topic, payload, fleets)
-        if isinstance(found, Candidate):
+        if isinstance(found, AuthenticReport):
             candidates.append(found)
         else:
             rejects[fleet, found] += 1
     return candidates, rejects
 
 
-def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[str, Candidate | str]:
+def _screen(
+    topic: str, payload: bytes, fleets: Mapping[str, FleetRules]
+) -> tuple[str, AuthenticReport | str]:
     try:
         name, device = report.parse_topic(topic)
     except report.TopicRefused as e:
@@ -186,7 +188,7 @@ def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[st
     if code >= experiment.code_count or sent.number == 0:
         return name, OUT_OF_RANGE
     key = (name, experiment.name, device)
-    return name, Candidate(key, sent.number, fleet.most[experiment.name], version, code)
+    return name, AuthenticReport(key, sent.number, fleet.most[experiment.name], version, code)
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Settlement:
 
 
 def settle(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[AuthenticReport],
     seen: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
     room: Callable[[Device], int] | None = None,
@@ -249,7 +251,7 @@ def window(kind: str, now: datetime.datetime) -> str:
 def ingest(
     store: Store,
     messages: Iterable[tuple[str, bytes]],
-    fleets: Mapping[str, Fleet],
+    fleets: Mapping[str, FleetRules],
     now: datetime.datetime,
     limit: RateLimit | None = None,
 ) -> Tally:
@@ -278,8 +280,8 @@ def ingest(
 
 
 def _allowed(
-    candidates: list[Candidate], fleet: str, transaction: IngestTransaction
-) -> tuple[list[Candidate], int]:
+    candidates: list[AuthenticReport], fleet: str, transaction: IngestTransaction
+) -> tuple[list[AuthenticReport], int]:
     """The candidates but for the fleet's devices that are not on its list, and how many those were."""
     allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
     kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]

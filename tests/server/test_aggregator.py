@@ -21,7 +21,7 @@ from traffic import crowd, needs_mosquitto, publish, total
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
-from hushmote.server.ingest.connection import Link
+from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report
@@ -91,8 +91,10 @@ def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_ret
 def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store, mosquitto, monkeypatch):
     # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
     monkeypatch.setattr(
-        "hushmote.server.aggregator.Link",
-        lambda protocol, client_id, login, _most, pace, tls: Link(protocol, client_id, login, 20, pace, tls),
+        "hushmote.server.ingest.connector.BrokerConnection",
+        lambda protocol, client_id, login, _most, pace, tls: BrokerConnection(
+            protocol, client_id, login, 20, pace, tls
+        ),
     )
     messages, counts = crowd(100)
     with running(store, mosquitto, batch_s=1000.0) as aggregator:

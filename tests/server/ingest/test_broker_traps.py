@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
 
 from hushmote.server.ingest import connection as link
-from hushmote.server.ingest.connection import Link, Protocol
+from hushmote.server.ingest.connection import BrokerConnection, Protocol
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store
 from hushmote.server.wire import report
@@ -53,7 +53,7 @@ def publish(broker, count, start=0):
 @contextlib.contextmanager
 def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
     """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
-    one = Link(protocol, "trap", (None, None), most, Pace())
+    one = BrokerConnection(protocol, "trap", (None, None), most, Pace())
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
     one.client.subscribe(report.report_filter(share=share), 1)

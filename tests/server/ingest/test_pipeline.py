@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.ingest.pipeline import Fleet
+from hushmote.server.ingest.pipeline import FleetRules
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report
@@ -239,6 +239,6 @@ def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store,
 
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
 def test_screening_alone_needs_no_store(messages):
-    candidates, rejects = ingest.screen(messages, {"open": Fleet("open")})
+    candidates, rejects = ingest.screen(messages, {"open": FleetRules("open")})
     assert candidates == []
     assert rejects.total() == len(messages)

@@ -38,7 +38,7 @@ from hushmote.server.experiments import definition as experiment
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 HANG_S = 20
 MASTER = bytes(range(32))
@@ -197,8 +197,8 @@ TOPIC = re.compile("hushmote/v1/([a-z0-9_-]{1,32})/report/([a-z0-9-]{1,32})")
 def check_topic(topic: str) -> str:
     right = TOPIC.fullmatch(topic)
     try:
-        found = report.parse_topic(topic)
-    except report.TopicRefused as e:
+        found = topics.parse_topic(topic)
+    except topics.TopicRefused as e:
         assert right is None
         return _one_line(e)
     assert right is not None

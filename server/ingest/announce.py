@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from ..store.store import StoreError
-from ..wire import keys, report
+from ..wire import keys, topics
 from .known_fleets import KnownFleets
 from .pipeline import FleetRules
 from .status import Status
@@ -23,7 +23,7 @@ def announcements(fleets: Iterable[FleetRules], day: datetime.date) -> dict[str,
     wanted: dict[str, bytes] = {}
     for fleet in fleets:
         for version in fleet.versions.values():
-            topic = report.experiment_topic(fleet.name, version.experiment.name)
+            topic = topics.experiment_topic(fleet.name, version.experiment.name)
             if version.published_on(day):
                 wanted[topic] = version.payload
                 if fleet.master is not None:

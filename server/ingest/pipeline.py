@@ -18,7 +18,7 @@ from ..store.number_set import NumberSet
 from ..store.store import Store
 from ..store.transaction import DedupeKey, IngestTransaction
 from ..store.versions import Version, most_reports
-from ..wire import keys, report
+from ..wire import keys, report, topics
 from .rate_limit import Device, RateLimit
 
 MALFORMED = "malformed"
@@ -154,8 +154,8 @@ def _screen(
     topic: str, payload: bytes, fleets: Mapping[str, FleetRules]
 ) -> tuple[str, AuthenticReport | str]:
     try:
-        name, device = report.parse_topic(topic)
-    except report.TopicRefused as e:
+        name, device = topics.parse_topic(topic)
+    except topics.TopicRefused as e:
         if e.part != "device":
             return "", UNKNOWN_FLEET
         # Counters of fleets that are not ours would let strangers fill the store.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..errors import HushmoteError
-from ..wire import report
+from ..wire import topics
 from .connection import BrokerConnection
 from .status import Status
 
@@ -50,7 +50,7 @@ class Session:
 
     def filters(self, group: str | None) -> list[str]:
         """The topic filters of the fleets' reports, for a group or for one aggregator alone."""
-        return [report.report_filter(name, group) for name in self.fleets or (None,)]
+        return [topics.report_filter(name, group) for name in self.fleets or (None,)]
 
 
 class Subscription:

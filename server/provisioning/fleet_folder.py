@@ -27,13 +27,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from .. import private_file
 from ..errors import ProvisionError
-from ..wire import keys
-from ..wire.report import check_device, check_fleet
+from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 from . import journal as issued
 from . import mosquitto as broker_config
 from .authority import AuthorityError, Issued
 from .journal import Credential, Journal
+from .master_key import create_master_key
 
 AUTHORITY = "authority/ca.key"
 OLD_AUTHORITY = "authority/ca-old.key"
@@ -321,7 +321,7 @@ def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_mas
     for name in fleet.aggregators:
         folder.put_aggregator(root, name, now)
     if write_master:
-        keys.create_master_key(path / MASTER)
+        create_master_key(path / MASTER)
     # Random, so that no board can join the aggregators' share and be sent reports that it may not read.
     folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
@@ -344,6 +344,6 @@ def find(path: Path) -> FleetFolder:
         ) from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
-    except (ValueError, TypeError, KeyError):
+    except (NameRefused, ProvisionError, ValueError, TypeError, KeyError):
         raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
     return FleetFolder(path, fleet)

@@ -19,6 +19,7 @@ from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .journal import Credential
+from .master_key import MOST_MASTERS, load_master_keys
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
@@ -176,7 +177,7 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
 def rotate_master(folder: FleetFolder) -> Rotated:
     """Put a new master key before the one in force; tags under the others count until finish_master."""
     found = _masters(folder)
-    if len(found) >= keys.MOST_MASTERS:
+    if len(found) >= MOST_MASTERS:
         raise FolderError(f"{folder.path / MASTER} holds {len(found)} keys already: end that with --finish")
     fresh = os.urandom(keys.KEY_BYTES)
     folder.put(MASTER, _master_file((fresh, *found)))
@@ -210,7 +211,7 @@ def _masters(folder: FleetFolder) -> tuple[bytes, ...]:
             f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
             "the old, with a comma between"
         )
-    return keys.load_master_keys(path)
+    return load_master_keys(path)
 
 
 def _master_file(masters: Sequence[bytes]) -> bytes:

@@ -22,7 +22,7 @@ from typing import Any
 from .. import private_file
 from ..errors import ProvisionError
 from ..wire import keys
-from ..wire.report import NameRefused, check_device, check_fleet
+from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..wire import report
+from ..wire import topics
 from . import schema
 from .number_set import NumberSet
 from .store import Store
@@ -166,7 +166,7 @@ def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
 def _devices(connection: Connection) -> Iterator[str]:
     table = schema.device
     query = select(table.c.fleet, table.c.device).execution_options(yield_per=_ROWS)
-    strange = Counter(fleet for fleet, device in connection.execute(query) if not report.is_device(device))
+    strange = Counter(fleet for fleet, device in connection.execute(query) if not topics.is_device(device))
     for fleet, n in sorted(strange.items()):
         yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing by that id"
     rejects = schema.reject

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..wire.report import check_device, check_fleet
+from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert
 from .number_set import NumberSet

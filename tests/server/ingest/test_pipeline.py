@@ -12,7 +12,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.pipeline import FleetRules
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.store import Store, StoreError
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
 NOW = datetime.datetime(2026, 11, 21, 14, 30, tzinfo=datetime.UTC)
@@ -36,7 +36,7 @@ def take(store, *messages, master: bytes | tuple[bytes, ...] = MASTER, limit=Non
 
 
 def sent(device, payload, fleet="open"):
-    return report.report_topic(fleet, device), payload
+    return topics.report_topic(fleet, device), payload
 
 
 def test_real_reports_of_real_boards_are_counted_under_their_codes(store):

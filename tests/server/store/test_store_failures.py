@@ -25,7 +25,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError, schema
 from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 from hushmote.simulator.broker import MosquittoBroker
 
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
@@ -84,7 +84,7 @@ def store(store_url):
 
 
 def batch(devices, number=1, fleet="open"):
-    return [(report.report_topic(fleet, d), report.encode(EXP, number, number)) for d in devices]
+    return [(topics.report_topic(fleet, d), report.encode(EXP, number, number)) for d in devices]
 
 
 def take(store, messages):

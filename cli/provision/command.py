@@ -13,7 +13,7 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import authority, fleet_folder, rotation
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, Fleet, FleetFolder, now_utc
+from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, FleetSpec, now_utc
 from ...server.provisioning.master_key import load_master_key
 from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
@@ -66,7 +66,7 @@ def fleet_command(
         load_master_key()  # it must be one
     made = fleet_folder.make(
         folder,
-        Fleet(
+        FleetSpec(
             fleet,
             tuple(dict.fromkeys(host)),
             port,

@@ -60,7 +60,7 @@ class FleetRules:
 
     masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
     digest -> version. most: experiment name -> number of reports that no device's budget exceeds, None where
-    unlimited. revoked: ids that may no longer report. listed: whether only devices that the store allows may.
+    unlimited. revoked: ids that may no longer report. listed: whether it has an allow-list.
     """
 
     name: str
@@ -99,24 +99,24 @@ def fleets(
 ) -> dict[str, FleetRules]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
-    master: the master key of the fleets that have keys, 32 bytes, or several: the one in use, then former
-    ones, whose tags still count. Raises MasterKeyError where a fleet has keys and none is given, and
+    master: the master key of the keyed fleets, 32 bytes, or several: the one in use, then former
+    ones, whose tags still count. Raises MasterKeyError where a fleet is keyed and none is given, and
     StoreError.
     """
     masters = (master,) if isinstance(master, bytes) else tuple(master or ())
-    found = store.fleets()
+    keyed = store.fleets()
     versions = store.experiments()
     listed = store.listed_fleets()
     chosen = {}
-    for name in found if names is None else [n for n in names if n in found]:
-        if found[name] and not masters:
+    for name in keyed if names is None else [n for n in names if n in keyed]:
+        if keyed[name] and not masters:
             raise keys.MasterKeyError(
-                f"fleet {name} has keys: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
+                f"fleet {name} is keyed: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
         chosen[name] = FleetRules(
             name=name,
-            masters=masters if found[name] else (),
+            masters=masters if keyed[name] else (),
             versions={v.experiment.digest: v for v in own},
             most=most_reports((v.experiment.name, v.experiment) for v in own),
             revoked=store.revoked(name),
@@ -142,11 +142,11 @@ def screen(
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
     for topic, payload in messages:
-        fleet, found = _screen(topic, payload, fleets)
-        if isinstance(found, AuthenticReport):
-            candidates.append(found)
+        fleet, verdict = _screen(topic, payload, fleets)
+        if isinstance(verdict, AuthenticReport):
+            candidates.append(verdict)
         else:
-            rejects[fleet, found] += 1
+            rejects[fleet, verdict] += 1
     return candidates, rejects
 
 
@@ -282,7 +282,7 @@ def ingest(
 def _allowed(
     candidates: list[AuthenticReport], fleet: str, transaction: IngestTransaction
 ) -> tuple[list[AuthenticReport], int]:
-    """The candidates but for the fleet's devices that are not on its list, and how many those were."""
+    """The candidates but for the fleet's devices that are not on its allow-list, and the number of those."""
     allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
     kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]
     return kept, len(candidates) - len(kept)

@@ -32,7 +32,7 @@ _Name = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Checked:
+class StoreCheck:
     """What a store holds, and what is wrong with it: one line each, without any device's id."""
 
     experiments: int
@@ -41,7 +41,7 @@ class Checked:
     violations: tuple[str, ...]
 
 
-def check(store: Store) -> Checked:
+def check(store: Store) -> StoreCheck:
     """Read every row of a store as it is at one moment and say which contradict each other.
 
     Raises StoreError where the database itself fails, as a damaged file does.
@@ -59,7 +59,7 @@ def check(store: Store) -> Checked:
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         known = connection.scalar(select(func.count()).select_from(devices)) or 0
-    return Checked(len(versions), known, counted.total(), tuple(wrong))
+    return StoreCheck(len(versions), known, counted.total(), tuple(wrong))
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -100,8 +100,8 @@ def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Coun
     table = schema.dedupe
     accepted: Counter[_Name] = Counter()
     wrong: Counter[tuple[_Name, str]] = Counter()
-    found = connection.execute(select(table).execution_options(yield_per=_ROWS))
-    for fleet, experiment, _device, text, stored in found:
+    rows = connection.execute(select(table).execution_options(yield_per=_ROWS))
+    for fleet, experiment, _device, text, stored in rows:
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text)

@@ -324,7 +324,7 @@ def test_an_aggregator_of_one_fleet_hears_no_other(store, mosquitto):
 
 def test_what_cannot_be_run_is_refused_before_it_connects(store):
     store.add_fleet("keyed", keyed=True)
-    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
         Aggregator(store).run()
     with pytest.raises(StoreError, match="no fleet away"):
         Aggregator(store, fleets=["away"]).run()

@@ -32,5 +32,5 @@ def upgrade(connection: Connection, current: int) -> None:
 
 def _scripts(current: int) -> list:
     folder = ScriptDirectory(str(Path(__file__).parent))
-    found = list(folder.iterate_revisions("head", str(current) if current else "base"))
-    return found[::-1]
+    newest_first = list(folder.iterate_revisions("head", str(current) if current else "base"))
+    return newest_first[::-1]

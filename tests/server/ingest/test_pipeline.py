@@ -198,7 +198,7 @@ def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
 
 
 def test_a_fleet_with_keys_needs_the_master_key(store):
-    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
         ingest.fleets(store)
     assert set(ingest.fleets(store, names=["open"])) == {"open"}
 

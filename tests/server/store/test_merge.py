@@ -197,7 +197,7 @@ def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
 def test_a_fleet_that_is_listed_in_one_only_is_refused_and_comes_along_as_it_is(sites):
     a, b = sites.open("a"), sites.open("b")
     b.set_listed("home", True)
-    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for listed devices in")
+    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for devices on its allow-list in")
     c = sites.open("c", fleet="away")
     merge(c, [b])
     assert c.listed_fleets() == {"home"}

@@ -75,7 +75,7 @@ def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experim
     table = schema.experiment
     versions: dict[int, tuple[_Name, Experiment]] = {}
     current: Counter[_Name] = Counter()
-    wrong = []
+    wrong: list[str] = []
     for row in connection.execute(select(table).order_by(table.c.id)).mappings():
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
@@ -148,7 +148,7 @@ def _histograms(
             wrong[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):
             wrong[id_, f"are of a window that is no {experiment.window}"] += 1
-    lines = []
+    lines: list[str] = []
     for (id_, what), n in sorted(wrong.items()):
         fleet, name = versions[id_][0] if id_ in versions else ("", "")
         of = f"version {id_} of {name} in fleet {fleet}" if name else f"version {id_}"

@@ -6,7 +6,7 @@ SQLite in WAL mode with synchronous=FULL, so that what was committed survives a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -161,13 +161,13 @@ class Database:
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {url}`"
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that only reads."""
         with self._errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that writes; leaving the block commits it durably."""
         with self._errors(), self.engine.connect() as connection:
             connection = connection.execution_options(hushmote_write=True)
@@ -175,7 +175,7 @@ class Database:
                 yield connection
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> Generator[None, None, None]:
         try:
             yield
         except SQLAlchemyError as e:

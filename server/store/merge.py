@@ -209,7 +209,7 @@ class _Merge:
         for v in have.values():
             first.setdefault((v.fleet, v.experiment.name), v)
         known = set(first)
-        ids = {}
+        ids: dict[int, int] = {}
         for v in versions:
             name = (v.fleet, v.experiment.name)
             same = have.get((v.fleet, v.experiment.digest))
@@ -247,7 +247,7 @@ class _Merge:
                 seen = self._seen(rows)
             except ValueError as e:
                 raise StoreError(f"{self._into.where} is damaged: {e}") from None
-            changed = {}
+            changed: dict[DedupeKey, NumberSet] = {}
             for key, numbers in rows.items():
                 name = key[0], key[1]
                 united = _union(seen[key], numbers)

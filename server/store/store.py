@@ -6,7 +6,7 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database fo
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -327,7 +327,7 @@ class Store:
     # Ingest
 
     @contextmanager
-    def ingest(self) -> Iterator[IngestTransaction]:
+    def ingest(self) -> Generator[IngestTransaction, None, None]:
         """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         try:
             with self._writing() as connection:
@@ -340,13 +340,13 @@ class Store:
     # Whole stores
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Generator[Connection, None, None]:
         """A connection in one transaction that writes; leaving the block commits, raising undoes it all."""
         with self._writing() as connection:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def snapshot(self) -> Generator[Connection, None, None]:
         """A connection that only reads, and sees the store as it was at its first read."""
         with self._reading() as connection:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot

@@ -387,6 +387,7 @@ def test_without_the_authoritys_part_a_board_gets_no_certificate_and_a_login_nee
 def test_a_folder_of_another_kind_is_refused(tmp_path: Path):
     with pytest.raises(FolderError, match="provision fleet"):
         fleet_folder.find(tmp_path)
-    (tmp_path / "fleet.json").write_text('{"fleet": "home", "hosts": [], "aggregators": [], "pin": 1}')
-    with pytest.raises(FolderError, match="damaged"):
-        fleet_folder.find(tmp_path)
+    for name, more in (("home", ', "pin": 1'), ("home/#", ""), ("home", r', "broker_folder": "/x\ny"')):
+        (tmp_path / "fleet.json").write_text(f'{{"fleet": "{name}", "hosts": [], "aggregators": []{more}}}')
+        with pytest.raises(FolderError, match="damaged"):
+            fleet_folder.find(tmp_path)

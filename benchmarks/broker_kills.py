@@ -32,7 +32,7 @@ import boards as wire  # pyright: ignore[reportMissingImports]
 import chaos_run  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
 
-from hushmote.server.wire import report
+from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 
 _ROUNDS = 3
@@ -95,7 +95,7 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
     asked = wire.experiment(budget={"rule": "unlimited"})
     boards = [
         Board(
-            report.report_topic("rate", f"d{i}"),
+            topics.report_topic("rate", f"d{i}"),
             port,
             Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64),
             np.random.default_rng(i),
@@ -132,7 +132,7 @@ def subscribe(port: int) -> None:
     client.connect("127.0.0.1", port)
     while not client.is_connected():
         client.loop(0.1)
-    client.subscribe(report.report_filter(), 1)
+    client.subscribe(topics.report_filter(), 1)
     while not subscribed:
         client.loop(0.1)
     client.disconnect()
@@ -148,7 +148,7 @@ def fill(port: int, count: int) -> None:
     client.loop_start()
     for i in range(count):
         room.acquire()
-        client.publish(report.report_topic("rate", f"q{i}"), bytes(19), qos=1)
+        client.publish(topics.report_topic("rate", f"q{i}"), bytes(19), qos=1)
     for _ in range(2000):
         room.acquire()
     client.disconnect()

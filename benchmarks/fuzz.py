@@ -39,7 +39,7 @@ from hushmote.server.experiments import definition as experiment
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 HANG_S = 20
 MASTER = bytes(range(32))
@@ -198,8 +198,8 @@ TOPIC = re.compile("hushmote/v1/([a-z0-9_-]{1,32})/report/([a-z0-9-]{1,32})")
 def check_topic(topic: str) -> str:
     right = TOPIC.fullmatch(topic)
     try:
-        parts = report.parse_topic(topic)
-    except report.TopicRefused as e:
+        parts = topics.parse_topic(topic)
+    except topics.TopicRefused as e:
         assert right is None
         return _one_line(e)
     assert right is not None

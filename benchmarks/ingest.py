@@ -31,7 +31,7 @@ from rich.table import Table
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
@@ -51,7 +51,7 @@ def bare(port: int, wanted: int, out: Connection) -> None:
     seen, subscribed = 0, False
 
     def on_connect(client: mqtt.Client, *_: object) -> None:
-        client.subscribe(report.report_filter(FLEET), qos=1)
+        client.subscribe(topics.report_filter(FLEET), qos=1)
 
     def on_subscribe(*_: object) -> None:
         nonlocal subscribed
@@ -150,7 +150,7 @@ def main() -> None:
         drain(whole, broker.port, 0, url)
         for number in range(1, rounds + 1):
             messages = [
-                (report.report_topic(FLEET, name), report.encode(exp, number, int(code), name, key))
+                (topics.report_topic(FLEET, name), report.encode(exp, number, int(code), name, key))
                 for name, key, code in zip(names, device_keys, codes, strict=True)
             ]
             row: dict = {"published_s": publish(broker.port, messages)}

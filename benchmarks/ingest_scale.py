@@ -37,7 +37,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator import vectorised
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -155,7 +155,7 @@ class Reports:
         for i, code in zip(devices, codes, strict=True):
             name = self.names[i]
             key = keys.device_key(MASTER, FLEET, name)
-            topic = report.report_topic(FLEET, name)
+            topic = topics.report_topic(FLEET, name)
             pairs.append((topic, report.encode(self._experiment, number, int(code), name, key)))
         return pairs
 

@@ -32,7 +32,7 @@ from sqlalchemy import text
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 from hushmote.simulator import vectorised
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
@@ -83,7 +83,7 @@ def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> 
     devices = list(sent)
     for start in range(0, len(devices), batch):
         part = devices[start : start + batch]
-        messages = [(report.report_topic(FLEET, d), report.encode(exp, 1, sent[d])) for d in part]
+        messages = [(topics.report_topic(FLEET, d), report.encode(exp, 1, sent[d])) for d in part]
         ingest.ingest(store, messages, fleets, NOW)
         now = store.histogram(FLEET, exp.digest)
         grown = Counter({int(code): int(n) for code, n in enumerate(now - before) if n})

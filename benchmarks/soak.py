@@ -31,7 +31,7 @@ from results_file import machine, write
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 FLEET = "soak"
@@ -51,7 +51,7 @@ class Publisher:
         self._rng = np.random.default_rng(1)
         names = [f"d{i:06}" for i in range(devices)]
         self._devices = [(name, keys.device_key(MASTER, FLEET, name)) for name in names]
-        self._topics = [report.report_topic(FLEET, name).encode() for name in names]
+        self._topics = [topics.report_topic(FLEET, name).encode() for name in names]
         self.published = 0
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.sendall(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04soak")

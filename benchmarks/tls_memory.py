@@ -18,9 +18,9 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.provisioning import fleet_folder
+from hushmote.server.provisioning import fleet_folder, master_key
 from hushmote.server.provisioning import settings as provision
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import find_mosquitto, free_port
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +48,7 @@ def publish(folder: fleet_folder.FleetFolder, master: bytes) -> None:
         except OSError:
             time.sleep(0.1)
     client.loop_start()
-    topic = report.experiment_topic("home", "room_temp")
+    topic = topics.experiment_topic("home", "room_temp")
     payload = keys.sign_experiment(keys.announce_key(master, "home"), topic, experiment())
     client.publish(topic, payload, qos=1, retain=True).wait_for_publish(10)
     client.disconnect()
@@ -59,7 +59,7 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
     """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
     fleet = fleet_folder.Fleet("home", ("localhost",), free_port(), broker_user=getpass.getuser())
     folder = fleet_folder.make(path / "fleet", fleet, write_master=True)
-    master = keys.load_master_key(folder.master_file())
+    master = master_key.load_master_key(folder.master_file())
     assert master is not None
     settings = path / "settings.json"
     provision.provision_device(

@@ -21,7 +21,7 @@ from rich.table import Table
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.workload import ALL_RANGES
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 from hushmote.simulator.faithful import SimulatedFleet
 
 EXPERIMENTS: dict[str, tuple[str, int, int]] = {
@@ -79,7 +79,7 @@ def as_json(sent: bytes) -> bytes:
 
 def publish_bytes(payload_bytes: float) -> float:
     """Size of the QoS 1 PUBLISH packet: header, topic with its length, packet id, payload."""
-    topic = report.report_topic("home", "k3f9x1b7q2")
+    topic = topics.report_topic("home", "k3f9x1b7q2")
     remaining = 2 + len(topic) + 2 + payload_bytes
     return 1 + (1 if remaining < 128 else 2) + remaining
 

@@ -18,8 +18,8 @@ from ..server.answers import tables as show
 from ..server.errors import HushmoteError, UsageError
 from ..server.estimate import plausibility
 from ..server.experiments.definition import load
+from ..server.provisioning.master_key import create_master_key
 from ..server.store.store import Store, Version
-from ..server.wire.keys import create_master_key
 from . import audit as audit_cli
 from . import estimate as estimate_cli
 from . import flash as board_cli

@@ -22,11 +22,11 @@ from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
 from ..server.ingest.health import trouble
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.tls import client_context
+from ..server.provisioning.master_key import load_master_keys, readable_by_others
 from ..server.service import log_format
 from ..server.service import process as serving
 from ..server.service.http_endpoint import Endpoint, parse_endpoint
 from ..server.store.store import Store
-from ..server.wire.keys import load_master_keys, readable_by_others
 from ..server.wire.limits import BATCH_REPORTS
 from .options import DEFAULT_STORE, StoreUrl
 

@@ -31,11 +31,11 @@ def store_upgrade(url: Url, as_json: AsJson = False) -> None:
     database = Database(url, create=False, upgrade=True)
     database.close()
     if as_json:
-        print_json({"store": database.where, "from": database.found, "to": schema.VERSION})
-    elif database.found == schema.VERSION:
+        print_json({"store": database.where, "from": database.version_before, "to": schema.VERSION})
+    elif database.version_before == schema.VERSION:
         _say(f"{database.where} has schema version {schema.VERSION} already: nothing was changed")
     else:
-        _say(f"{database.where} has schema version {schema.VERSION} now, up from {database.found}")
+        _say(f"{database.where} has schema version {schema.VERSION} now, up from {database.version_before}")
 
 
 @store_app.command("backup")

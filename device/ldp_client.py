@@ -395,7 +395,7 @@ class Experiment:
     """
 
     @classmethod
-    def parse(cls, payload):
+    def parse(cls, payload):  # type: (bytes) -> Experiment
         """Return the Experiment in the bytes of a JSON object of at most 1 KiB.
 
         Raises ExperimentRefused with the reason; nothing that is not understood is ignored.
@@ -415,7 +415,7 @@ class Experiment:
         self.sha256 = hashlib.sha256(payload).digest()
         self.digest = self.sha256[:4]
         _take_int(fields, "v", 1, 1)
-        self.name = _take_name(fields, "name")
+        self.name = _take_name(fields, "name")  # type: str
         self._take_type(fields)
         self.epsilon = _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)
         self._take_mechanism(fields)
@@ -482,7 +482,7 @@ class Experiment:
             width //= self.fanout or 1
         self.levels = tuple(levels)
         self.weight_sum = sum(weights)
-        self.code_count = offset
+        self.code_count = offset  # type: int
         self.code_bytes = 1 if offset <= 1 << 8 else 2 if offset <= 1 << 16 else 3
 
     def _take_budget(self, fields):

@@ -35,9 +35,10 @@ from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import parse_range
+from ..server.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
-from ..server.wire import keys, report
+from ..server.wire import keys, topics
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
 from .gateway import Gateways
@@ -143,7 +144,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
         old.unlink()
     key_file = folder / "master.key"
     key_file.unlink(missing_ok=True)
-    master = keys.create_master_key(key_file)
+    master = master_key.create_master_key(key_file)
     say = _silent if quiet else _say
     if not quiet:
         show.out.print("[bold]Hushmote demo[/]: private telemetry, end to end\n")
@@ -161,7 +162,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
                 "server",
                 f"aggregator, process {process.pid}; it published the experiment, signed and retained",
             )
-            announced = _retained(broker, report.experiment_topic(FLEET, definition.name))
+            announced = _retained(broker, topics.experiment_topic(FLEET, definition.name))
             say("devices", f"take the experiment from the broker. {_privacy(asked)}")
             fleet, fleet_s = _report(broker, announced, master, readings, quiet)
             count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, quiet)

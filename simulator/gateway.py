@@ -11,7 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from ..server.errors import HushmoteError
-from ..server.wire.report import report_topic
+from ..server.wire.topics import report_topic
 from .faithful import Delivery, SimulatedFleet
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at

@@ -13,11 +13,11 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import authority, fleet_folder, rotation
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, Fleet, FleetFolder, now_utc
+from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, FleetSpec, now_utc
+from ...server.provisioning.master_key import load_master_key
 from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
-from ...server.wire.keys import load_master_key
-from ...server.wire.report import check_device
+from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .options import FleetOf, Folder, fleet_name, new_passphrase, open_folder
 from .roster import allow_command, list_command, revoke_command
@@ -66,7 +66,7 @@ def fleet_command(
         load_master_key()  # it must be one
     made = fleet_folder.make(
         folder,
-        Fleet(
+        FleetSpec(
             fleet,
             tuple(dict.fromkeys(host)),
             port,

@@ -14,7 +14,7 @@ from ...server.provisioning import fleet_folder
 from ...server.provisioning.authority import common_name
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ...server.store.store import Store
-from ...server.wire.report import check_device
+from ...server.wire.topics import check_device
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 from .options import FleetOf, Folder, fleet_name, open_folder
 from .rotate import say_next

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
@@ -24,7 +25,7 @@ _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interva
 _MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
 
 
-class Link:
+class BrokerConnection:
     """A connection from CONNECT to its loss, and the messages that only it can acknowledge.
 
     Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
@@ -76,7 +77,7 @@ class Link:
         self.client.on_message = self._on_message
 
     def connect(self, host: str, port: int) -> None:
-        """Send CONNECT; raises OSError where nobody listens and ValueError for a host that is none."""
+        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
         options: dict[str, Any] = {}
         if self.protocol == "5":
             properties = Properties(PacketTypes.CONNECT)
@@ -85,8 +86,33 @@ class Link:
             options = {"clean_start": False, "properties": properties}
         self.client.connect(host, port, _KEEPALIVE_S, **options)
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the broker has accepted the connection."""
+        return self.answer is not None and not self.answer.is_failure
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the broker has accepted the subscription."""
+        return self.granted is not None and not self.granted.is_failure
+
+    def subscribe(self, filters: Sequence[str]) -> None:
+        """Ask for what these topic filters name, with QoS 1; `granted` is the answer."""
+        self.client.subscribe([(f, 1) for f in filters])
+
+    def unsubscribe(self, filters: Sequence[str]) -> None:
+        """Ask for no more of it; `unsubscribed` is the answer."""
+        self.client.unsubscribe(list(filters))
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Publish with QoS 1, retained."""
+        self.client.publish(topic, payload, qos=1, retain=True)
+
     def turn(self, wait_s: float, most: int) -> MQTTErrorCode:
-        """Wait so long for the broker, then read, write and keep alive; hold at most so many messages."""
+        """Wait wait_s seconds at most for the broker, then read, write and keep alive.
+
+        Nothing more is read once `most` messages are held.
+        """
         before = len(self.messages)
         rc = self.client.loop(0.0 if self.client.has_more else wait_s)
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more and len(self.messages) < most:

@@ -23,7 +23,7 @@ _TRIALS = 2
 class Pace:
     """Says when a batch is due: full, old enough, or stalled.
 
-    A broker sends only so many unacknowledged messages and then waits: its in-flight window. Waiting as well,
+    A broker sends a number of unacknowledged messages, its in-flight window, and then waits. Waiting as well,
     until the batch is old enough, would cap the rate at one window per `batch_s`. Committing whenever nothing
     arrives for a moment would commit single reports whenever traffic is thin. So a batch is committed early
     only when it is exactly as large as the window and nothing more comes. The window is assumed to be the

@@ -18,7 +18,7 @@ from ..store.number_set import NumberSet
 from ..store.store import Store
 from ..store.transaction import DedupeKey, IngestTransaction
 from ..store.versions import Version, most_reports
-from ..wire import keys, report
+from ..wire import keys, report, topics
 from .rate_limit import Device, RateLimit
 
 MALFORMED = "malformed"
@@ -55,12 +55,12 @@ _key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetRules:
     """What a fleet's reports are judged by.
 
     masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
     digest -> version. most: experiment name -> number of reports that no device's budget exceeds, None where
-    unlimited. revoked: ids that may no longer report. listed: whether only devices that the store allows may.
+    unlimited. revoked: ids that may no longer report. listed: whether it has an allow-list.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Fleet:
         return self.masters[0] if self.masters else None
 
 
-class Candidate(NamedTuple):
+class AuthenticReport(NamedTuple):
     """A report that is authentic and in range; whether it is new, only the dedupe sets know."""
 
     key: DedupeKey
@@ -96,27 +96,27 @@ class Tally:
 
 def fleets(
     store: Store, master: bytes | Sequence[bytes] | None = None, names: Sequence[str] | None = None
-) -> dict[str, Fleet]:
+) -> dict[str, FleetRules]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
-    master: the master key of the fleets that have keys, 32 bytes, or several: the one in use, then former
-    ones, whose tags still count. Raises MasterKeyError where a fleet has keys and none is given, and
+    master: the master key of the keyed fleets, 32 bytes, or several: the one in use, then former
+    ones, whose tags still count. Raises MasterKeyError where a fleet is keyed and none is given, and
     StoreError.
     """
     masters = (master,) if isinstance(master, bytes) else tuple(master or ())
-    found = store.fleets()
+    keyed = store.fleets()
     versions = store.experiments()
     listed = store.listed_fleets()
     chosen = {}
-    for name in found if names is None else [n for n in names if n in found]:
-        if found[name] and not masters:
+    for name in keyed if names is None else [n for n in names if n in keyed]:
+        if keyed[name] and not masters:
             raise keys.MasterKeyError(
-                f"fleet {name} has keys: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
+                f"fleet {name} is keyed: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
-        chosen[name] = Fleet(
+        chosen[name] = FleetRules(
             name=name,
-            masters=masters if found[name] else (),
+            masters=masters if keyed[name] else (),
             versions={v.experiment.digest: v for v in own},
             most=most_reports((v.experiment.name, v.experiment) for v in own),
             revoked=store.revoked(name),
@@ -125,7 +125,7 @@ def fleets(
     return chosen
 
 
-def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]) -> bool:
+def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]) -> bool:
     """Whether any (topic, payload) is of a fleet or an experiment that is not among these; cheap and pure."""
     for topic, payload in messages:
         parts = topic.split("/", 3)
@@ -136,24 +136,26 @@ def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fl
 
 
 def screen(
-    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fleet]
-) -> tuple[list[Candidate], Counter[tuple[str, str]]]:
+    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]
+) -> tuple[list[AuthenticReport], Counter[tuple[str, str]]]:
     """Return the candidates among (topic, payload) messages, in order, and the rejects; pure."""
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
     for topic, payload in messages:
-        fleet, found = _screen(topic, payload, fleets)
-        if isinstance(found, Candidate):
-            candidates.append(found)
+        fleet, verdict = _screen(topic, payload, fleets)
+        if isinstance(verdict, AuthenticReport):
+            candidates.append(verdict)
         else:
-            rejects[fleet, found] += 1
+            rejects[fleet, verdict] += 1
     return candidates, rejects
 
 
-def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[str, Candidate | str]:
+def _screen(
+    topic: str, payload: bytes, fleets: Mapping[str, FleetRules]
+) -> tuple[str, AuthenticReport | str]:
     try:
-        name, device = report.parse_topic(topic)
-    except report.TopicRefused as e:
+        name, device = topics.parse_topic(topic)
+    except topics.TopicRefused as e:
         if e.part != "device":
             return "", UNKNOWN_FLEET
         # Counters of fleets that are not ours would let strangers fill the store.
@@ -186,7 +188,7 @@ def _screen(topic: str, payload: bytes, fleets: Mapping[str, Fleet]) -> tuple[st
     if code >= experiment.code_count or sent.number == 0:
         return name, OUT_OF_RANGE
     key = (name, experiment.name, device)
-    return name, Candidate(key, sent.number, fleet.most[experiment.name], version, code)
+    return name, AuthenticReport(key, sent.number, fleet.most[experiment.name], version, code)
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Settlement:
 
 
 def settle(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[AuthenticReport],
     seen: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
     room: Callable[[Device], int] | None = None,
@@ -249,7 +251,7 @@ def window(kind: str, now: datetime.datetime) -> str:
 def ingest(
     store: Store,
     messages: Iterable[tuple[str, bytes]],
-    fleets: Mapping[str, Fleet],
+    fleets: Mapping[str, FleetRules],
     now: datetime.datetime,
     limit: RateLimit | None = None,
 ) -> Tally:
@@ -278,9 +280,9 @@ def ingest(
 
 
 def _allowed(
-    candidates: list[Candidate], fleet: str, transaction: IngestTransaction
-) -> tuple[list[Candidate], int]:
-    """The candidates but for the fleet's devices that are not on its list, and how many those were."""
+    candidates: list[AuthenticReport], fleet: str, transaction: IngestTransaction
+) -> tuple[list[AuthenticReport], int]:
+    """The candidates but for the fleet's devices that are not on its allow-list, and the number of those."""
     allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
     kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]
     return kept, len(candidates) - len(kept)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...device import ldp_client
-from ..provisioning.usb import Link
+from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
 
 VARIABLE = "HUSHMOTE_MICROPYTHON"
@@ -103,7 +103,7 @@ def _absolute(words: Sequence[str]) -> tuple[str, ...]:
 
 def board(port: str) -> Runtime:
     """The board at a serial port. Raises FlashError where there is none, AuditError without the client."""
-    said = Link(port, 60).run(
+    said = UsbLink(port, 60).run(
         "exec", "try:\n import ldp_client\n print('FOUND')\nexcept ImportError:\n print('NONE')"
     )
     if "FOUND" not in said:

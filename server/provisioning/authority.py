@@ -176,15 +176,15 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> Issued:
 def parse_board_fields(certificate: str, key: str, where: str) -> Issued:
     """Return what Issued.board_fields() gave; raises AuthorityError, never with a part of the key."""
     try:
-        found = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
+        shown = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
         own = load_der_private_key(base64.b64decode(key, validate=True), None)
     except (ValueError, TypeError):
         raise AuthorityError(
             f"{where}: mqtt_cert and mqtt_key must be base64 of DER, as `hushmote provision` wrote them"
         ) from None
-    if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != found.public_key():
+    if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != shown.public_key():
         raise AuthorityError(f"{where}: mqtt_key is not the P-256 key of mqtt_cert")
-    return Issued(found, own)
+    return Issued(shown, own)
 
 
 def _issue(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from . import settings as provision
 from .settings import DeviceSettings
-from .usb import LEDGER, Board, FlashError, Link, check_board, compile_mpy, probe
+from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
 MODULES = ("ldp_client", "mqtt_reporter")
 
@@ -153,7 +153,7 @@ def flash(
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
     provision.check_complete(settings, settings_path)
-    link = Link(port, timeout_s)
+    link = UsbLink(port, timeout_s)
     paths = ["/main.py", "/settings.json"]
     paths += [f"/lib/{m}.{x}" for m in (*MODULES, "umqtt/simple") for x in ("py", "mpy")]
     board = probe(link, paths)
@@ -282,7 +282,7 @@ def _read(path: Path) -> bytes:
         raise FlashError(f"cannot read {path}: {e.strerror}") from None
 
 
-def _stage(link: Link, files: Sequence[_File]) -> None:
+def _stage(link: UsbLink, files: Sequence[_File]) -> None:
     """Copy files into the staging folder, and have the board read them back and import them."""
     if not files:
         return
@@ -316,7 +316,7 @@ def _stage(link: Link, files: Sequence[_File]) -> None:
 _HALF_DONE = "the modules are new, the application and settings may be the old ones; flash again"
 
 
-def _install_modules(link: Link, changed: Sequence[_File], extension: str) -> None:
+def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str) -> None:
     """Put staged modules in their places, and see that the board loads these and no others."""
     other = "mpy" if extension == "py" else "py"
     said = link.ask(
@@ -337,7 +337,7 @@ def _install_modules(link: Link, changed: Sequence[_File], extension: str) -> No
         )
 
 
-def _finish(link: Link, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:
+def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace: bool) -> None:
     """Make the ledger where it is to be made, then put settings and application in their places."""
     said = link.ask(
         # The application last: a board that loses power in between starts the old one, or none.
@@ -353,7 +353,7 @@ def _finish(link: Link, changed: Sequence[_File], make_ledger: bool, replace: bo
         raise _NothingProvisioned(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")
 
 
-def _clean(link: Link) -> None:
+def _clean(link: UsbLink) -> None:
     """Remove the staging folder after a failure, if the board still answers; the next flash does it too."""
     try:
         link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)

@@ -27,13 +27,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from .. import private_file
 from ..errors import ProvisionError
-from ..wire import keys
-from ..wire.report import check_device, check_fleet
+from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 from . import journal as issued
 from . import mosquitto as broker_config
 from .authority import AuthorityError, Issued
 from .journal import Credential, Journal
+from .master_key import create_master_key
 
 AUTHORITY = "authority/ca.key"
 OLD_AUTHORITY = "authority/ca-old.key"
@@ -49,7 +49,7 @@ class FolderError(ProvisionError):
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetSpec:
     """What a fleet's folder is for, as fleet.json holds it.
 
     hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
@@ -89,7 +89,7 @@ class FleetFolder:
     """A fleet's folder that is there. passphrase: of the authority's key, None where it has none."""
 
     path: Path
-    fleet: Fleet
+    fleet: FleetSpec
     passphrase: bytes | None = field(default=None, repr=False)
 
     # What is there
@@ -126,7 +126,7 @@ class FleetFolder:
         return path if path.exists() else None
 
     def share(self) -> str:
-        """The name of the aggregators' shared subscription."""
+        """The name of the aggregators' group."""
         return self._read(SHARE).decode("ascii", "replace").strip()
 
     def _read(self, name: str) -> bytes:
@@ -167,7 +167,7 @@ class FleetFolder:
         with self._writing(name) as path:
             private_file.replace(path, content)
 
-    def put_fleet(self, fleet: Fleet) -> FleetFolder:
+    def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
         """Replace fleet.json and what follows from it, the broker's configuration and access list."""
         self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet.plan()).encode())
         self.put("broker/acl", broker_config.acl(fleet.fleet, fleet.aggregators).encode())
@@ -282,7 +282,7 @@ class FleetFolder:
         return [self.signer()] + ([old] if old is not None else [])
 
 
-def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
+def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
     """Make a fleet's folder, with all that its broker and its aggregators need, and return it.
 
     write_master: a new master key goes into aggregator/master.key. Raises FolderError, AuthorityError,
@@ -321,8 +321,8 @@ def make(path: Path, fleet: Fleet, *, passphrase: bytes | None = None, write_mas
     for name in fleet.aggregators:
         folder.put_aggregator(root, name, now)
     if write_master:
-        keys.create_master_key(path / MASTER)
-    # Random, so that no board can join the aggregators' share and be sent reports that it may not read.
+        create_master_key(path / MASTER)
+    # Random, so that no board can join the aggregators' group and be sent reports that it may not read.
     folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
         folder.put("broker/passwords", b"")
@@ -335,7 +335,7 @@ def find(path: Path) -> FleetFolder:
         values = json.loads((path / "fleet.json").read_bytes())
         for name in ("hosts", "aggregators"):
             values[name] = tuple(values[name])
-        fleet = Fleet(**values)
+        fleet = FleetSpec(**values)
         check_fleet(fleet.fleet)
         broker_config.mosquitto_conf(fleet.plan())
     except FileNotFoundError:
@@ -344,6 +344,6 @@ def find(path: Path) -> FleetFolder:
         ) from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
-    except (ValueError, TypeError, KeyError):
+    except (NameRefused, ProvisionError, ValueError, TypeError, KeyError):
         raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
     return FleetFolder(path, fleet)

@@ -59,7 +59,7 @@ class Journal:
 
 def parse(text: bytes, where: str) -> Journal:
     """Return the journal in a file's bytes; raises JournalError with the number of the damaged line."""
-    found: list[Credential] = []
+    credentials: list[Credential] = []
     revoked: dict[str, datetime.datetime] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -67,20 +67,20 @@ def parse(text: bytes, where: str) -> Journal:
             if "name" in values:
                 until = values["until"] and datetime.datetime.fromisoformat(values["until"])
                 kind, serial = values["kind"], values["serial"]
-                found.append(Credential(values["name"], kind, serial, values["authority"], until))
+                credentials.append(Credential(values["name"], kind, serial, values["authority"], until))
                 continue
             at = datetime.datetime.fromisoformat(values["at"])
             if "revoke" in values:
                 revoked.setdefault(values["revoke"], at)
             serial, name = values.get("withdraw", ""), values.get("revoke", "")
-            for i, c in enumerate(found):
+            for i, c in enumerate(credentials):
                 if c.revoked is None and (c.serial == serial or (c.kind, c.name) == ("device", name)):
-                    found[i] = replace(c, revoked=at)
+                    credentials[i] = replace(c, revoked=at)
         except (ValueError, KeyError, TypeError):
             raise JournalError(
                 f"{where} is damaged in line {number}: take it from its backup, or correct it"
             ) from None
-    return Journal(tuple(found), revoked)
+    return Journal(tuple(credentials), revoked)
 
 
 def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from ..errors import ProvisionError
 from ..wire.limits import BATCH_REPORTS
-from ..wire.report import check_device, check_fleet, experiment_topic, report_filter
+from ..wire.topics import check_device, check_fleet, experiment_topic, report_filter
 
 # An underscore: no device id has one, so no board can be given an aggregator's rights.
 _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)

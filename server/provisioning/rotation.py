@@ -19,6 +19,7 @@ from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .journal import Credential
+from .master_key import MOST_MASTERS, load_master_keys
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
@@ -175,13 +176,13 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
 
 def rotate_master(folder: FleetFolder) -> Rotated:
     """Put a new master key before the one in force; tags under the others count until finish_master."""
-    found = _masters(folder)
-    if len(found) >= keys.MOST_MASTERS:
-        raise FolderError(f"{folder.path / MASTER} holds {len(found)} keys already: end that with --finish")
+    masters = _masters(folder)
+    if len(masters) >= MOST_MASTERS:
+        raise FolderError(f"{folder.path / MASTER} holds {len(masters)} keys already: end that with --finish")
     fresh = os.urandom(keys.KEY_BYTES)
-    folder.put(MASTER, _master_file((fresh, *found)))
+    folder.put(MASTER, _master_file((fresh, *masters)))
     return Rotated(
-        (f"{folder.path / MASTER}: a new master key before {len(found)} older",),
+        (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
             "restart `hushmote serve` with this file: it signs experiments with the new key, so boards with "
             "the old one refuse them and fall silent; what they had made still counts",
@@ -193,12 +194,12 @@ def rotate_master(folder: FleetFolder) -> Rotated:
 
 def finish_master(folder: FleetFolder) -> Rotated:
     """Forget all master keys but the one in force."""
-    found = _masters(folder)
-    if len(found) < 2:
+    masters = _masters(folder)
+    if len(masters) < 2:
         raise FolderError("no rotation of the master key is under way: start one without --finish")
-    folder.put(MASTER, _master_file(found[:1]))
+    folder.put(MASTER, _master_file(masters[:1]))
     return Rotated(
-        (f"{folder.path / MASTER}: {len(found) - 1} older master keys are gone",),
+        (f"{folder.path / MASTER}: {len(masters) - 1} older master keys are gone",),
         ("restart `hushmote serve` with this file: tags under the old keys count no more",),
     )
 
@@ -210,7 +211,7 @@ def _masters(folder: FleetFolder) -> tuple[bytes, ...]:
             f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
             "the old, with a comma between"
         )
-    return keys.load_master_keys(path)
+    return load_master_keys(path)
 
 
 def _master_file(masters: Sequence[bytes]) -> bytes:

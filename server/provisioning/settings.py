@@ -22,7 +22,7 @@ from typing import Any
 from .. import private_file
 from ..errors import ProvisionError
 from ..wire import keys
-from ..wire.report import NameRefused, check_device, check_fleet
+from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -266,9 +266,9 @@ def _certificate(path: Path) -> str:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         raise ProvisionError(f"cannot read {path}: it must be a PEM file with the broker's CA") from None
-    found = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    pem = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
     try:
-        der = ssl.PEM_cert_to_DER_cert(found[0] if found else "")
+        der = ssl.PEM_cert_to_DER_cert(pem[0] if pem else "")
     except ValueError:
         raise ProvisionError(
             f"{path} holds no certificate: it must be a PEM file with the broker's CA"

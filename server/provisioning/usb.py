@@ -39,8 +39,6 @@ _ARCHITECTURES = (
 
 _PROBE = """
 import sys, os, json, hashlib, binascii
-
-from ..errors import HushmoteError
 def size(p):
     try: return os.stat(p)[6]
     except OSError: return None
@@ -102,7 +100,7 @@ class Board:
     fat: bool
 
 
-class Link:
+class UsbLink:
     """mpremote and a port; each run is one process that ends within timeout_s."""
 
     def __init__(self, port: str, timeout_s: float) -> None:
@@ -174,7 +172,7 @@ def _no_answer(port: str) -> str:
     )
 
 
-def probe(link: Link, paths: Sequence[str]) -> Board:
+def probe(link: UsbLink, paths: Sequence[str]) -> Board:
     """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
     said = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
     slots = said["slots"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -16,7 +18,6 @@ from ..aggregator import Aggregator, Counters
 from ..errors import HushmoteError
 from ..ingest.health import TURN_S
 from . import log_format
-from .systemd import notify
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,20 @@ def announce_ready() -> None:
     """Tell whoever started this process that reports are being counted."""
     print(READY, flush=True)
     notify(READY=1)
+
+
+def notify(**fields: str | int) -> None:
+    """Send systemd fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1; never raises.
+
+    sd_notify(3) by its socket; without a socket nobody wants to know.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    text = "\n".join(f"{name}={value}" for name, value in fields.items())
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.settimeout(1.0)
+        s.sendto(text.encode(), address.replace("@", "\0", 1))
 
 
 def run(aggregator: Aggregator) -> None:

@@ -75,8 +75,8 @@ def _copy(path: Path, part: Path) -> None:
         with closing(sqlite3.connect(part)) as target:
             # All pages in one step: from one state, and in WAL mode nobody who writes has to wait.
             source.backup(target)
-            found = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            verdict = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
             # One file, whoever looks at it; opened as a store it is in WAL mode again.
             target.execute("PRAGMA journal_mode=DELETE")
-    if found != "ok":
-        raise BackupRefused(f"{path} is damaged ({found}): keep it and the last good backup")
+    if verdict != "ok":
+        raise BackupRefused(f"{path} is damaged ({verdict}): keep it and the last good backup")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..wire import report
+from ..wire import topics
 from . import schema
 from .number_set import NumberSet
 from .store import Store
@@ -32,7 +32,7 @@ _Name = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Checked:
+class StoreCheck:
     """What a store holds, and what is wrong with it: one line each, without any device's id."""
 
     experiments: int
@@ -41,7 +41,7 @@ class Checked:
     violations: tuple[str, ...]
 
 
-def check(store: Store) -> Checked:
+def check(store: Store) -> StoreCheck:
     """Read every row of a store as it is at one moment and say which contradict each other.
 
     Raises StoreError where the database itself fails, as a damaged file does.
@@ -59,7 +59,7 @@ def check(store: Store) -> Checked:
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         known = connection.scalar(select(func.count()).select_from(devices)) or 0
-    return Checked(len(versions), known, counted.total(), tuple(wrong))
+    return StoreCheck(len(versions), known, counted.total(), tuple(wrong))
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experim
     table = schema.experiment
     versions: dict[int, tuple[_Name, Experiment]] = {}
     current: Counter[_Name] = Counter()
-    wrong = []
+    wrong: list[str] = []
     for row in connection.execute(select(table).order_by(table.c.id)).mappings():
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
@@ -100,8 +100,8 @@ def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Coun
     table = schema.dedupe
     accepted: Counter[_Name] = Counter()
     wrong: Counter[tuple[_Name, str]] = Counter()
-    found = connection.execute(select(table).execution_options(yield_per=_ROWS))
-    for fleet, experiment, _device, text, stored in found:
+    rows = connection.execute(select(table).execution_options(yield_per=_ROWS))
+    for fleet, experiment, _device, text, stored in rows:
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text)
@@ -148,7 +148,7 @@ def _histograms(
             wrong[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):
             wrong[id_, f"are of a window that is no {experiment.window}"] += 1
-    lines = []
+    lines: list[str] = []
     for (id_, what), n in sorted(wrong.items()):
         fleet, name = versions[id_][0] if id_ in versions else ("", "")
         of = f"version {id_} of {name} in fleet {fleet}" if name else f"version {id_}"
@@ -166,7 +166,7 @@ def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
 def _devices(connection: Connection) -> Iterator[str]:
     table = schema.device
     query = select(table.c.fleet, table.c.device).execution_options(yield_per=_ROWS)
-    strange = Counter(fleet for fleet, device in connection.execute(query) if not report.is_device(device))
+    strange = Counter(fleet for fleet, device in connection.execute(query) if not topics.is_device(device))
     for fleet, n in sorted(strange.items()):
         yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing by that id"
     rejects = schema.reject

@@ -6,7 +6,7 @@ SQLite in WAL mode with synchronous=FULL, so that what was committed survives a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ class Database:
 
     create: make it where there is none; otherwise its absence is an error. upgrade: bring an older schema
     version to this one's, in one transaction. A database of something else, or of another schema version
-    otherwise, is left alone. found: the schema version that was there, 0 for none.
+    otherwise, is left alone. version_before: the schema version that was there, 0 for none.
     """
 
     def __init__(self, url: str, *, create: bool = True, upgrade: bool = False) -> None:
@@ -51,7 +51,7 @@ class Database:
         try:
             # Who only reads waits for no writer, and needs no disk that can be written.
             with self.writing() if create or upgrade else self.reading() as connection:
-                self.found = self._check_schema(connection, create, upgrade)
+                self.version_before = self._check_schema(connection, create, upgrade)
         except StoreError:
             self.close()
             raise
@@ -149,8 +149,8 @@ class Database:
             raise StoreError(f"{self.where} is a database of something else: give another path")
         versions = list(connection.scalars(_VERSION))
         if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
-            found = ", ".join(map(str, versions)) or "none"
-            raise StoreError(f"{self.where} is damaged: its schema version is {found}; restore a backup")
+            texts = ", ".join(map(str, versions)) or "none"
+            raise StoreError(f"{self.where} is damaged: its schema version is {texts}; restore a backup")
         return versions[0]
 
     def _other_version(self, version: int) -> str:
@@ -161,13 +161,13 @@ class Database:
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {url}`"
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that only reads."""
         with self._errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that writes; leaving the block commits it durably."""
         with self._errors(), self.engine.connect() as connection:
             connection = connection.execution_options(hushmote_write=True)
@@ -175,7 +175,7 @@ class Database:
                 yield connection
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> Generator[None, None, None]:
         try:
             yield
         except SQLAlchemyError as e:

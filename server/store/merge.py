@@ -70,9 +70,9 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
     were at one moment and are not changed. dry_run: do it all and undo it, to say what would be added.
     Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
     can be added twice.
-    Raises MergeRefused where a fleet is open in one and keyed in another, or listed in one only, a digest
-    stands for two versions, a version would raise a name's total, both counted the same reports, or a store's
-    counts and dedupe sets do not match; and StoreError. Then nothing was changed.
+    Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in one only, a
+    digest stands for two versions, a version would raise a name's total, both counted the same reports, or a
+    store's counts and dedupe sets do not match; and StoreError. Then nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
@@ -139,10 +139,10 @@ class _Merge:
     def run(self) -> None:
         self._add_fleets()
         self._add_devices()
-        found = self._source.versions(self._connection, None)
+        versions = self._source.versions(self._connection, None)
         for store, connection in ((self._into, self._target), (self._source, self._connection)):
-            _check_counts(store, connection, {(v.fleet, v.experiment.name) for v in found})
-        ids = self._add_versions(found)
+            _check_counts(store, connection, {(v.fleet, v.experiment.name) for v in versions})
+        ids = self._add_versions(versions)
         self._add_dedupe()
         self._add_histograms(ids)
         self._add_rejects()
@@ -158,11 +158,12 @@ class _Merge:
                 continue
             here, there = have[name], (bool(keyed), bool(listed))
             if here[0] != there[0]:
-                words = [("with keys" if keyed else "open") for keyed, _ in (here, there)]
+                words = [("keyed" if keyed else "open") for keyed, _ in (here, there)]
                 advice = "these are two fleets of one name"
             elif here[1] != there[1]:
                 words = [
-                    ("for listed devices" if listed else "for any device") for _, listed in (here, there)
+                    ("for devices on its allow-list" if listed else "for any device")
+                    for _, listed in (here, there)
                 ]
                 advice = "make it the same in both"
             else:
@@ -174,7 +175,7 @@ class _Merge:
 
     def _add_devices(self) -> None:
         table = schema.device
-        found = self._connection.execute(
+        devices = self._connection.execute(
             select(table.c.fleet, table.c.device, table.c.state)
             .order_by(table.c.fleet, table.c.device)
             .execution_options(yield_per=_ROWS)
@@ -186,7 +187,7 @@ class _Merge:
             where=statement.excluded.state == "revoked",  # for good, whatever the other says
         )
         before = self._states()
-        for part in found.mappings().partitions():
+        for part in devices.mappings().partitions():
             self._target.execute(statement, [dict(row) for row in part])
         after = self._states()
         self._total.named += after.total() - before.total()
@@ -201,15 +202,15 @@ class _Merge:
             states[name] = count
         return states
 
-    def _add_versions(self, found: list[Version]) -> dict[int, int]:
+    def _add_versions(self, versions: list[Version]) -> dict[int, int]:
         """Return source id -> target id."""
         have = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
         first: dict[tuple[str, str], Version] = {}
         for v in have.values():
             first.setdefault((v.fleet, v.experiment.name), v)
         known = set(first)
-        ids = {}
-        for v in found:
+        ids: dict[int, int] = {}
+        for v in versions:
             name = (v.fleet, v.experiment.name)
             same = have.get((v.fleet, v.experiment.digest))
             if same is not None and same.experiment.sha256 != v.experiment.sha256:
@@ -246,7 +247,7 @@ class _Merge:
                 seen = self._seen(rows)
             except ValueError as e:
                 raise StoreError(f"{self._into.where} is damaged: {e}") from None
-            changed = {}
+            changed: dict[DedupeKey, NumberSet] = {}
             for key, numbers in rows.items():
                 name = key[0], key[1]
                 united = _union(seen[key], numbers)
@@ -269,8 +270,8 @@ class _Merge:
     def _add_histograms(self, ids: dict[int, int]) -> None:
         table = schema.histogram
         query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-        found = self._connection.execute(query.execution_options(yield_per=_ROWS))
-        for part in found.partitions():
+        counts = self._connection.execute(query.execution_options(yield_per=_ROWS))
+        for part in counts.partitions():
             self._write({}, {(ids[id_], window, code): count for id_, window, code, count in part}, {})
 
     def _add_rejects(self) -> None:

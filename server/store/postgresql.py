@@ -63,10 +63,12 @@ def connect_options(url: URL) -> dict[str, Any]:
 
 def set_up(engine: Engine) -> None:
     """Have an engine's connections made and set as a store needs them."""
-    event.listen(
-        engine, "do_connect", lambda _d, _r, args, options: AnsweringConnection.connect(*args, **options)
-    )
+    event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", _set)
+
+
+def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> AnsweringConnection:
+    return AnsweringConnection.connect(*arguments, **options)
 
 
 def _set(connection: psycopg.Connection[Any], _record: object) -> None:

@@ -33,10 +33,10 @@ fleet = Table(
     metadata,
     Column("name", String(32), primary_key=True),
     Column("keyed", Boolean, nullable=False),  # false: open, anyone can forge
-    Column("listed", Boolean, nullable=False, server_default=false()),  # true: only allowed devices count
+    Column("listed", Boolean, nullable=False, server_default=false()),  # true: it has an allow-list
 )
 
-# Devices that were named by hand: allowed, which matters where the fleet is listed, or revoked, for good.
+# Devices that were named by hand: allowed, which is the fleet's allow-list, or revoked, for good.
 # Without a row id, which would keep the order in which they were named.
 device = Table(
     "device",

@@ -6,7 +6,7 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database fo
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..wire.report import check_device, check_fleet
+from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert
 from .number_set import NumberSet
@@ -75,29 +75,29 @@ class Store:
     # Fleets and experiments
 
     def add_fleet(self, name: str, *, keyed: bool) -> None:
-        """Add a fleet, with keys or open; adding it again as it is changes nothing.
+        """Add a fleet, keyed or open; adding it again as it is changes nothing.
 
         Raises VersionRefused where it is there the other way, NameRefused for a name that does not fit.
         """
         check_fleet(name)
         with self._writing() as connection:
-            found = self._keyed(connection, name)
-            if found is None:
+            is_keyed = self._keyed(connection, name)
+            if is_keyed is None:
                 connection.execute(schema.fleet.insert().values(name=name, keyed=keyed))
-            elif found != keyed:
-                is_, want = ("has keys", "open") if found else ("is open", "with keys")
+            elif is_keyed != keyed:
+                is_, want = ("keyed", "open") if is_keyed else ("open", "keyed")
                 raise VersionRefused(
-                    f"fleet {name} {is_}: a fleet stays what it is; take another name for one {want}"
+                    f"fleet {name} is {is_}: a fleet stays what it is; one that is {want} needs another name"
                 )
 
     def fleets(self) -> dict[str, bool]:
-        """Return name -> whether the fleet has keys."""
+        """Return name -> whether the fleet is keyed."""
         with self._reading() as connection:
             query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
             return {name: bool(keyed) for name, keyed in connection.execute(query)}
 
     def listed_fleets(self) -> frozenset[str]:
-        """Return the names of the fleets in which only allowed devices count."""
+        """Return the names of the fleets that have an allow-list: only its devices count."""
         with self._reading() as connection:
             return frozenset(connection.scalars(select(schema.fleet.c.name).where(schema.fleet.c.listed)))
 
@@ -260,7 +260,8 @@ class Store:
         counts = np.zeros(version.experiment.code_count, np.int64)
         for code, count in rows:
             if not 0 <= code < len(counts):
-                raise StoreError(f"{self.where} is damaged: it has counts of codes that are none")
+                codes = f"{version.experiment.name} has codes 0 to {len(counts) - 1}"
+                raise StoreError(f"{self.where} is damaged: it counts code {code}, but {codes}")
             counts[code] = count
         return counts
 
@@ -315,18 +316,18 @@ class Store:
         table, versions = schema.histogram, schema.experiment
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
         query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
-        found: dict[int, dict[str, int]] = {}
+        reports: dict[int, dict[str, int]] = {}
         with self._reading() as connection:
             for version, window, count in connection.execute(
                 query.group_by(table.c.experiment, table.c.window)
             ):
-                found.setdefault(version, {})[window] = int(count)
-        return found
+                reports.setdefault(version, {})[window] = int(count)
+        return reports
 
     # Ingest
 
     @contextmanager
-    def ingest(self) -> Iterator[IngestTransaction]:
+    def ingest(self) -> Generator[IngestTransaction, None, None]:
         """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         try:
             with self._writing() as connection:
@@ -339,13 +340,13 @@ class Store:
     # Whole stores
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Generator[Connection, None, None]:
         """A connection in one transaction that writes; leaving the block commits, raising undoes it all."""
         with self._writing() as connection:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def snapshot(self) -> Generator[Connection, None, None]:
         """A connection that only reads, and sees the store as it was at its first read."""
         with self._reading() as connection:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
@@ -354,7 +355,7 @@ class Store:
 
 
 def _no_fleet(name: str) -> str:
-    return f"there is no fleet {name}: add it first, open or with keys"
+    return f"there is no fleet {name}: add it first, keyed or open"
 
 
 def _date(text: str | None) -> datetime.date | None:

@@ -60,14 +60,14 @@ class IngestTransaction:
         return self._select_seen(keys)
 
     def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
-        """Return those of the devices that the fleet's list allows."""
-        found: set[str] = set()
+        """Return those of the devices that the fleet's allow-list has."""
+        allowed: set[str] = set()
         ids = sorted(devices)
         query = _ALLOWED[self._connection.dialect.name]
         for start in range(0, len(ids), _PARAMETERS):
             part = {"fleet": fleet, "devices": ids[start:][:_PARAMETERS]}
-            found.update(self._connection.scalars(query, part))
-        return found
+            allowed.update(self._connection.scalars(query, part))
+        return allowed
 
     def _select_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
         groups: dict[tuple[str, str], list[str]] = {}
@@ -119,12 +119,12 @@ def _rows_of(
     devices = bindparam("devices", type_=postgresql.ARRAY(Text))
     wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
     one = query.where(table.c.device == wanted.c.device).limit(1)
-    found = (one.with_for_update() if lock else one).lateral("found")
-    joined = select(*(found.c[column.name] for column in columns)).select_from(wanted.join(found, true()))
+    match = (one.with_for_update() if lock else one).lateral("match")
+    joined = select(*(match.c[column.name] for column in columns)).select_from(wanted.join(match, true()))
     return {"sqlite": query.where(among), "postgresql": joined}
 
 
-# Not locked: an aggregator's role may read a fleet's list and nothing more.
+# Not locked: an aggregator's role may read a fleet's allow-list and nothing more.
 _ALLOWED = _rows_of(schema.device, [schema.device.c.device], schema.device.c.state == "allowed", lock=False)
 _SEEN = _rows_of(
     schema.dedupe,

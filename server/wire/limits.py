@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-# Under load, what a commit costs, mostly pages written twice, is divided among so many reports.
+# Under load, what a commit costs, mostly pages written twice, is divided among this number of reports.
 BATCH_REPORTS = 4000

@@ -22,11 +22,11 @@ from running import until
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.provisioning import authority, rotation
+from hushmote.server.provisioning import authority, master_key, rotation
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_board.py"
@@ -52,7 +52,7 @@ class Fleet:
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
         provision.provision_device(
-            keys.load_master_key(folder.master_file()),
+            master_key.load_master_key(folder.master_file()),
             folder.fleet.fleet,
             device,
             path=path,
@@ -89,7 +89,7 @@ class Fleet:
             "localhost",
             self.folder.fleet.port,
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
-            master=keys.load_master_keys(self.folder.master_file()),
+            master=master_key.load_master_keys(self.folder.master_file()),
             batch_s=0.1,
         )
         thread = threading.Thread(target=aggregator.run, daemon=True)
@@ -241,7 +241,7 @@ def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had
     with whole_fleet(tmp_path) as fleet:
         folder = fleet.folder
         board = fleet.settings("k3f9")
-        old = keys.load_master_key(folder.master_file())
+        old = master_key.load_master_key(folder.master_file())
         assert old is not None
 
         def deliver(device: str) -> None:
@@ -250,7 +250,7 @@ def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had
             pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
             payload = report.encode(exp, 1, 0, device, keys.device_key(old, folder.fleet.fleet, device))
             with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
-                visitor.publish(report.report_topic(folder.fleet.fleet, device), payload)
+                visitor.publish(topics.report_topic(folder.fleet.fleet, device), payload)
 
         rotation.rotate_master(folder)
         with fleet.aggregator():
@@ -258,7 +258,7 @@ def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had
             assert (said["sent"], said["state"]) == (0, "refused")
             deliver("waited")
             until(lambda: fleet.counted() == 1, "a report under the old key is counted")
-            new = keys.load_master_key(folder.master_file())
+            new = master_key.load_master_key(folder.master_file())
             rotation.renew(folder, board, new, now_utc(), 30)
             assert fleet.board(runtime, umqtt, board)["sent"] == 1
             until(lambda: fleet.counted() == 2, "a report under the new key is counted")

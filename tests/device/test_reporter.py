@@ -29,7 +29,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hushmote.device import ldp_client, mqtt_reporter
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, topics
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
@@ -146,14 +146,14 @@ class Watcher:
 
     def _take(self, _client: Any, _data: Any, message: Any) -> None:
         if "/report/" in message.topic:
-            assert message.topic == report.report_topic(FLEET, DEVICE)
+            assert message.topic == topics.report_topic(FLEET, DEVICE)
             self.reports.append(message.payload)
             self.times.append(time.monotonic())
         else:
             self.statuses.append(message.payload)
 
     def publish(self, name: str, payload: bytes) -> None:
-        info = self._client.publish(report.experiment_topic(FLEET, name), payload, 1, True)
+        info = self._client.publish(topics.experiment_topic(FLEET, name), payload, 1, True)
         info.wait_for_publish(10)
 
     def close(self) -> None:
@@ -756,7 +756,7 @@ def test_a_forbidden_subscription_is_shown_and_the_rest_goes_on(start_board: Any
             return answer[:-1] + b"\x80"
         if kind == SUBSCRIBE:
             payload = experiment()
-            topic = report.experiment_topic(FLEET, "room_temp").encode()
+            topic = topics.experiment_topic(FLEET, "room_temp").encode()
             size = 2 + len(topic) + len(payload)
             head = bytes((0x31, 0x80 | size & 127, size >> 7))
             answer += head + len(topic).to_bytes(2, "big") + topic + payload

@@ -15,7 +15,7 @@ from running import until
 from served import add_fleet, crowd, get, publish, served
 
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -84,7 +84,7 @@ def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_
     exp = experiment()
     messages = [
         (
-            report.report_topic("home", f"d{i}"),
+            topics.report_topic("home", f"d{i}"),
             report.encode(exp, 1, i % 64, f"d{i}", keys.device_key(MASTER, "home", f"d{i}")),
         )
         for i in range(50)

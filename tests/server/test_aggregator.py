@@ -21,10 +21,10 @@ from traffic import crowd, needs_mosquitto, publish, total
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
-from hushmote.server.ingest.connection import Link
+from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store, StoreError
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
 
 
@@ -91,8 +91,10 @@ def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_ret
 def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store, mosquitto, monkeypatch):
     # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
     monkeypatch.setattr(
-        "hushmote.server.aggregator.Link",
-        lambda protocol, client_id, login, _most, pace, tls: Link(protocol, client_id, login, 20, pace, tls),
+        "hushmote.server.ingest.connector.BrokerConnection",
+        lambda protocol, client_id, login, _most, pace, tls: BrokerConnection(
+            protocol, client_id, login, 20, pace, tls
+        ),
     )
     messages, counts = crowd(100)
     with running(store, mosquitto, batch_s=1000.0) as aggregator:
@@ -269,27 +271,27 @@ def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_ke
             listener.subscribe("hushmote/v1/+/experiment/+", 1)
             listener.loop_start()
             until(lambda: len(retained) == 2, retained)
-            topic = report.experiment_topic("keyed", "temp")
+            topic = topics.experiment_topic("keyed", "temp")
             board = client("k3", exp)
             announce = keys.announce_key(MASTER, "keyed")
             strict = ldp_client.Client(board._policy, board._storage, "k3", None, announce, "keyed")
             assert strict.enroll(retained[topic]).digest == exp.digest
             with pytest.raises(ldp_client.ExperimentRefused):
                 strict.enroll(payload_of(exp))
-            assert retained[report.experiment_topic("open", "temp")] == payload_of(experiment())
+            assert retained[topics.experiment_topic("open", "temp")] == payload_of(experiment())
             # What another process adds or withdraws while it runs is published and counted.
             store.add_experiment("open", payload_of(experiment(name="door")))
             new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
             store.withdraw_experiment("keyed", "temp")
-            publish(broker, [(report.report_topic("open", "a"), report.encode(new, 1, 0))])
+            publish(broker, [(topics.report_topic("open", "a"), report.encode(new, 1, 0))])
             until(lambda: store.histogram("open", new.digest).sum() == 1, "counted")
             until(lambda: len(retained) == 3, retained)
             until(lambda: retained[topic] == b"", retained)
             # So is one whose last day is over.
-            door = report.experiment_topic("open", "door")
+            door = topics.experiment_topic("open", "door")
             store.add_experiment("open", payload_of(experiment(name="door")), datetime.date(2020, 1, 1))
             until(lambda: retained[door] == b"", retained)
-            assert retained[report.experiment_topic("open", "temp")] == payload_of(
+            assert retained[topics.experiment_topic("open", "temp")] == payload_of(
                 experiment(epsilon=500_000)
             )
         listener.disconnect()
@@ -322,7 +324,7 @@ def test_an_aggregator_of_one_fleet_hears_no_other(store, mosquitto):
 
 def test_what_cannot_be_run_is_refused_before_it_connects(store):
     store.add_fleet("keyed", keyed=True)
-    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
         Aggregator(store).run()
     with pytest.raises(StoreError, match="no fleet away"):
         Aggregator(store, fleets=["away"]).run()

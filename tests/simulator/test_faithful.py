@@ -18,7 +18,7 @@ from scipy.stats import chi2
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator import faithful, population, vectorised
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
 from hushmote.simulator.faithful import Faults, MemoryStorage, NumpyRng, SimulatedFleet
@@ -113,7 +113,7 @@ def test_a_shared_parse_leaves_a_client_as_enroll_would():
 
 def test_signatures_are_checked_on_every_device():
     key = keys.announce_key(MASTER, "demo")
-    topic = report.experiment_topic("demo", "temp")
+    topic = topics.experiment_topic("demo", "temp")
     signed = keys.sign_experiment(key, topic, TEMP)
     fleet = fleet_of(5, signed, announce_key=key)
     assert len(deliver(fleet, fleet.round({"temp": [1.0] * 5}))) == 5
@@ -295,7 +295,7 @@ def test_numpy_rng_has_the_two_primitives_exactly():
 def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
     key = keys.announce_key(MASTER, "demo")
     payloads = [
-        keys.sign_experiment(key, report.experiment_topic("demo", json.loads(p)["name"]), p)
+        keys.sign_experiment(key, topics.experiment_topic("demo", json.loads(p)["name"]), p)
         for p in (TEMP, DOOR)
     ]
     fleet = fleet_of(

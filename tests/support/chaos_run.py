@@ -30,7 +30,7 @@ from chaos_boards import Board, Encoded, Proxy, Shipped
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker
 
 _T = TypeVar("_T")
@@ -341,7 +341,7 @@ class _Chaos:
                 salt = int(rng.integers(1 << 32))
                 source = Encoded(device, asked, key, lambda n, s=salt, c=asked.code_count: hash((s, n)) % c)
             boards[device] = Board(
-                report.report_topic(FLEET, device),
+                topics.report_topic(FLEET, device),
                 self._proxies["boards"].port,
                 source,
                 rng,

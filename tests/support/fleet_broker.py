@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from running import WAIT_S, until
 
 from hushmote.server.provisioning import fleet_folder
-from hushmote.server.provisioning.fleet_folder import Fleet, FleetFolder
+from hushmote.server.provisioning.fleet_folder import FleetFolder, FleetSpec
 from hushmote.simulator.broker import find_mosquitto, free_port
 
 FLEET = "home"
@@ -25,7 +25,7 @@ FLEET = "home"
 
 def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("localhost", "127.0.0.1")):
     """A new fleet's folder on free ports, for a broker that runs as whoever runs the tests."""
-    fleet = Fleet(
+    fleet = FleetSpec(
         FLEET,
         tuple(hosts),
         port=free_port(),

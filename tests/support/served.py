@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
 
 from hushmote.server.service.process import READY
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 
 
 def with_setting(module, name, value):
@@ -123,7 +123,7 @@ def crowd(count, first=0, fleet="open"):
     messages = []
     for i in range(first, first + count):
         counts[i % exp.code_count] += 1
-        messages.append((report.report_topic(fleet, f"dev{i}"), report.encode(exp, 1, i % exp.code_count)))
+        messages.append((topics.report_topic(fleet, f"dev{i}"), report.encode(exp, 1, i % exp.code_count)))
     return messages, counts
 
 

@@ -6,7 +6,7 @@ from boards import experiment, reports
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
 
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 from hushmote.simulator.broker import find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
@@ -34,7 +34,7 @@ def crowd(count, exp=None, prefix="d"):
     for i in range(count):
         payload = reports(f"{prefix}{i}", exp, 1)[0] if i < 20 else report.encode(exp, 1, i % exp.code_count)
         counts[int.from_bytes(report.decode(payload).code, "big")] += 1
-        messages.append((report.report_topic("open", f"{prefix}{i}"), payload))
+        messages.append((topics.report_topic("open", f"{prefix}{i}"), payload))
     return messages, counts
 
 

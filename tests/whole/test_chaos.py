@@ -11,7 +11,7 @@ from postgres import Cluster
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
-from hushmote.server.wire.report import report_topic
+from hushmote.server.wire.topics import report_topic
 from hushmote.simulator.broker import find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")

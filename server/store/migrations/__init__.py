@@ -11,7 +11,7 @@ from pathlib import Path
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, update
 
 from .. import schema
@@ -30,7 +30,7 @@ def upgrade(connection: Connection, current: int) -> None:
     connection.execute(update(schema.schema_version).values(version=schema.VERSION))
 
 
-def _scripts(current: int) -> list:
+def _scripts(current: int) -> list[Script]:
     folder = ScriptDirectory(str(Path(__file__).parent))
-    found = list(folder.iterate_revisions("head", str(current) if current else "base"))
-    return found[::-1]
+    newest_first = list(folder.iterate_revisions("head", str(current) if current else "base"))
+    return newest_first[::-1]

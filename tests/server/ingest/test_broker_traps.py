@@ -17,10 +17,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
 
 from hushmote.server.ingest import connection as link
-from hushmote.server.ingest.connection import Link, Protocol
+from hushmote.server.ingest.connection import BrokerConnection, Protocol
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto
 
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
@@ -42,8 +42,8 @@ def publish(broker, count, start=0):
     publisher.connect(broker.host, broker.port)
     publisher.loop_start()
     payload = report.encode(experiment(), 1, 0)
-    topics = [report.report_topic("open", f"d{i}") for i in range(start, start + count)]
-    for info in [publisher.publish(topic, payload, qos=1) for topic in topics]:
+    reports = [topics.report_topic("open", f"d{i}") for i in range(start, start + count)]
+    for info in [publisher.publish(topic, payload, qos=1) for topic in reports]:
         info.wait_for_publish(WAIT_S)
         assert info.is_published()
     publisher.disconnect()
@@ -53,16 +53,16 @@ def publish(broker, count, start=0):
 @contextlib.contextmanager
 def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
     """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
-    one = Link(protocol, "trap", (None, None), most, Pace())
+    one = BrokerConnection(protocol, "trap", (None, None), most, Pace())
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
-    one.client.subscribe(report.report_filter(share=share), 1)
+    one.client.subscribe(topics.report_filter(group=share), 1)
     turn(one, lambda: one.granted is not None)
     yield one
     if one.client.is_connected():
         # Until the broker has read everything: another of this name would cut off what it has not.
         one.granted = None
-        one.client.subscribe(report.report_filter(share=share), 1)
+        one.client.subscribe(topics.report_filter(group=share), 1)
         turn(one, lambda: one.granted is not None)
         one.close()
 

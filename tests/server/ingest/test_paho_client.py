@@ -28,7 +28,7 @@ class Broker:
         self.turn()
 
     def turn(self):
-        """What Link.turn() does; returns the last code."""
+        """What BrokerConnection.turn() does; returns the last code."""
         rc = self.client.loop(0.05)
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more:
             rc = self.client.loop_read()

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.ingest.pipeline import Fleet
+from hushmote.server.ingest.pipeline import FleetRules
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.store import Store, StoreError
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
 NOW = datetime.datetime(2026, 11, 21, 14, 30, tzinfo=datetime.UTC)
@@ -36,7 +36,7 @@ def take(store, *messages, master: bytes | tuple[bytes, ...] = MASTER, limit=Non
 
 
 def sent(device, payload, fleet="open"):
-    return report.report_topic(fleet, device), payload
+    return topics.report_topic(fleet, device), payload
 
 
 def test_real_reports_of_real_boards_are_counted_under_their_codes(store):
@@ -198,7 +198,7 @@ def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
 
 
 def test_a_fleet_with_keys_needs_the_master_key(store):
-    with pytest.raises(keys.MasterKeyError, match="fleet keyed has keys"):
+    with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
         ingest.fleets(store)
     assert set(ingest.fleets(store, names=["open"])) == {"open"}
 
@@ -239,6 +239,6 @@ def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store,
 
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
 def test_screening_alone_needs_no_store(messages):
-    candidates, rejects = ingest.screen(messages, {"open": Fleet("open")})
+    candidates, rejects = ingest.screen(messages, {"open": FleetRules("open")})
     assert candidates == []
     assert rejects.total() == len(messages)

@@ -29,7 +29,7 @@ from hushmote.server.provisioning import usb as board_module
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import load_settings
 from hushmote.server.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
 
 
@@ -365,14 +365,14 @@ def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
     fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 2_000_000}}
     payload = json.dumps(fields | {"window": "all"}).encode()
     experiment = ldp_client.Experiment.parse(payload)
-    topic = report.experiment_topic(FLEET, "room_temp")
+    topic = topics.experiment_topic(FLEET, "room_temp")
     signed = keys.sign_experiment(keys.announce_key(MASTER, FLEET), topic, payload)
     received: list[bytes] = []
     with MosquittoBroker() as broker:
         listener = paho.Client(CallbackAPIVersion.VERSION2)
         listener.on_message = lambda client, data, message: received.append(bytes(message.payload))
         listener.connect("127.0.0.1", broker.port)
-        listener.subscribe(report.report_topic(FLEET, "board1"), 1)
+        listener.subscribe(topics.report_topic(FLEET, "board1"), 1)
         listener.publish(topic, signed, qos=1, retain=True)
         listener.loop_start()
         settings = bench.new_settings("board9")

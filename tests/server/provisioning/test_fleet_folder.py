@@ -13,7 +13,7 @@ from command_line import Run, runner
 from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
 
-from hushmote.server.provisioning import authority, fleet_folder, rotation
+from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, FolderError, now_utc
 from hushmote.server.store import Store
@@ -68,7 +68,7 @@ def test_the_three_parts_hold_only_what_their_machines_need(run: Run):
     for part in secrets:
         text = b"".join(p.read_bytes() for p in (folder.path / part).rglob("*") if p.is_file())
         assert text.count(b"PRIVATE KEY-----") == 2  # one key: BEGIN and END
-        master = keys.load_master_key(folder.master_file())
+        master = master_key.load_master_key(folder.master_file())
         assert master is not None
         assert (master.hex().encode() in text) == (part == "aggregator")
 
@@ -133,7 +133,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     assert board.mqtt_key is not None
     own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x")
     own.certificate.verify_directly_issued_by(folder.root())
-    master = keys.load_master_key(folder.master_file())
+    master = master_key.load_master_key(folder.master_file())
     assert master is not None
     assert board.key == keys.device_key(master, "home", "k3f9").hex()
 
@@ -253,9 +253,9 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     run("device", "k3f9", "--folder", "fl")
     path = Path("fl/devices/k3f9.settings.json")
     provision.mark_ledger(path, settings("k3f9"), True)
-    (old,) = keys.load_master_keys(folder.master_file())
+    (old,) = master_key.load_master_keys(folder.master_file())
     run("rotate", "master", "--folder", "fl")
-    new, second = keys.load_master_keys(folder.master_file())
+    new, second = master_key.load_master_keys(folder.master_file())
     assert second == old != new
     assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
     run("renew", "--all", "--folder", "fl")
@@ -263,7 +263,7 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     assert settings("k3f9").announce_key == keys.announce_key(new, "home").hex()
     assert settings("k3f9").ledger_made
     run("rotate", "master", "--finish", "--folder", "fl")
-    assert keys.load_master_keys(folder.master_file()) == (new,)
+    assert master_key.load_master_keys(folder.master_file()) == (new,)
     assert "no rotation" in run("rotate", "master", "--finish", "--folder", "fl", expect=1)
 
 
@@ -387,6 +387,7 @@ def test_without_the_authoritys_part_a_board_gets_no_certificate_and_a_login_nee
 def test_a_folder_of_another_kind_is_refused(tmp_path: Path):
     with pytest.raises(FolderError, match="provision fleet"):
         fleet_folder.find(tmp_path)
-    (tmp_path / "fleet.json").write_text('{"fleet": "home", "hosts": [], "aggregators": [], "pin": 1}')
-    with pytest.raises(FolderError, match="damaged"):
-        fleet_folder.find(tmp_path)
+    for name, more in (("home", ', "pin": 1'), ("home/#", ""), ("home", r', "broker_folder": "/x\ny"')):
+        (tmp_path / "fleet.json").write_text(f'{{"fleet": "{name}", "hosts": [], "aggregators": []{more}}}')
+        with pytest.raises(FolderError, match="damaged"):
+            fleet_folder.find(tmp_path)

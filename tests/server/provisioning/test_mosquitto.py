@@ -18,10 +18,11 @@ import pytest
 from fleet_broker import FLEET, FleetBroker, Visitor, context, make_fleet, running, visit
 from running import until
 
+from hushmote.server.errors import ProvisionError
 from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import mosquitto as broker_config
 from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
-from hushmote.server.wire.report import NameRefused
+from hushmote.server.wire.topics import NameRefused
 
 TOPIC = f"hushmote/v1/{FLEET}"
 PLAN = broker_config.BrokerPlan(
@@ -462,7 +463,7 @@ def test_listeners_have_tls_and_nothing_is_open_to_anybody():
 @pytest.mark.parametrize("folder", ["/x\nlistener 1883", "/x\x00"])
 def test_a_folders_name_cannot_add_settings(folder: str):
     plan = broker_config.BrokerPlan(FLEET, PurePosixPath(folder), 8883, None, "mosquitto")
-    with pytest.raises(ValueError, match="one line"):
+    with pytest.raises(ProvisionError, match="one line"):
         broker_config.mosquitto_conf(plan)
 
 

@@ -16,7 +16,7 @@ from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.settings import ProvisionError, load_settings, provision_device
 from hushmote.server.wire.keys import MasterKeyError
-from hushmote.server.wire.report import NameRefused
+from hushmote.server.wire.topics import NameRefused
 
 MASTER = bytes(range(32))
 DEVICE_FOLDER = Path(__file__).resolve().parents[3] / "device"

@@ -17,6 +17,7 @@ from command_line import runner
 from running import until
 from served import add_fleet, crowd, publish, served, with_setting
 
+from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
@@ -241,12 +242,12 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, cap
 
 def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups_bits(tmp_path, monkeypatch):
     master = tmp_path / "master.key"
-    made = keys.create_master_key(master)
+    made = master_key.create_master_key(master)
     master.chmod(0o440)
     with pytest.raises(keys.MasterKeyError, match="can be read by others"):
-        keys.load_master_keys(master)
+        master_key.load_master_keys(master)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert keys.load_master_keys(master) == (made,)
+    assert master_key.load_master_keys(master) == (made,)
 
 
 @needs_mosquitto

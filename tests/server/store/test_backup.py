@@ -20,7 +20,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
 from hushmote.server.store.backup import BackupRefused, backup
 from hushmote.server.store.check import check
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
 DATA = Path(__file__).parents[2] / "data"
@@ -32,7 +32,7 @@ def made(store):
 
 
 def take(store, messages):
-    messages = [(report.report_topic("home", device), payload) for device, payload in messages]
+    messages = [(topics.report_topic("home", device), payload) for device, payload in messages]
     return ingest.ingest(store, messages, ingest.fleets(store), NOW)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import MetaData, create_engine, inspect, select, types
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 NOW = datetime.datetime(2026, 11, 21, 14, 53, 27, tzinfo=datetime.UTC)
 DAY, HOUR = experiment(), experiment(name="door", window="hour")
@@ -34,7 +34,7 @@ def messages(devices=DEVICES, numbers=(1, 2)):
         key = keys.device_key(MASTER, "home", device)
         for exp in (DAY, HOUR):
             sent = reports(device, exp, max(numbers), key=key, value=21.5)
-            made += [(report.report_topic("home", device), sent[n - 1]) for n in numbers]
+            made += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
     return made
 
 
@@ -59,7 +59,7 @@ def catalogue(request, tmp_path_factory):
         postgres = request.getfixturevalue("postgres")
         url = postgres.url(postgres.create())
     all_of_them = messages()
-    stranger = (report.report_topic("home", "stranger"), all_of_them[0][1])
+    stranger = (topics.report_topic("home", "stranger"), all_of_them[0][1])
     with filled(url, [all_of_them[:70], [*all_of_them[60:], stranger, ("x", b"no")]]) as store:
         assert store.histogram("home", DAY.digest).sum() == 80
         assert store.rejects()["home"]["duplicate"] == 10

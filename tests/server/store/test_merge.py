@@ -24,7 +24,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError, schema
 from hushmote.server.store.merge import MergeRefused, _union, merge
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import report
+from hushmote.server.wire import topics
 
 DAYS = [datetime.datetime(2026, 11, day, 14, tzinfo=datetime.UTC) for day in (20, 21)]
 LAST = datetime.date(2027, 12, 31)
@@ -82,7 +82,7 @@ def sites(request, tmp_path):
 
 
 def take(store, messages, now=DAYS[0], fleet="home"):
-    messages = [(report.report_topic(fleet, device), payload) for device, payload in messages]
+    messages = [(topics.report_topic(fleet, device), payload) for device, payload in messages]
     return ingest.ingest(store, messages, ingest.fleets(store, names=[fleet]), now)
 
 
@@ -197,7 +197,7 @@ def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
 def test_a_fleet_that_is_listed_in_one_only_is_refused_and_comes_along_as_it_is(sites):
     a, b = sites.open("a"), sites.open("b")
     b.set_listed("home", True)
-    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for listed devices in")
+    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for devices on its allow-list in")
     c = sites.open("c", fleet="away")
     merge(c, [b])
     assert c.listed_fleets() == {"home"}

@@ -21,7 +21,7 @@ from hushmote.server.store import Store, StoreError, migrations, schema
 from hushmote.server.store.check import check
 from hushmote.server.store.database import Database
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
@@ -131,7 +131,7 @@ def test_reports_that_version_1_counted_are_duplicates_after_the_upgrade_and_new
                 exp = experiments[fleet, name]
                 for number in range(1, 5):
                     payload = report.encode(exp, number, 0, device, key)
-                    message = report.report_topic(fleet, device), payload
+                    message = topics.report_topic(fleet, device), payload
                     (sent if number in numbers else fresh).append(message)
         assert len(sent) == 117
         assert len(fresh) > 20
@@ -215,7 +215,7 @@ def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
         running.add_fleet("home", keyed=False)
         exp = running.add_experiment("home", payload_of(experiment()))
         fleets = ingest.fleets(running)
-        messages = [(report.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
+        messages = [(topics.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
         assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
         with other.writing() as connection:
             connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))

@@ -23,7 +23,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError, VersionRefused, postgresql
 from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import report
+from hushmote.server.wire import report, topics
 
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
 EXP = experiment(budget={"rule": "unlimited"})
@@ -38,7 +38,7 @@ def store(postgres_url):
 
 
 def message(device, number):
-    return report.report_topic("home", device), report.encode(EXP, number, number % EXP.code_count)
+    return topics.report_topic("home", device), report.encode(EXP, number, number % EXP.code_count)
 
 
 def setting(store, name):

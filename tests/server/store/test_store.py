@@ -20,7 +20,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store, StoreError, VersionRefused, schema
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Participation
-from hushmote.server.wire.report import NameRefused
+from hushmote.server.wire.topics import NameRefused
 from hushmote.simulator.broker import free_port
 
 

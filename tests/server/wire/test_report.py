@@ -8,7 +8,6 @@ from boards import KEY, client, experiment, payload_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushmote.device import ldp_client
 from hushmote.server.wire import report
 
 
@@ -96,53 +95,7 @@ def test_random_payloads_decode_or_are_malformed_and_nothing_else(payload):
     assert head + sent.digest + sent.number.to_bytes(4, "big") + sent.code + (sent.tag or b"") == payload
 
 
-def test_topics_name_fleet_device_and_experiment():
-    assert report.report_topic("home_1", "k3f9x1") == "hushmote/v1/home_1/report/k3f9x1"
-    assert report.experiment_topic("home_1", "room_temp") == "hushmote/v1/home_1/experiment/room_temp"
-    assert report.report_filter() == "hushmote/v1/+/report/+"
-    assert report.report_filter("home_1") == "hushmote/v1/home_1/report/+"
-    assert report.parse_topic("hushmote/v1/home_1/report/k3f9x1") == ("home_1", "k3f9x1")
-
-
-@pytest.mark.parametrize("device", ["", "A", "a_b", "a/b", "+", "#", "a" * 33, "a\n", "é", "\u0661"])
-def test_device_ids_hold_only_lower_case_letters_digits_and_hyphens(device):
-    with pytest.raises(report.NameRefused):
-        report.report_topic("home", device)
-    with pytest.raises(ldp_client.SettingsError):  # the board agrees
-        client(device, experiment())
-
-
-@pytest.mark.parametrize(
-    ("topic", "part"),
-    [
-        ("", "topic"),
-        ("hushmote/v1/home/report", "topic"),
-        ("hushmote/v1/home/report/a/b", "topic"),
-        ("hushmote/v2/home/report/a", "topic"),
-        ("hushmote/v1/home/experiment/a", "topic"),
-        ("hushmote/v1/Home/report/a", "fleet"),
-        ("hushmote/v1//report/a", "fleet"),
-        ("hushmote/v1/home/report/", "device"),
-        ("hushmote/v1/home/report/A", "device"),
-        ("hushmote/v1/home/report/a_b", "device"),
-        ("hushmote/v1/home/report/a\n", "device"),
-    ],
-)
-def test_a_topic_that_is_no_reports_says_which_part_is_wrong(topic, part):
-    with pytest.raises(report.TopicRefused) as caught:
-        report.parse_topic(topic)
-    assert caught.value.part == part
-
-
 @pytest.mark.parametrize(("number", "code"), [(0, 0), (1 << 32, 0), (1, -1), (1, 64)])
 def test_encode_refuses_numbers_and_codes_that_no_board_sends(number, code):
     with pytest.raises(ValueError, match="number must be"):
         report.encode(experiment(), number, code)
-
-
-def test_a_share_of_the_reports_is_asked_for_in_front_of_the_filter():
-    assert report.report_filter("home", "count") == "$share/count/hushmote/v1/home/report/+"
-    assert report.report_filter(None, "count") == "$share/count/hushmote/v1/+/report/+"
-    for share in ("", "a/b", "a+", "#"):
-        with pytest.raises(report.NameRefused):
-            report.report_filter("home", share)

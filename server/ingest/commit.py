@@ -1,0 +1,87 @@
+"""Committing batches: each wholly or not at all, tried again while the store fails, and what came of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..store.store import Store, StoreError
+from . import pipeline
+from .backoff import Backoff
+from .known_fleets import KnownFleets
+from .rate_limit import RateLimit
+from .status import Status
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What was done since the start: reports accepted, rejected by reason, batches committed and failed."""
+
+    accepted: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    batches: int = 0
+    failures: int = 0
+
+
+class Committer:
+    """Commits batches of messages to a store.
+
+    limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
+    with its messages and seconds. not_before: monotonic time before which nothing is to be tried again.
+    committed_at: monotonic time of the last commit, None before the first. failing: whether the last attempt
+    failed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        fleets: KnownFleets,
+        status: Status,
+        limit: RateLimit | None = None,
+        on_commit: Callable[[int, float], object] | None = None,
+    ) -> None:
+        self._store = store
+        self._fleets = fleets
+        self._status = status
+        self._limit = limit
+        self._on_commit = on_commit
+        self._backoff = Backoff()
+        self.counters = Counters()
+        self.committed_at: float | None = None
+        self.failing = False
+        self.not_before = 0.0
+
+    def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
+        """Commit a batch; False where the store fails, and nothing of it may be acknowledged."""
+        # Wall time, which decides the window only; all waiting is by the monotonic clock.
+        now = datetime.datetime.now(datetime.UTC)
+        start, done = time.monotonic(), self.counters
+        try:
+            rules = self._fleets.rules_for(messages)
+            tally = pipeline.ingest(self._store, messages, rules, now, self._limit)
+        except StoreError as e:
+            # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
+            self.failing = True
+            self.counters = dataclasses.replace(done, failures=done.failures + 1)
+            self._status.say(logging.ERROR, f"{e}; reports wait at the broker")
+            self.not_before = time.monotonic() + self._backoff.next_s()
+            return False
+        self.committed_at = time.monotonic()
+        if self.failing:
+            self._status.say(logging.INFO, "reports are counted again")
+        self.failing = False
+        self._backoff.reset()
+        rejected = Counter(done.rejected)
+        for (_fleet, reason), count in tally.rejected.items():
+            rejected[reason] += count
+        self.counters = Counters(
+            done.accepted + tally.accepted, dict(rejected), done.batches + 1, done.failures
+        )
+        if self._on_commit is not None:
+            self._on_commit(len(messages), self.committed_at - start)
+        return True

@@ -1,0 +1,137 @@
+"""Connecting to the broker: which MQTT version is tried, what its answers mean, why a connection was lost."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Literal
+
+from .connection import BrokerConnection, Protocol
+from .pacing import Pace
+from .session import BrokerRefused, Session
+from .status import Loss, Status
+from .tls import explain
+
+SHORT_S = 10.0  # a connection that held less is not tried again at once
+
+_CONNACK_S = 10.0
+_CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
+_MOST_IN_FLIGHT = 65_535
+
+# CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
+_REFUSED = {133, 134, 135, 138, 140}
+# MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
+_WRONG_PROTOCOL = {1, 132}
+
+
+class Connector:
+    """Makes a session's connections, and says what becomes of them.
+
+    protocol: "auto" tries MQTT 5 and falls back to 3.1.1, as long as neither was accepted and the session
+    can do with either. batch_reports, batch_s: when a batch is due.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        status: Status,
+        protocol: Literal["auto", "5", "3.1.1"],
+        batch_reports: int,
+        batch_s: float,
+    ) -> None:
+        self._session = session
+        self._status = status
+        self._batch_reports = batch_reports
+        self._batch_s = batch_s
+        self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
+        self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
+        self._short_connections = 0
+
+    def connect(self) -> BrokerConnection | None:
+        """Return a connection whose CONNACK is still to come, or None where nobody listens."""
+        session = self._session
+        # Twice the batch: the broker goes on sending while one is committed.
+        most = min(2 * self._batch_reports, _MOST_IN_FLIGHT)
+        pace = Pace(self._batch_reports, self._batch_s)
+        connection = BrokerConnection(
+            self.protocol, session.client_id, session.login, most, pace, session.tls
+        )
+        try:
+            connection.connect(session.host, session.port)
+        except (OSError, ValueError) as e:
+            self._explain_failure(e)
+            return None
+        return connection
+
+    def _explain_failure(self, error: OSError | ValueError) -> None:
+        why = explain(error)
+        if why is not None:
+            self._say_no_tls(why)
+            return
+        reason = (
+            (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        )
+        if self._session.tls is not None and isinstance(error, ConnectionResetError):
+            reason += "; does it speak TLS on this port?"
+        where = f"{self._session.host}:{self._session.port}"
+        self._status.say(logging.WARNING, f"no broker at {where} ({reason}): trying again", Loss.OTHER)
+
+    def _say_no_tls(self, why: str) -> None:
+        self._status.say(logging.ERROR, f"no TLS with {self._session.broker}: {why}", Loss.NO_TLS)
+
+    def accepted(self, connection: BrokerConnection) -> bool:
+        """Whether the broker's answer to CONNECT is yes; raises BrokerRefused for a no that is final."""
+        answer, broker = connection.answer, self._session.broker
+        assert answer is not None
+        if not answer.is_failure:
+            self._may_fall_back = False
+            return True
+        old, why = answer.value in _WRONG_PROTOCOL, str(answer).lower()
+        if old and self._may_fall_back:
+            self._fall_back()
+        elif old and self._session.needs_mqtt_5:
+            raise BrokerRefused(
+                f"{broker} speaks only MQTT 3.1.1, and --share and --retire need MQTT 5: "
+                "take another broker, or one aggregator without a group"
+            )
+        elif old or answer.value in _REFUSED:
+            raise BrokerRefused(f"{broker} refuses the connection: {why}")
+        else:
+            self._status.say(logging.WARNING, f"{broker} answers {why}: trying again", Loss.OTHER)
+        return False
+
+    def has_waited_enough(self, connection: BrokerConnection, now: float) -> bool:
+        """Whether a broker that has not answered yet, at this monotonic time, will not."""
+        patience_s = _CONNACK_TRIAL_S if self._may_fall_back else _CONNACK_S
+        return connection.answer is None and now - connection.started > patience_s
+
+    def explain_loss(self, connection: BrokerConnection) -> None:
+        """Say why a connection ended, and change the protocol where it never was one."""
+        broker = self._session.broker
+        if connection.answer is None:
+            why = explain(connection.trouble)
+            if why is not None:
+                self._say_no_tls(why)
+                return
+            text = f"{broker} did not answer"
+            if self._session.needs_mqtt_5:
+                text += " MQTT 5, which --share and --retire need"
+            elif self._session.tls is not None:
+                if self._status.loss is Loss.NO_TLS:
+                    return  # the reason that came with another try is the better one
+                text += ": it may want a client certificate, --cert and --cert-key"
+            self._status.say(logging.WARNING, text + ": trying again", Loss.OTHER)
+            self._fall_back()
+        elif not connection.answer.is_failure:
+            text = f"lost {broker}: connecting again"
+            short = time.monotonic() - connection.started < SHORT_S
+            self._short_connections = self._short_connections + 1 if short else 0
+            if self._short_connections > 2:
+                # Brokers drop the older of two clients with one id, mostly without saying so.
+                text += f"; is there another client with the id {self._session.client_id}?"
+            self._status.say(logging.WARNING, text, Loss.OTHER)
+
+    def _fall_back(self) -> None:
+        if self._may_fall_back:
+            # In turns: what did not answer may have been a broker that was just starting.
+            self.protocol = "3.1.1" if self.protocol == "5" else "5"

@@ -1,0 +1,79 @@
+"""The MQTT topics of reports and experiments, and which names they can carry; pure."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import HushmoteError
+
+_PREFIX = "hushmote/v1"
+_FLEET = re.compile(r"[a-z0-9_-]{1,32}", re.ASCII)
+_DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
+_TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
+
+
+class NameRefused(HushmoteError):
+    """A fleet, experiment or device id that a topic cannot carry; the text says what would be right."""
+
+
+class TopicRefused(ValueError):
+    """A topic that no report comes on; `part` is "fleet", "device" or "topic": what is wrong with it."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"not a report's topic: its {part} is wrong")
+        self.part = part
+
+
+def is_fleet(name: str) -> bool:
+    """Whether a fleet or experiment can be called so."""
+    return _FLEET.fullmatch(name) is not None
+
+
+def is_device(device: str) -> bool:
+    """Whether a device can be called so: no MQTT wildcard can hide in such an id."""
+    return _DEVICE.fullmatch(device) is not None
+
+
+def check_fleet(name: str) -> str:
+    """Return the name of a fleet or experiment; raises NameRefused where it does not fit."""
+    if not is_fleet(name):
+        raise NameRefused(f"{name!r} must be 1 to 32 of a-z, 0-9, _ and -")
+    return name
+
+
+def check_device(device: str) -> str:
+    """Return a device id; raises NameRefused where it does not fit."""
+    if not is_device(device):
+        raise NameRefused(f"device id {device!r} must be 1 to 32 of a-z, 0-9 and -")
+    return device
+
+
+def report_topic(fleet: str, device: str) -> str:
+    """Return the topic that a device's reports go to; raises NameRefused."""
+    return f"{_PREFIX}/{check_fleet(fleet)}/report/{check_device(device)}"
+
+
+def experiment_topic(fleet: str, name: str) -> str:
+    """Return the topic that an experiment is retained on; raises NameRefused."""
+    return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
+
+
+def report_filter(fleet: str | None = None, group: str | None = None) -> str:
+    """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
+
+    group: name of subscribers among whom the broker divides the reports, written as a fleet's.
+    """
+    shared = "" if group is None else f"$share/{check_fleet(group)}/"
+    return f"{shared}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
+
+
+def parse_topic(topic: str) -> tuple[str, str]:
+    """Return (fleet, device) of a report's topic; raises TopicRefused, which says what part is wrong."""
+    if match := _TOPIC.fullmatch(topic):
+        return match[1], match[2]
+    parts = topic.split("/")
+    if len(parts) != 5 or parts[0] != "hushmote" or parts[1] != "v1" or parts[3] != "report":
+        raise TopicRefused("topic")
+    if not is_fleet(parts[2]):
+        raise TopicRefused("fleet")
+    raise TopicRefused("device")

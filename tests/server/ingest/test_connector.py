@@ -1,0 +1,133 @@
+"""Connecting, falling back and explaining a loss, without a broker: the connection is a fake."""
+
+import ssl
+
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
+from hushmote.server.ingest import connector as module
+from hushmote.server.ingest.connector import Connector
+from hushmote.server.ingest.session import BrokerRefused, Session
+from hushmote.server.ingest.status import Loss, Status
+
+ALERT = "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] alert"
+
+
+class Connection:
+    """What a connection shows of itself; each fails with the error, if there is one."""
+
+    error: Exception | None = None
+
+    def __init__(self, protocol="5", *_):
+        self.protocol, self.started, self.answer, self.trouble = protocol, 0.0, None, ""
+
+    def connect(self, _host, _port):
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def make(monkeypatch):
+    monkeypatch.setattr(module, "BrokerConnection", Connection)
+
+    def make(protocol="auto", **session):
+        status = Status()
+        return Connector(Session("host", 1883, "agg", **session), status, protocol, 100, 1.0), status
+
+    return make
+
+
+def connack(value):
+    return ReasonCode(PacketTypes.CONNACK, identifier=value)
+
+
+def answered(value):
+    connection = Connection()
+    connection.answer = connack(value)
+    return connection
+
+
+def test_a_broker_that_does_not_answer_is_tried_with_the_other_protocol_in_turns(make):
+    connector, status = make()
+    tried = []
+    for _ in range(3):
+        connection = connector.connect()
+        tried.append(connection.protocol)
+        assert not connector.has_waited_enough(connection, 1.9)
+        assert connector.has_waited_enough(connection, 2.1)
+        connector.explain_loss(connection)
+    assert tried == ["5", "3.1.1", "5"]
+    assert status.text == "the broker at host:1883 did not answer: trying again"
+
+
+@pytest.mark.parametrize("session", [{"group": "crew"}, {"retire": True}])
+def test_what_needs_mqtt_5_falls_back_to_nothing(make, session):
+    connector, status = make(**session)
+    connection = connector.connect()
+    assert not connector.has_waited_enough(connection, 9.9)
+    connector.explain_loss(connection)
+    assert connector.connect().protocol == "5"
+    assert "--share and --retire need" in status.text
+    with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
+        connector.accepted(answered(132))
+
+
+def test_a_protocol_that_was_accepted_once_is_kept(make):
+    connector, status = make()
+    assert connector.accepted(answered(0))
+    connector.explain_loss(connector.connect())
+    assert connector.connect().protocol == "5"
+    with pytest.raises(BrokerRefused, match="refuses the connection"):
+        connector.accepted(answered(132))
+    assert not connector.accepted(answered(136))  # server unavailable: it passes
+    assert status.text.endswith(": trying again")
+
+
+def test_an_old_broker_s_refusal_of_mqtt_5_is_answered_by_3_1_1_and_a_bad_login_by_the_end(make):
+    connector, _ = make()
+    assert not connector.accepted(answered(132))
+    assert connector.connect().protocol == "3.1.1"
+    with pytest.raises(BrokerRefused, match="refuses the connection"):
+        connector.accepted(answered(135))
+
+
+def test_a_reason_from_tls_is_not_replaced_by_the_silence_of_another_try(make):
+    connector, status = make(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    refused = connector.connect()
+    refused.trouble = ALERT
+    connector.explain_loss(refused)
+    assert status.loss is Loss.NO_TLS
+    reason = status.text
+    assert "it wants a client certificate" in reason
+    connector.explain_loss(connector.connect())
+    assert status.text == reason
+    assert connector.connect().protocol == "5"  # as long as TLS is what is wrong
+    status.say(0, "something else")
+    connector.explain_loss(connector.connect())
+    assert "it may want a client certificate" in status.text
+    assert connector.connect().protocol == "3.1.1"
+
+
+def test_why_nobody_could_be_reached_is_one_line(make, monkeypatch):
+    connector, status = make()
+    tls = ssl.SSLError(1, "wrong version number")
+    tls.reason = "WRONG_VERSION_NUMBER"
+    for error, text in [
+        (ConnectionRefusedError(111, "Connection refused"), "no broker at host:1883 (Connection refused)"),
+        (ValueError("Invalid host."), "no broker at host:1883 (Invalid host.)"),
+        (tls, "does not speak TLS"),
+    ]:
+        monkeypatch.setattr(Connection, "error", error)
+        assert connector.connect() is None
+        assert text in status.text
+    assert status.loss is Loss.NO_TLS
+
+
+def test_short_connections_one_after_another_are_blamed_on_another_client_of_this_name(make, monkeypatch):
+    connector, status = make()
+    connection = answered(0)
+    for seconds, blamed in [(1, False), (1, False), (1, True), (60, False), (1, False)]:
+        monkeypatch.setattr(module.time, "monotonic", lambda now=seconds: float(now))
+        connector.explain_loss(connection)
+        assert ("another client with the id agg?" in status.text) is blamed

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...device.ldp_client import ExperimentRefused
-from ...server.accounting import MICRO
 from ...server.answers.figure import COLOURS, figure, style
 from ...server.answers.tables import mechanism as mechanism_name
+from ...server.epsilon import MICRO
 from ...server.privacy.beliefs import (
     Floats,
     Mechanism,

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import typer
 
+from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
-from ...server.planning.devices import MICRO, Plan, PlanError, check_ranges, solve
+from ...server.planning.devices import Plan, PlanError, check_ranges, solve
 from ...server.planning.expected_error import Kind, Question
 from ...server.planning.experiment_file import Reading, Terms
 from ...server.planning.lifetime import (

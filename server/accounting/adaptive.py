@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+from ..epsilon import MICRO
 from .basic import Basic
 from .errors import AccountingError, positive, probability, whole
 from .filters import ZcdpFilter, mean_loss
 from .theorem import (
-    MICRO,
     Guarantee,
     History,
     Kind,

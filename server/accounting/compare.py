@@ -6,7 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import MICRO, THEOREMS, AccountingError, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
+from ..epsilon import MICRO
+from . import THEOREMS, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
 
 TITLES = {
     "basic": "basic",
@@ -65,14 +66,6 @@ def for_reports(total: float, delta: float, reports: int) -> list[Row]:
 def for_epsilon(total: float, delta: float, epsilon: int) -> list[Row]:
     """The number of reports of epsilon micro-nats each under every theorem."""
     return [_row(x, epsilon, x.most_reports(epsilon), total) for x in theorems(total, delta)]
-
-
-def micro(epsilon: float) -> int:
-    """An ε in nats as whole micro-nats; AccountingError where it is not one."""
-    whole = round(epsilon * MICRO)
-    if whole < 1 or abs(whole - epsilon * MICRO) > 1e-6:
-        raise AccountingError(f"epsilon is a whole number of millionths above 0, not {epsilon}")
-    return whole
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:

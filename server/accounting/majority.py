@@ -20,8 +20,9 @@ from typing import overload
 import numpy as np
 from scipy import special
 
+from ..epsilon import MICRO
 from .errors import AccountingError, positive, whole
-from .theorem import MICRO, MOST_REPORTS, History, Kind, Theorem
+from .theorem import MOST_REPORTS, History, Kind, Theorem
 
 MOST_TOTAL = 700.0
 """Nats; beyond it the chance of a lost vote, e^-E, is no longer a double."""

@@ -23,8 +23,9 @@ from decimal import Decimal
 import numpy as np
 from scipy import optimize, special
 
+from ..epsilon import MICRO
 from .errors import positive, probability, whole
-from .theorem import MICRO, MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
+from .theorem import MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
 
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits

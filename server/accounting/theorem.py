@@ -21,9 +21,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from ..epsilon import MICRO
 from .errors import AccountingError, positive, probability, whole
 
-MICRO = 1_000_000
 MOST_REPORTS = 1 << 27
 """No cap counts further: optimal composition is exact up to here, and a lower cap is a safe one."""
 

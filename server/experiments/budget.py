@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..accounting import (
-    MICRO,
     MOST_REPORTS,
     AccountingError,
     Basic,
@@ -32,6 +31,7 @@ from ..accounting import (
     exact,
     optimal_total,
 )
+from ..epsilon import MICRO, nats
 
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
@@ -65,7 +65,10 @@ class Budget(BaseModel):
         if self.theorem is None:
             self._check_rule()
         else:
-            self._check_theorem(self.theorem)
+            try:
+                self._check_theorem(self.theorem)
+            except AccountingError as e:
+                raise ValueError(str(e)) from None  # the only kind that pydantic takes from a check
         return self
 
     def board_fields(self, epsilon: int) -> dict[str, Any]:
@@ -86,7 +89,7 @@ class Budget(BaseModel):
         cap, cost = theorem.cap(epsilon), theorem.cost(epsilon)
         if cap < cost:
             raise AccountingError(
-                f"{theorem.name} composition allows no report of ε = {_nats(epsilon)} within "
+                f"{theorem.name} composition allows no report of ε = {nats(epsilon)} within "
                 f"{_total(theorem)}: lower the report's epsilon, or raise the budget's"
             )
         if self.reports is not None:
@@ -177,18 +180,14 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
 
 
 def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:
-    found = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {_nats(epsilon)} within {_total(theorem)}"
+    found = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
     text = f"{theorem.name} composition allows {found}, not {wanted:,}"
     most = theorem.most_epsilon(wanted) or 0
-    return f"{text}: for so many, ε is at most {_nats(most)}" if most >= 1000 else text
+    return f"{text}: for so many, ε is at most {nats(most)}" if most >= 1000 else text
 
 
 def _total(theorem: Theorem) -> str:
     return f"({theorem.total:g}, {theorem.delta:g})" if theorem.delta else f"{theorem.total:g}"
-
-
-def _nats(micro: int) -> str:
-    return f"{Decimal(micro) / MICRO:f}"
 
 
 def _float_below(value: Decimal) -> float:

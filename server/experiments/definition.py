@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..mechanisms import choose as oracle
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .budget import Budget, Quantity
 from .units import UnitsError, parse_range
 
-MICRO = 1_000_000
 MILLI = 1_000
 
 
@@ -107,8 +107,7 @@ class Definition(BaseModel):
         """
         fields: dict[str, Any] = {"v": 1, "name": self.name} | self._type_fields()
         epsilon = self._epsilon()
-        if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
-            raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
+        check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
         fields |= self._mechanism_fields(epsilon)
         fields |= {
             "epsilon": epsilon,
@@ -153,7 +152,7 @@ class Definition(BaseModel):
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
             return self._chosen_fields(epsilon)
-        except ValueError as e:
+        except (ValueError, WorkloadError) as e:
             raise DefinitionError(str(e)) from None
 
     def _chosen_fields(self, epsilon: int) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Level
+from ...device.ldp_client import EPSILON_MAX, ExperimentRefused, Level
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms import choose as oracle
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, flat_frequency, variance, well_sampled
 
-MICRO = 1_000_000
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
 MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
@@ -113,7 +113,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     """
     try:
         design = Design(domain, epsilon, oracle.choose(domain, epsilon, workload_of(question, domain)))
-    except ValueError as e:
+    except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
     if domain == 2:
         return design
@@ -204,8 +204,8 @@ def _check(
 ) -> None:
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
-    if epsilon is not None and not EPSILON_MIN <= epsilon <= EPSILON_MAX:
-        raise PlanError(f"epsilon must be from 0.001 to 16, not {epsilon / MICRO:g}")
+    if epsilon is not None:
+        check_epsilon(epsilon, PlanError)
     if error is not None and not 0 < error < 0.5:
         raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if question.share is not None and not 0 <= question.share <= 1:

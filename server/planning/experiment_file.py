@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...device.ldp_client import Experiment
+from .. import epsilon
 from ..experiments.definition import DefinitionError, parse
 from ..mechanisms import choose as oracle
-from .devices import MICRO, PlanError
+from .devices import PlanError
 from .expected_error import Design
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
@@ -59,9 +60,9 @@ def name_from(path: Path) -> str:
 
 
 def nats(micro: int) -> str:
-    """Micro-nats as an exact decimal number of nats."""
-    whole, rest = divmod(micro, MICRO)
-    return f"{whole}.{rest:06d}".rstrip("0") + ("0" if not rest else "")
+    """Micro-nats as a TOML float of nats, exact."""
+    text = epsilon.nats(micro)
+    return text if "." in text else f"{text}.0"
 
 
 def toml(reading: Reading, design: Design, terms: Terms) -> str:

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN
+from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
-from .devices import MICRO, MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
+from ..epsilon import MICRO, check_epsilon
+from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
 from .expected_error import Design, Question
 
 MOST_EVERY = 1 << 24
@@ -279,8 +280,7 @@ def plan_lifetime(
         raise PlanError(f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}")
     if not 0 <= budget.delta < 1:
         raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
-    if not EPSILON_MIN <= limit <= EPSILON_MAX:
-        raise PlanError(f"the most that one report may cost must be from 0.001 to 16, not {limit / MICRO:g}")
+    check_epsilon(limit, PlanError, "the most that one report may cost")
     if not 2 <= domain <= 1 << 24:
         raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
     if not rhythm.calls:

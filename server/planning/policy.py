@@ -10,12 +10,12 @@ import ast
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from ...device import ldp_client
-from ..accounting import MICRO, Filter, Guarantee
+from ..accounting import Filter, Guarantee
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 
 RULES = ("sum", "squares", "count")
@@ -79,17 +79,13 @@ def policy_for(
     of range, PolicyError where a board would not take the policy or could never report under it.
     """
     caps = Filter(total, delta)
-    least, most = ldp_client.EPSILON_MIN, ldp_client.EPSILON_MAX
-    if caps.left(least) < 1:
+    if caps.left(ldp_client.EPSILON_MIN) < 1:
         raise PolicyError(
             f"a total of {total:g} holds no report: the smallest that boards make has ε = 0.001"
         )
     if most_epsilon is None:
         most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
-    if not least <= most_epsilon <= most:
-        raise PolicyError(
-            f"the most that a report may cost is from 0.001 to 16, not {most_epsilon / MICRO:g}"
-        )
+    check_epsilon(most_epsilon, PolicyError, "the most that a report may cost")
     if caps.left(most_epsilon) < 1:
         raise PolicyError(
             f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
@@ -206,11 +202,6 @@ def _python(value: int | tuple[str, ...]) -> str:
         return f"{value:_}"
     inside = ", ".join(json.dumps(x) for x in value)
     return f"({inside}{',' if len(value) == 1 else ''})"
-
-
-def nats(micro: int) -> str:
-    """Micro-nats as an exact number of nats, without zeros at its end."""
-    return f"{(Decimal(micro) / MICRO).normalize():f}"
 
 
 class _NoLedger:

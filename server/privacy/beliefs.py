@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, Experiment, ExperimentRefused, Level
-from ..accounting.theorem import MICRO, below, exact_arithmetic, largest
+from ..accounting.theorem import below, exact_arithmetic, largest
+from ..epsilon import MICRO
 from ..errors import HushmoteError
 from ..mechanisms.local_hashing import class_weights
 

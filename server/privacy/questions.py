@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...device.ldp_client import ONE, Experiment
-from ..accounting import MICRO
+from ..epsilon import MICRO
 from ..experiments.units import index_names, parse_range
 from ..mechanisms import choose as oracle
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES

@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...server.accounting import optimal_epsilon
+from ...server.epsilon import MICRO
 from ...server.estimate.estimate import estimate
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms.workload import FREQUENCIES
-from ...server.planning.devices import MICRO, best_design
+from ...server.planning.devices import best_design
 from ...server.planning.expected_error import Design, Kind, Question, variance
 from ...server.planning.experiment_file import experiment_of
 from ...server.planning.lifetime import reports_made

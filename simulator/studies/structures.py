@@ -8,13 +8,13 @@ differs by nature: see `Neighbours`, and docs/study-ranges.md for which to compa
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 from typing import Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from ...server.epsilon import MICRO, check_epsilon
 from ...server.errors import HushmoteError
 from .laplace import Noise, SafeNoise, SeededNoise
 
@@ -120,8 +120,7 @@ def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     if found.min() < 0:
         i = int(np.argmax(found < 0))
         raise StructureError(f"counts must not be negative: that of index {i} is {found[i]}")
-    if not (math.isfinite(epsilon) and 0.001 <= epsilon <= 16):
-        raise StructureError(f"epsilon must be from 0.001 to 16, not {epsilon}")
+    check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
     return found.astype(np.int64)
 
 

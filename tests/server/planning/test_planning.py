@@ -10,6 +10,7 @@ from enumeration import distribution
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.experiments.payload import choice_fields, experiment_over
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.server.mechanisms import tree as hierarchy
@@ -31,7 +32,6 @@ from hushmote.server.planning.expected_error import (
     variance,
     well_sampled,
 )
-from hushmote.server.planning.experiment_file import experiment_of
 from hushmote.server.planning.lifetime import (
     Budget,
     Rhythm,
@@ -49,7 +49,7 @@ DIRECT = oracle.Choice("grr", 0, 0, (), None, 0.0)
 
 def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarray) -> float:
     """Variance, times reports, from the exact distribution of the board's own codes."""
-    experiment: Experiment = experiment_of(design)
+    experiment: Experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
     chance = np.zeros(experiment.code_count)
     for index, share in enumerate(population):
         for code, p in distribution(lambda rng, i=index: experiment.randomize(i, rng)).items():

@@ -11,7 +11,7 @@ import typer
 
 from ...server.accounting import AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
-from ...server.accounting.compare import Row, plain_guarantee
+from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import micro_nats, nats
 from ...server.errors import UsageError
@@ -138,7 +138,7 @@ def plot(
     show.out.print(f"wrote {path}", markup=False)
 
 
-def _show(title: str, rows: list[Row], total: float, by_reports: bool) -> None:
+def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:
     table = show.table(title)
     table.add_column("theorem")
     table.add_column("ε per report" if by_reports else "reports", justify="right")
@@ -161,7 +161,7 @@ def _show(title: str, rows: list[Row], total: float, by_reports: bool) -> None:
             show.out.print(f"majority is not about LDP: its reports are {real}.")
 
 
-def _kept(row: Row) -> str:
+def _kept(row: TheoremRow) -> str:
     if row.rule == "sum":
         return f"Σε <= {row.cap / 1e6:g}" if row.cap else ""
     if row.rule == "squares":

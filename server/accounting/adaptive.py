@@ -16,7 +16,7 @@ from .theorem import (
     Guarantee,
     History,
     Kind,
-    Report,
+    ReportCost,
     Spent,
     above,
     exact,
@@ -63,13 +63,13 @@ class Filter:
         self.sum_cap = Basic(total).cap(1)
         self.squares_cap = ZcdpFilter(total, delta, own).cap(1) if delta > own else 0
 
-    def allows(self, report: Report | int) -> bool:
+    def allows(self, report: ReportCost | int) -> bool:
         """Whether the report may still be made; an integer is its epsilon in micro-nats."""
         new = self.history.then(_report(report))
         by_sum, by_squares = new.sum <= self.sum_cap, new.squares <= self.squares_cap
         return new.delta <= exact(self.own) and (by_sum or by_squares)
 
-    def spend(self, report: Report | int) -> None:
+    def spend(self, report: ReportCost | int) -> None:
         """Count a report that is about to be made, or raise BudgetExceeded and count nothing."""
         report = _report(report)
         if not self.allows(report):
@@ -78,7 +78,7 @@ class Filter:
 
     def left(self, epsilon: int) -> int:
         """How many more reports of epsilon micro-nats, without a δ of their own, would be let through."""
-        epsilon = Report(epsilon).epsilon
+        epsilon = ReportCost(epsilon).epsilon
         by_sum = (self.sum_cap - self.history.sum) // epsilon
         by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
         return max(0, by_sum, by_squares)
@@ -89,7 +89,7 @@ class Filter:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
 
-    def _refusal(self, report: Report) -> str:
+    def _refusal(self, report: ReportCost) -> str:
         new = self.history.then(report)
         if new.delta > exact(self.own):
             return f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}"
@@ -127,7 +127,7 @@ class Odometer:
         positive("sharpest", sharpest)
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
-    def add(self, report: Report | int) -> None:
+    def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
         new = self.history.then(_report(report))
         if new.delta > exact(self.own):
@@ -164,7 +164,7 @@ class RogersOdometer:
         self.n = whole("n", n, low=2)
         self.history = History()
 
-    def add(self, report: Report | int) -> None:
+    def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass δ/2."""
         new = self.history.then(_report(report))
         if 2 * new.delta > exact(self.delta):
@@ -189,8 +189,8 @@ class RogersOdometer:
         return above(mean_loss(self.history) + spread.sqrt())
 
 
-def _report(report: Report | int) -> Report:
-    return report if isinstance(report, Report) else Report(report)
+def _report(report: ReportCost | int) -> ReportCost:
+    return report if isinstance(report, ReportCost) else ReportCost(report)
 
 
 def _sharpest_offset(total: float, delta: float, own: float) -> Decimal:

@@ -21,7 +21,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TheoremRow:
     """One theorem: what it allows (None: anything), what the board compares, what holds.
 
     epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats. delta:
@@ -58,12 +58,12 @@ def theorems(total: float, delta: float) -> list[Theorem]:
     return found
 
 
-def for_reports(total: float, delta: float, reports: int) -> list[Row]:
+def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
     """The largest ε of each of so many reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
     return [_row(x, x.most_epsilon(reports), reports, total) for x in theorems(total, delta)]
 
 
-def for_epsilon(total: float, delta: float, epsilon: int) -> list[Row]:
+def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
     """The number of reports of epsilon micro-nats each under every theorem."""
     return [_row(x, epsilon, x.most_reports(epsilon), total) for x in theorems(total, delta)]
 
@@ -83,13 +83,13 @@ def holds(theorem: Theorem) -> str:
     return "one fixed bit, not LDP" if theorem.kind == Kind.ONE_BIT else "nothing together"
 
 
-def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> Row:
+def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> TheoremRow:
     nats = None if epsilon is None else epsilon / MICRO
     cap = theorem.cap(epsilon) if epsilon else 0
     delta = None
     if isinstance(theorem, Majority) and epsilon and reports:
         delta = optimal_delta(epsilon / MICRO, reports, total)
-    return Row(
+    return TheoremRow(
         theorem=theorem.name,
         kind=theorem.kind,
         guarantee=holds(theorem),

@@ -25,7 +25,7 @@ from scipy import optimize, special
 
 from ..epsilon import MICRO
 from .errors import positive, probability, whole
-from .theorem import MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
+from .theorem import MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
 
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
@@ -133,7 +133,9 @@ class Optimal(Theorem):
     def cap(self, epsilon: int) -> int:
         """The number of reports of epsilon micro-nats."""
         return (
-            _reports(Report(epsilon).epsilon, self.micro_total, MICRO, self.delta) if self.micro_total else 0
+            _reports(ReportCost(epsilon).epsilon, self.micro_total, MICRO, self.delta)
+            if self.micro_total
+            else 0
         )
 
     def most_epsilon(self, reports: int) -> int:

@@ -41,7 +41,7 @@ USUAL_DELTA = 1e-6
 _SCALE = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
 
 
-class Budget(BaseModel):
+class ExperimentBudget(BaseModel):
     """What one board may spend on the experiment: a theorem with its total, or a rule with its cap.
 
     theorem: a name of `accounting.choose`. epsilon: nats, and delta: what all reports of a board together
@@ -61,7 +61,7 @@ class Budget(BaseModel):
     cap: Quantity | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Budget:
+    def _fits(self) -> ExperimentBudget:
         if self.theorem is None:
             self._check_rule()
         else:

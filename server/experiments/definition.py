@@ -22,7 +22,7 @@ from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
-from .budget import Budget, Quantity
+from .budget import ExperimentBudget, Quantity
 from .payload import Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .units import UnitsError, edges_between, parse_bins
 
@@ -57,7 +57,7 @@ class Definition(BaseModel):
     weights: tuple[int, ...] | None = None
     epsilon: Quantity
     every: int = 1
-    budget: Budget
+    budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
 
     @model_validator(mode="after")

@@ -107,7 +107,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class Budget:
+class LifetimeBudget:
     """What a board may give away in its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
 
     epsilon: int
@@ -148,7 +148,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedSpending:
     """A way to spend the budget that no board takes: its epsilon, micro-nats, is below 0.001."""
 
     composition: Composition
@@ -162,10 +162,10 @@ class LifetimePlan:
 
     question: Question
     devices: int
-    budget: Budget
+    budget: LifetimeBudget
     rhythm: Rhythm
     spendings: tuple[Spending, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedSpending, ...]
 
     @cached_property
     def best(self) -> Spending:
@@ -264,7 +264,7 @@ def plan_lifetime(
     question: Question,
     devices: int,
     domain: int,
-    budget: Budget,
+    budget: LifetimeBudget,
     rhythm: Rhythm,
     limit: int = DEFAULT_LIMIT,
 ) -> LifetimePlan:
@@ -292,11 +292,11 @@ def plan_lifetime(
         )
     check_ranges(question, domain)
     spendings: list[Spending] = []
-    refused: list[Refused] = []
+    refused: list[RefusedSpending] = []
     for composition, cap, epsilon in _ways(budget, rhythm, limit):
         if epsilon < EPSILON_MIN:
             exact = budget.epsilon / cap if composition == "basic" else epsilon
-            refused.append(Refused(composition, cap, exact))
+            refused.append(RefusedSpending(composition, cap, exact))
             continue
         design = best_design(domain, min(epsilon, limit), question)
         every = choose_every(rhythm, cap)
@@ -306,7 +306,7 @@ def plan_lifetime(
     return LifetimePlan(question, devices, budget, rhythm, tuple(spendings), tuple(refused))
 
 
-def _ways(budget: Budget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
+def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
     """Composition, reports and epsilon of each, micro-nats rounded down."""
     within = -(-budget.epsilon // limit)  # reports that cost the limit each
     daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls

@@ -25,7 +25,7 @@ Profile = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetLine:
     """One experiment of a fleet: its newest version, and what a board's reports may have cost.
 
     state: "current", "withdrawn", "expired" or, with a policy, "refused". dearest, cheapest: micro-nats of a
@@ -51,7 +51,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Line:
+class Remaining:
     """What a fleet can still give to one experiment.
 
     boards: of the fleet, those not heard from yet included where their number was given; silent: those with
@@ -60,7 +60,7 @@ class Line:
     and all but 5 %, will be silent; None where no rate is known or it never comes. forecast: None likewise.
     """
 
-    budget: Budget
+    budget: BudgetLine
     boards: int
     silent: int
     holds: int | None
@@ -99,7 +99,7 @@ class FleetLedger:
     """A fleet's budgets, how many boards made how many reports of each, and the policy if it is known."""
 
     fleet: str
-    budgets: tuple[Budget, ...]
+    budgets: tuple[BudgetLine, ...]
     profiles: Mapping[Profile, int]
     policy: Policy | None = None
     devices: Mapping[str, Profile] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class FleetLedger:
         life = [self.policy.left(b.experiment.epsilon, total, squares) for b in self.budgets]
         return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
 
-    def lines(self, today: datetime.date, last_days: int = 7) -> list[Line]:
+    def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
         """One line for each experiment; the rate is that of the last so many full days."""
         lefts = {profile: self.left(profile) for profile in self.profiles}
         new = self.left((0,) * len(self.budgets))
@@ -132,7 +132,7 @@ class FleetLedger:
             forecast = forecasts[i]
             half, dry = (_day(today, forecast and forecast.days_until(share)) for share in (0.5, DRY))
             lines.append(
-                Line(
+                Remaining(
                     budget,
                     boards=sum(counts.values()),
                     silent=counts[0],
@@ -219,7 +219,7 @@ def _budget(
     windows: Mapping[int, Mapping[str, int]],
     today: datetime.date,
     policy: Policy | None,
-) -> Budget:
+) -> BudgetLine:
     """The ledger's line for all versions of one name, oldest first."""
     newest = next((v for v in versions if v.current), versions[-1])
     e = newest.experiment
@@ -230,7 +230,7 @@ def _budget(
     state = "current" if newest.published_on(today) else "expired" if newest.current else "withdrawn"
     if state == "current" and policy is not None and _outside(e, policy):
         state = "refused"
-    return Budget(e, state, max(heard), min(heard), together.total(), daily(together, today))
+    return BudgetLine(e, state, max(heard), min(heard), together.total(), daily(together, today))
 
 
 def _outside(e: Experiment, policy: Policy) -> bool:

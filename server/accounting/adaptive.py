@@ -30,22 +30,22 @@ class BudgetExceeded(AccountingError):
 
 
 class Filter:
-    """All reports that it lets through are (total, delta)-LDP together; the kinder of two theorems counts.
+    """All reports that it lets through are (total, delta)-LDP; whichever theorem allows more decides.
 
     A report is let through while Σε <= total, or while Σε² is within the zCDP filter's cap, the new report
     included; and while Σδ <= own, the part of delta that is set aside for the reports' own. This is what a
     board's policy does with its `sum` and `squares`. With delta = own only the sum counts, and where both are
     0 all is total-LDP.
 
-    Privacy: the kinder of the two may count although every report's ε and the moment to stop may depend on
-    all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0. Where
-    they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens only
-    where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least
-    e^{λ total - λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative
-    supermartingale that starts at 1 is stopped, since each ε and the decision to go on are made before the
-    report that they govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's
-    inequality. The reports' own failures add at most own. The argument needs one of the two to be infallible:
-    of two theorems that both fail now and then the kinder one has the sum of their deltas.
+    Privacy: the theorem that allows more may decide although every report's ε and the moment to stop may
+    depend on all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0.
+    Where they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens
+    only where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least e^{λ total -
+    λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative supermartingale that
+    starts at 1 is stopped, since each ε and the decision to go on are made before the report that they
+    govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's inequality. The
+    reports' own failures add at most own. The argument needs one of the two to be infallible: of two theorems
+    that both fail now and then, whichever allows more has the sum of their deltas.
 
     A report that is refused changes nothing, and a smaller one may still be let through.
 

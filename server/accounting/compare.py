@@ -46,20 +46,20 @@ class TheoremRow:
 
 def theorems(total: float, delta: float) -> list[Theorem]:
     """Every theorem that a total in nats and a delta in [0, 1) allow; with delta 0, those that need none."""
-    found: list[Theorem] = []
+    allowed: list[Theorem] = []
     for name, theorem in THEOREMS.items():
         if name == "none":
-            found.append(choose(name))
+            allowed.append(choose(name))
         elif theorem.deltas == "required" or name == "optimal":
             if delta:
-                found.append(choose(name, total, delta))
+                allowed.append(choose(name, total, delta))
         else:
-            found.append(choose(name, total))
-    return found
+            allowed.append(choose(name, total))
+    return allowed
 
 
 def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
-    """The largest ε of each of so many reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
+    """The largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
     return [_row(x, x.most_epsilon(reports), reports, total) for x in theorems(total, delta)]
 
 

@@ -55,9 +55,9 @@ def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.nda
 
 
 def majority_total(epsilon: float, reports: int) -> float:
-    """Return the E at which one report tells the bit as well as a vote of so many at ε, ties won; rounded up.
+    """Return the E at which one report tells the bit as well as a vote of n at ε, ties won; rounded up.
 
-    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. Infinite above 700.
+    epsilon: nats, > 0. reports: n, 1 to MOST_REPORTS. Infinite above 700.
     """
     epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
     if n == 1:
@@ -105,8 +105,8 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
     lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
     epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
     # The library's inverse goes astray here and there where the goal is tiny (n = 5 at a total of 300).
-    found = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
-    epsilon = np.where(found, epsilon, _by_bisection(np.where(found, 1.0, n), total))
+    right = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
+    epsilon = np.where(right, epsilon, _by_bisection(np.where(right, 1.0, n), total))
     return np.where(n == 1, total, epsilon * (1 - _ROUNDING))
 
 
@@ -124,7 +124,7 @@ def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
 
 
 def _half(n):
-    """⌈n/2⌉: so many true answers win the vote."""
+    """⌈n/2⌉: the true answers that win the vote."""
     return np.ceil(n / 2)
 
 

@@ -139,7 +139,7 @@ class Optimal(Theorem):
         )
 
     def most_epsilon(self, reports: int) -> int:
-        """The largest epsilon in micro-nats for so many reports, rounded down."""
+        """The largest epsilon in micro-nats for n reports, rounded down; reports: n."""
         epsilon = math.floor(optimal_epsilon(reports, self.micro_total / MICRO, self.delta) * MICRO) + 1
         while epsilon and not self._fits(epsilon, reports):
             epsilon -= 1
@@ -184,7 +184,7 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
 
 def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
     """`optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
-    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # so many fit by basic composition
+    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # these fit by basic composition
     return fewest + largest(
         lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
     )

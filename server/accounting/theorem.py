@@ -190,7 +190,7 @@ class Theorem(ABC):
         return self.cap(epsilon) // cost if cost else None
 
     def most_epsilon(self, reports: int) -> int | None:
-        """The largest epsilon in micro-nats that allows so many equal reports, rounded down.
+        """The largest epsilon in micro-nats that allows n equal reports, rounded down; reports: n.
 
         0 where none does, None where nothing bounds it.
         """

@@ -45,7 +45,7 @@ class ExperimentBudget(BaseModel):
     """What one board may spend on the experiment: a theorem with its total, or a rule with its cap.
 
     theorem: a name of `accounting.choose`. epsilon: nats, and delta: what all reports of a board together
-    keep. reports: at most so many at the experiment's ε; None for as many as the theorem allows. not_ldp:
+    keep. reports: how many at most, at the experiment's ε; None for as many as the theorem allows. not_ldp:
     true, and only then, for a theorem that promises less than local differential privacy (majority).
     rule, cap: the board's own, in nats, nats squared, or reports.
     """
@@ -180,10 +180,10 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
 
 
 def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:
-    found = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
-    text = f"{theorem.name} composition allows {found}, not {wanted:,}"
+    reports = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
+    text = f"{theorem.name} composition allows {reports}, not {wanted:,}"
     most = theorem.most_epsilon(wanted) or 0
-    return f"{text}: for so many, ε is at most {nats(most)}" if most >= 1000 else text
+    return f"{text}: for {wanted:,} reports, ε is at most {nats(most)}" if most >= 1000 else text
 
 
 def _total(theorem: Theorem) -> str:

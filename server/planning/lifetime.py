@@ -69,8 +69,8 @@ def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> 
     """Probability that Binomial(n, p) is at most k."""
     if k < 0:
         return np.zeros_like(n)
-    found = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
-    return np.where(n <= k, 1.0, found)
+    chance = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
+    return np.where(n <= k, 1.0, chance)
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ class Rhythm:
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
-        """Calls of one board in so many days; below 1 where boards call more rarely, each at its own time."""
+        """Calls of one board in some days; below 1 where boards call more rarely, each at its own time."""
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
-        """Expected reports of one board in so many days, of which call number end is the last.
+        """Expected reports of one board in a number of days, of which call number end is the last.
 
         end: default the last call of the horizon.
         """
@@ -120,7 +120,7 @@ class Spending:
 
     cap         reports that a board makes at most
     epsilon     of each, micro-nats
-    every       one call in so many makes a report
+    every       one call in `every` makes a report
     design      mechanism for the question
     """
 
@@ -142,7 +142,7 @@ class Spending:
         return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
 
     def per_device(self, days: float, first: bool = False) -> float:
-        """Expected reports of one board in the horizon's last so many days, or its first."""
+        """Expected reports of one board in the last days of the horizon, or its first."""
         end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
         return self.rhythm.in_window(days, self.every, self.cap, end)
 
@@ -177,7 +177,7 @@ class LifetimePlan:
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
-        """Half-width of the 95 % interval of the last (or first) so many days, share of devices."""
+        """Half-width of the 95 % interval of the last (or first) days, share of devices."""
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 

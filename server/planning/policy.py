@@ -151,10 +151,8 @@ def read(path: Path) -> Policy:
     """The policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
     text = read_text(path)
     try:
-        found = json.loads(text) if path.suffix == ".json" else _value(text)
-        made = {**found}
-        made = {name: tuple(x) if isinstance(x, list) else x for name, x in made.items()}
-        return Policy(**made)
+        values = {**(json.loads(text) if path.suffix == ".json" else _value(text))}
+        return Policy(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
     except (ValueError, TypeError):
@@ -175,10 +173,10 @@ def _value(text: str) -> Any:
     return ast.literal_eval(_only(_assignments(text, _NAME)).value)
 
 
-def _only(found: list[ast.Assign]) -> ast.Assign:
-    if len(found) != 1:
-        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(found)}")
-    return found[0]
+def _only(statements: list[ast.Assign]) -> ast.Assign:
+    if len(statements) != 1:
+        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(statements)}")
+    return statements[0]
 
 
 def _assignments(text: str, name: str) -> list[ast.Assign]:

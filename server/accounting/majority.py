@@ -12,12 +12,15 @@ over m >= n, is as valid and falls with n. For odd n it is the curve itself; for
 Shackelford and Chang's rule. Everything here is vectorised over n and good for n up to MOST_REPORTS.
 """
 
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from ..epsilon import MICRO
@@ -90,7 +93,7 @@ class Majority(Theorem):
     def loss(self, history: History) -> Decimal:
         """`majority_total` on the envelope: of n reports, or n + 1 where n is even."""
         epsilon = history.one_epsilon("the majority rule")
-        odd = int(_odd(history.count))
+        odd = int(_odd(np.array(history.count)))
         return Decimal(epsilon) / MICRO if odd == 1 else Decimal(majority_total(epsilon / MICRO, odd))
 
     def most_epsilon(self, reports: int) -> int:
@@ -123,12 +126,12 @@ def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
     return low
 
 
-def _half(n):
+def _half(n: npt.ArrayLike) -> np.ndarray:
     """⌈n/2⌉: the true answers that win the vote."""
-    return np.ceil(n / 2)
+    return np.ceil(np.asarray(n) / 2)
 
 
-def _odd(n):
+def _odd(n: np.ndarray) -> np.ndarray:
     """n where it is odd, n + 1 where it is even."""
     return n + (n % 2 == 0)
 

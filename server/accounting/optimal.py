@@ -14,11 +14,14 @@ every one is ε-LDP with this same ε and there are at most k.
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
 """
 
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any, cast
 
 import numpy as np
 from scipy import optimize, special
@@ -196,7 +199,8 @@ def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, bro
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
 
-    root = optimize.root_scalar(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root
+    search = cast("Any", optimize).root_scalar  # SciPy has no types
+    root = float(search(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root)
     step = math.copysign(root * 1e-15, kept - broken)
     while delta_of(root) > delta:
         root, step = root + step, 2 * step

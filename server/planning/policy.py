@@ -152,7 +152,8 @@ def read(path: Path) -> Policy:
     text = read_text(path)
     try:
         values = {**(json.loads(text) if path.suffix == ".json" else _value(text))}
-        return Policy(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
+        made: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
+        return Policy(**made)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
     except (ValueError, TypeError):

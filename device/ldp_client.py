@@ -814,7 +814,8 @@ def _need(good, text):
         raise SettingsError(text)
 
 
-def _check_policy(policy):
+def check_policy(policy):
+    """Raise SettingsError with the reason unless a Client would take the policy."""
     try:
         fields = dict(policy)
         _take_int(fields, "sum", 0, _MAX_SUM - 1)
@@ -865,7 +866,7 @@ class Client:
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        _check_policy(policy)
+        check_policy(policy)
         _need(_valid_name(device_id, _DEVICE_CHARS), "device_id must be 1 to 32 of a-z, 0-9 and -")
         for k in (key, announce_key):
             good = k is None or (type(k) is bytes and len(k) == 32)

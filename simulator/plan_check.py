@@ -15,9 +15,9 @@ import numpy as np
 
 from ..server.arrays import Floats
 from ..server.estimate.estimate import estimate
+from ..server.experiments.payload import choice_fields, experiment_over
 from ..server.planning.devices import Plan, Z
 from ..server.planning.expected_error import Design, Question, even_ranges, parabola
-from ..server.planning.experiment_file import experiment_of
 from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
 
@@ -79,7 +79,7 @@ def check(
 ) -> PlanCheck:
     """Draw fleets and compare. reports: expected of one; draw_reports: how many a fleet makes."""
     target = _target(design, question)
-    experiment = experiment_of(design)
+    experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
     squares = np.empty(fleets)
     made = np.empty(fleets)
     for i in range(fleets):

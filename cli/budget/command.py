@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ...server.accounting import Guarantee, Kind
+from ...server.accounting import AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
-from ...server.accounting.compare import Row, plain_guarantee
+from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
+from ...server.epsilon import micro_nats, nats
 from ...server.errors import UsageError
 from ...server.planning import policy
 from ...server.planning.policy import Policy
@@ -51,7 +52,7 @@ def compare(
         title = f"total {total:g}, δ = {delta:g}, {reports:,} reports of a board"
     else:
         assert epsilon is not None
-        rows = budget.for_epsilon(total, delta, budget.micro(epsilon))
+        rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
         title = f"total {total:g}, δ = {delta:g}, ε = {epsilon:g} per report"
     if as_json:
         print_json([row.to_dict() for row in rows])
@@ -81,14 +82,14 @@ def policy_command(
         epsilon,
         delta,
         _names(experiments),
-        None if max_epsilon is None else budget.micro(max_epsilon),
+        None if max_epsilon is None else micro_nats(max_epsilon, AccountingError),
         _names(rules),
     )
     found = policy.guarantee(epsilon, delta)
     statement = policy.literal(made, _comment(made, found))
     lacking = [] if write is None else policy.write(write, statement, made.experiments)
     if as_json:
-        reports = {policy.nats(e): n for e, n in policy.examples(made).items()}
+        reports = {nats(e): n for e, n in policy.examples(made).items()}
         print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(found), "reports": reports})
         return
     typer.echo(statement, nl=False)
@@ -104,7 +105,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _comment(made: Policy, found: Guarantee) -> list[str]:
     """What a policy guarantees, as the comment above it."""
-    holds = ", ".join(f"{n:,} of ε = {policy.nats(e)}" for e, n in policy.examples(made).items())
+    holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
         "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
@@ -133,11 +134,11 @@ def plot(
     elif curves == Curves.reports:
         budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
     else:
-        budget_plot.spent_by_reports(path, budget.micro(epsilon), delta, reports)
+        budget_plot.spent_by_reports(path, micro_nats(epsilon, AccountingError), delta, reports)
     show.out.print(f"wrote {path}", markup=False)
 
 
-def _show(title: str, rows: list[Row], total: float, by_reports: bool) -> None:
+def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:
     table = show.table(title)
     table.add_column("theorem")
     table.add_column("ε per report" if by_reports else "reports", justify="right")
@@ -160,7 +161,7 @@ def _show(title: str, rows: list[Row], total: float, by_reports: bool) -> None:
             show.out.print(f"majority is not about LDP: its reports are {real}.")
 
 
-def _kept(row: Row) -> str:
+def _kept(row: TheoremRow) -> str:
     if row.rule == "sum":
         return f"Σε <= {row.cap / 1e6:g}" if row.cap else ""
     if row.rule == "squares":

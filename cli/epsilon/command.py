@@ -9,10 +9,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ...server.accounting import MICRO
-from ...server.accounting.compare import micro
 from ...server.accounting.errors import probability, whole
 from ...server.answers import tables as show
+from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.experiments.definition import load
 from ...server.privacy import questions as epsilon_local
@@ -104,9 +103,8 @@ def local(
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
         if plot:
             raise UsageError("a plot is of a risk: say --risk or --factor")
-        own = values.experiment.epsilon if epsilon is None else micro(epsilon)
-        if not 1_000 <= own <= 16_000_000:
-            raise UsageError(f"ε of a report is from 0.001 to 16, not {own / MICRO:g}")
+        own = values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
+        check_epsilon(own, UsageError, "ε of a report")
         seen = epsilon_local.from_epsilon(at(own), values, beliefs, targets, reports, delta)
         if as_json:
             print_json(seen.to_dict())

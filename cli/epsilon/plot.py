@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...device.ldp_client import ExperimentRefused
-from ...server.accounting import MICRO
 from ...server.answers.figure import COLOURS, figure, style
 from ...server.answers.tables import mechanism as mechanism_name
+from ...server.epsilon import MICRO
+from ...server.experiments.payload import NoMechanism
 from ...server.privacy.beliefs import (
     Floats,
     Mechanism,
@@ -70,7 +71,7 @@ def _belief(
     """The highest belief in what had the limit's prior; NaN where the mechanism has no such ε."""
     try:
         experiment = mechanism(epsilon)
-    except (ExperimentRefused, ValueError):
+    except (ExperimentRefused, NoMechanism):
         return np.nan
     if targets is None:
         after = worst_posteriors(experiment, prior)

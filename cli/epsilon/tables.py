@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...server.accounting import MICRO
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
+from ...server.epsilon import MICRO
 from ...server.privacy.beliefs import Allowed, chance
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice, upper

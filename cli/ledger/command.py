@@ -16,7 +16,7 @@ from ...server.planning import board_status, policy
 from ...server.planning import remaining as fleet_ledger
 from ...server.planning.board_status import BoardStatus
 from ...server.planning.policy import Policy
-from ...server.planning.remaining import FleetLedger, Line
+from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
@@ -64,7 +64,7 @@ def ledger_command(
         show.out.print(f"wrote {plot}", markup=False)
 
 
-def _json(ledger: FleetLedger, lines: list[Line], today: datetime.date) -> dict[str, Any]:
+def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:
     names = [line.budget.experiment.name for line in lines]
     return {
         "fleet": ledger.fleet,
@@ -81,7 +81,7 @@ def _json(ledger: FleetLedger, lines: list[Line], today: datetime.date) -> dict[
     }
 
 
-def _show(ledger: FleetLedger, lines: list[Line]) -> None:
+def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
     table = show.table(f"fleet {ledger.fleet}: {boards:,} boards")
     table.add_column("experiment")
@@ -114,7 +114,7 @@ def _show(ledger: FleetLedger, lines: list[Line]) -> None:
         show.out.print(note, markup=False)
 
 
-def _notes(ledger: FleetLedger, lines: list[Line]) -> list[str]:
+def _notes(ledger: FleetLedger, lines: list[Remaining]) -> list[str]:
     notes = [
         "holds: reports of a new board; left: of all boards together; silent: boards with none left. Half "
         "silent, dry: when half of the boards and all but 5 % will be silent at this rate.",

@@ -13,14 +13,14 @@ from matplotlib.ticker import PercentFormatter
 
 from ...server.answers.figure import COLOURS, figure, style
 from ...server.planning.forecast import DRY
-from ...server.planning.remaining import Line
+from ...server.planning.remaining import Remaining
 
 _POINTS = 300
 _DASHED = (0, (4, 2))
 _NEVER_DAYS = 365.0  # how far the plot looks where nothing ever runs dry
 
 
-def plot(path: Path, title: str, lines: Sequence[Line], today: datetime.date) -> None:
+def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.date) -> None:
     """Write how a fleet's reports were and will be; PNG, PDF or SVG. Without a rate there is no forecast."""
     ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
     horizon = 1.05 * max([end for end in ends if end], default=_NEVER_DAYS)

@@ -12,13 +12,14 @@ from typing import Annotated
 
 import typer
 
+from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
-from ...server.planning.devices import MICRO, Plan, PlanError, check_ranges, solve
+from ...server.planning.devices import Plan, PlanError, check_ranges, solve
 from ...server.planning.expected_error import Kind, Question
 from ...server.planning.experiment_file import Reading, Terms
 from ...server.planning.lifetime import (
     DEFAULT_LIMIT,
-    Budget,
+    LifetimeBudget,
     LifetimePlan,
     Rhythm,
     parse_duration,
@@ -169,7 +170,7 @@ def plan_command(
         raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
     if error is not None and not 0 < error < 0.5:
         raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
-    budget = Budget(_micro("lifetime", lifetime) or 0, _finite("delta", delta))
+    budget = LifetimeBudget(_micro("lifetime", lifetime) or 0, _finite("delta", delta))
     rhythm = Rhythm(parse_duration(call), parse_duration(horizon))
     most = _micro("limit", limit)
     life = plan_lifetime(

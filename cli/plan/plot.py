@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...server.answers.figure import COLOURS, figure, style
-from ...server.planning.devices import EPSILON_STEP, MICRO, Plan, PlanError, Z, best_design, half_width
+from ...server.epsilon import MICRO
+from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
 from .tables import NOTHING, asked, length

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from ...server.answers import tables as show
+from ...server.epsilon import MICRO
 from ...server.mechanisms import choose as oracle
-from ...server.planning.devices import MICRO, MOST_RANGE_VALUES, Plan, devices_for, half_width
+from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, half_width
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending

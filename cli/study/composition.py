@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ...server.accounting import MICRO, AccountingError
-from ...server.accounting.compare import micro
+from ...server.accounting import AccountingError
 from ...server.answers import tables as show
+from ...server.epsilon import MICRO, micro_nats
 from ...simulator.studies.composition import TUTORIAL, Composition, fails, study
 from ..options import AsJson
 
@@ -25,7 +25,7 @@ def composition_command(
     """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
     if plot and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise AccountingError(f"a plot is a .png, .pdf or .svg file, not {plot}")
-    found = study(micro(epsilon), total, delta)
+    found = study(micro_nats(epsilon, AccountingError), total, delta)
     if plot:
         from ...simulator.studies.composition_plot import (
             plot_composition,  # matplotlib takes a second to load

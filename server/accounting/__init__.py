@@ -1,5 +1,6 @@
 """What a board's reports give away together: composition theorems, their caps, and what they guarantee."""
 
+from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer, RogersOdometer
 from .advanced import Advanced
 from .basic import Basic, Unlimited
@@ -8,7 +9,7 @@ from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter
 from .majority import Majority, majority_envelope, majority_epsilon, majority_total
 from .optimal import Optimal, optimal_delta, optimal_epsilon, optimal_reports, optimal_total
-from .theorem import MICRO, MOST_REPORTS, Guarantee, History, Kind, Report, Spent, Theorem, above, exact
+from .theorem import MOST_REPORTS, Guarantee, History, Kind, ReportCost, Spent, Theorem, above, exact
 
 __all__ = [
     "MICRO",
@@ -25,7 +26,7 @@ __all__ = [
     "Majority",
     "Odometer",
     "Optimal",
-    "Report",
+    "ReportCost",
     "RogersFilter",
     "RogersOdometer",
     "Spent",

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+from ..epsilon import MICRO
 from .basic import Basic
 from .errors import AccountingError, positive, probability, whole
 from .filters import ZcdpFilter, mean_loss
 from .theorem import (
-    MICRO,
     Guarantee,
     History,
     Kind,
-    Report,
+    ReportCost,
     Spent,
     above,
     exact,
@@ -30,22 +30,22 @@ class BudgetExceeded(AccountingError):
 
 
 class Filter:
-    """All reports that it lets through are (total, delta)-LDP together; the kinder of two theorems counts.
+    """All reports that it lets through are (total, delta)-LDP; whichever theorem allows more decides.
 
     A report is let through while Σε <= total, or while Σε² is within the zCDP filter's cap, the new report
     included; and while Σδ <= own, the part of delta that is set aside for the reports' own. This is what a
     board's policy does with its `sum` and `squares`. With delta = own only the sum counts, and where both are
     0 all is total-LDP.
 
-    Privacy: the kinder of the two may count although every report's ε and the moment to stop may depend on
-    all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0. Where
-    they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens only
-    where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least
-    e^{λ total - λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative
-    supermartingale that starts at 1 is stopped, since each ε and the decision to go on are made before the
-    report that they govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's
-    inequality. The reports' own failures add at most own. The argument needs one of the two to be infallible:
-    of two theorems that both fail now and then the kinder one has the sum of their deltas.
+    Privacy: the theorem that allows more may decide although every report's ε and the moment to stop may
+    depend on all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0.
+    Where they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens
+    only where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least e^{λ total -
+    λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative supermartingale that
+    starts at 1 is stopped, since each ε and the decision to go on are made before the report that they
+    govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's inequality. The
+    reports' own failures add at most own. The argument needs one of the two to be infallible: of two theorems
+    that both fail now and then, whichever allows more has the sum of their deltas.
 
     A report that is refused changes nothing, and a smaller one may still be let through.
 
@@ -63,13 +63,13 @@ class Filter:
         self.sum_cap = Basic(total).cap(1)
         self.squares_cap = ZcdpFilter(total, delta, own).cap(1) if delta > own else 0
 
-    def allows(self, report: Report | int) -> bool:
+    def allows(self, report: ReportCost | int) -> bool:
         """Whether the report may still be made; an integer is its epsilon in micro-nats."""
         new = self.history.then(_report(report))
         by_sum, by_squares = new.sum <= self.sum_cap, new.squares <= self.squares_cap
         return new.delta <= exact(self.own) and (by_sum or by_squares)
 
-    def spend(self, report: Report | int) -> None:
+    def spend(self, report: ReportCost | int) -> None:
         """Count a report that is about to be made, or raise BudgetExceeded and count nothing."""
         report = _report(report)
         if not self.allows(report):
@@ -78,7 +78,7 @@ class Filter:
 
     def left(self, epsilon: int) -> int:
         """How many more reports of epsilon micro-nats, without a δ of their own, would be let through."""
-        epsilon = Report(epsilon).epsilon
+        epsilon = ReportCost(epsilon).epsilon
         by_sum = (self.sum_cap - self.history.sum) // epsilon
         by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
         return max(0, by_sum, by_squares)
@@ -89,7 +89,7 @@ class Filter:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
 
-    def _refusal(self, report: Report) -> str:
+    def _refusal(self, report: ReportCost) -> str:
         new = self.history.then(report)
         if new.delta > exact(self.own):
             return f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}"
@@ -127,7 +127,7 @@ class Odometer:
         positive("sharpest", sharpest)
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
-    def add(self, report: Report | int) -> None:
+    def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
         new = self.history.then(_report(report))
         if new.delta > exact(self.own):
@@ -164,7 +164,7 @@ class RogersOdometer:
         self.n = whole("n", n, low=2)
         self.history = History()
 
-    def add(self, report: Report | int) -> None:
+    def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass δ/2."""
         new = self.history.then(_report(report))
         if 2 * new.delta > exact(self.delta):
@@ -189,8 +189,8 @@ class RogersOdometer:
         return above(mean_loss(self.history) + spread.sqrt())
 
 
-def _report(report: Report | int) -> Report:
-    return report if isinstance(report, Report) else Report(report)
+def _report(report: ReportCost | int) -> ReportCost:
+    return report if isinstance(report, ReportCost) else ReportCost(report)
 
 
 def _sharpest_offset(total: float, delta: float, own: float) -> Decimal:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from .theorem import MICRO, History, Kind, Theorem, above, exact
+from ..epsilon import MICRO
+from .theorem import History, Kind, Theorem, above, exact
 
 
 class Advanced(Theorem):

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from ..epsilon import MICRO
 from .errors import AccountingError
-from .theorem import MICRO, Guarantee, History, Kind, Reports, Spent, Theorem, exact, float_above
+from .theorem import Guarantee, History, Kind, Reports, Spent, Theorem, exact, float_above
 
 
 class Basic(Theorem):

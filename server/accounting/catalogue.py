@@ -20,7 +20,7 @@ THEOREMS: dict[str, type[Theorem]] = {
 def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem:
     """Return the theorem of that name with a total (nats; None only for "none") and a delta to keep.
 
-    name: one of THEOREMS, or "package.module:Class" for one of your own. AccountingError where there is none,
+    name: one of THEOREMS, or "package.module:Class" for one of your own. AccountingError for an unknown name,
     or where total and delta do not fit it.
     """
     cls = THEOREMS.get(name) or _imported(name)
@@ -33,10 +33,10 @@ def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem
 
 def _imported(name: str) -> type[Theorem]:
     try:
-        found = pkgutil.resolve_name(name) if ":" in name else None
+        named = pkgutil.resolve_name(name) if ":" in name else None
     except (ImportError, AttributeError, ValueError) as error:
         raise AccountingError(f"no theorem {name}: {error}") from None
-    if not (isinstance(found, type) and issubclass(found, Theorem)):
+    if not (isinstance(named, type) and issubclass(named, Theorem)):
         known = ", ".join(THEOREMS)
         raise AccountingError(f"no theorem {name}: there are {known}, or package.module:Class for your own")
-    return found
+    return named

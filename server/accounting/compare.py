@@ -6,7 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import MICRO, THEOREMS, AccountingError, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
+from ..epsilon import MICRO
+from . import THEOREMS, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
 
 TITLES = {
     "basic": "basic",
@@ -20,7 +21,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TheoremRow:
     """One theorem: what it allows (None: anything), what the board compares, what holds.
 
     epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats. delta:
@@ -45,34 +46,26 @@ class Row:
 
 def theorems(total: float, delta: float) -> list[Theorem]:
     """Every theorem that a total in nats and a delta in [0, 1) allow; with delta 0, those that need none."""
-    found: list[Theorem] = []
+    allowed: list[Theorem] = []
     for name, theorem in THEOREMS.items():
         if name == "none":
-            found.append(choose(name))
+            allowed.append(choose(name))
         elif theorem.deltas == "required" or name == "optimal":
             if delta:
-                found.append(choose(name, total, delta))
+                allowed.append(choose(name, total, delta))
         else:
-            found.append(choose(name, total))
-    return found
+            allowed.append(choose(name, total))
+    return allowed
 
 
-def for_reports(total: float, delta: float, reports: int) -> list[Row]:
-    """The largest ε of each of so many reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
+def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
+    """The largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
     return [_row(x, x.most_epsilon(reports), reports, total) for x in theorems(total, delta)]
 
 
-def for_epsilon(total: float, delta: float, epsilon: int) -> list[Row]:
+def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
     """The number of reports of epsilon micro-nats each under every theorem."""
     return [_row(x, epsilon, x.most_reports(epsilon), total) for x in theorems(total, delta)]
-
-
-def micro(epsilon: float) -> int:
-    """An ε in nats as whole micro-nats; AccountingError where it is not one."""
-    whole = round(epsilon * MICRO)
-    if whole < 1 or abs(whole - epsilon * MICRO) > 1e-6:
-        raise AccountingError(f"epsilon is a whole number of millionths above 0, not {epsilon}")
-    return whole
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
@@ -90,13 +83,13 @@ def holds(theorem: Theorem) -> str:
     return "one fixed bit, not LDP" if theorem.kind == Kind.ONE_BIT else "nothing together"
 
 
-def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> Row:
+def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> TheoremRow:
     nats = None if epsilon is None else epsilon / MICRO
     cap = theorem.cap(epsilon) if epsilon else 0
     delta = None
     if isinstance(theorem, Majority) and epsilon and reports:
         delta = optimal_delta(epsilon / MICRO, reports, total)
-    return Row(
+    return TheoremRow(
         theorem=theorem.name,
         kind=theorem.kind,
         guarantee=holds(theorem),

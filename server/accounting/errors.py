@@ -14,14 +14,14 @@ class AccountingError(HushmoteError):
 
 def positive(name: str, value: float) -> float:
     """Return value as a float, or raise AccountingError unless it is a finite number above 0."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
         raise AccountingError(f"{name} is a number above 0 (nats), not {value}")
     return float(value)
 
 
 def probability(name: str, value: float, zero: bool = True) -> float:
     """Return value as a float, or raise AccountingError unless in [0, 1), or in (0, 1) without `zero`."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
         raise AccountingError(f"{name} is a number from 0 to below 1, not {value}")
     if value == 0 and not zero:
         raise AccountingError(f"{name} must be above 0 here (1e-6, say): at 0 only basic composition holds")

@@ -13,8 +13,9 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ..epsilon import MICRO
 from .errors import AccountingError, probability
-from .theorem import MICRO, History, Kind, Theorem, above, below, exact, exact_arithmetic
+from .theorem import History, Kind, Theorem, above, below, exact, exact_arithmetic
 
 ADAPTIVE = (
     "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "

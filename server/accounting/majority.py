@@ -12,16 +12,20 @@ over m >= n, is as valid and falls with n. For odd n it is the curve itself; for
 Shackelford and Chang's rule. Everything here is vectorised over n and good for n up to MOST_REPORTS.
 """
 
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
+from ..epsilon import MICRO
 from .errors import AccountingError, positive, whole
-from .theorem import MICRO, MOST_REPORTS, History, Kind, Theorem
+from .theorem import MOST_REPORTS, History, Kind, Theorem
 
 MOST_TOTAL = 700.0
 """Nats; beyond it the chance of a lost vote, e^-E, is no longer a double."""
@@ -54,9 +58,9 @@ def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.nda
 
 
 def majority_total(epsilon: float, reports: int) -> float:
-    """Return the E at which one report tells the bit as well as a vote of so many at ε, ties won; rounded up.
+    """Return the E at which one report tells the bit as well as a vote of n at ε, ties won; rounded up.
 
-    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. Infinite above 700.
+    epsilon: nats, > 0. reports: n, 1 to MOST_REPORTS. Infinite above 700.
     """
     epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
     if n == 1:
@@ -89,7 +93,7 @@ class Majority(Theorem):
     def loss(self, history: History) -> Decimal:
         """`majority_total` on the envelope: of n reports, or n + 1 where n is even."""
         epsilon = history.one_epsilon("the majority rule")
-        odd = int(_odd(history.count))
+        odd = int(_odd(np.array(history.count)))
         return Decimal(epsilon) / MICRO if odd == 1 else Decimal(majority_total(epsilon / MICRO, odd))
 
     def most_epsilon(self, reports: int) -> int:
@@ -104,8 +108,8 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
     lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
     epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
     # The library's inverse goes astray here and there where the goal is tiny (n = 5 at a total of 300).
-    found = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
-    epsilon = np.where(found, epsilon, _by_bisection(np.where(found, 1.0, n), total))
+    right = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
+    epsilon = np.where(right, epsilon, _by_bisection(np.where(right, 1.0, n), total))
     return np.where(n == 1, total, epsilon * (1 - _ROUNDING))
 
 
@@ -122,12 +126,12 @@ def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
     return low
 
 
-def _half(n):
-    """⌈n/2⌉: so many true answers win the vote."""
-    return np.ceil(n / 2)
+def _half(n: npt.ArrayLike) -> np.ndarray:
+    """⌈n/2⌉: the true answers that win the vote."""
+    return np.ceil(np.asarray(n) / 2)
 
 
-def _odd(n):
+def _odd(n: np.ndarray) -> np.ndarray:
     """n where it is odd, n + 1 where it is even."""
     return n + (n % 2 == 0)
 

@@ -14,17 +14,21 @@ every one is ε-LDP with this same ε and there are at most k.
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
 """
 
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any, cast
 
 import numpy as np
 from scipy import optimize, special
 
+from ..epsilon import MICRO
 from .errors import positive, probability, whole
-from .theorem import MICRO, MOST_REPORTS, History, Kind, Report, Reports, Theorem, exact, largest
+from .theorem import MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
 
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
@@ -132,11 +136,13 @@ class Optimal(Theorem):
     def cap(self, epsilon: int) -> int:
         """The number of reports of epsilon micro-nats."""
         return (
-            _reports(Report(epsilon).epsilon, self.micro_total, MICRO, self.delta) if self.micro_total else 0
+            _reports(ReportCost(epsilon).epsilon, self.micro_total, MICRO, self.delta)
+            if self.micro_total
+            else 0
         )
 
     def most_epsilon(self, reports: int) -> int:
-        """The largest epsilon in micro-nats for so many reports, rounded down."""
+        """The largest epsilon in micro-nats for n reports, rounded down; reports: n."""
         epsilon = math.floor(optimal_epsilon(reports, self.micro_total / MICRO, self.delta) * MICRO) + 1
         while epsilon and not self._fits(epsilon, reports):
             epsilon -= 1
@@ -181,7 +187,7 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
 
 def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
     """`optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
-    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # so many fit by basic composition
+    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # these fit by basic composition
     return fewest + largest(
         lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
     )
@@ -193,7 +199,8 @@ def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, bro
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
 
-    root = optimize.root_scalar(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root
+    search = cast("Any", optimize).root_scalar  # SciPy has no types
+    root = float(search(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root)
     step = math.copysign(root * 1e-15, kept - broken)
     while delta_of(root) > delta:
         root, step = root + step, 2 * step

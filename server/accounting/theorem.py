@@ -21,9 +21,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from ..epsilon import MICRO
 from .errors import AccountingError, positive, probability, whole
 
-MICRO = 1_000_000
 MOST_REPORTS = 1 << 27
 """No cap counts further: optimal composition is exact up to here, and a lower cap is a safe one."""
 
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportCost:
     """One report that is (epsilon, delta)-LDP by itself; epsilon in micro-nats, >= 1; delta in [0, 1)."""
 
     epsilon: int
@@ -61,22 +61,22 @@ class Report:
 class History:
     """Reports that were made: how many of each. Their order does not matter to any theorem here."""
 
-    runs: tuple[tuple[Report, int], ...] = ()
+    runs: tuple[tuple[ReportCost, int], ...] = ()
 
     @classmethod
     def of(cls, reports: Reports) -> History:
         """Return the history of some reports; a bare integer is a report's epsilon in micro-nats."""
         if isinstance(reports, History):
             return reports
-        counted = Counter(x if isinstance(x, Report) else Report(x) for x in reports)
+        counted = Counter(x if isinstance(x, ReportCost) else ReportCost(x) for x in reports)
         return cls(tuple(counted.items()))
 
     @classmethod
     def equal(cls, epsilon: int, count: int) -> History:
         """Return `count` reports of epsilon micro-nats each."""
-        return cls(((Report(epsilon), whole("the number of reports", count)),))
+        return cls(((ReportCost(epsilon), whole("the number of reports", count)),))
 
-    def then(self, report: Report) -> History:
+    def then(self, report: ReportCost) -> History:
         """Return this history with one report more."""
         counted = dict(self.runs)
         counted[report] = counted.get(report, 0) + 1
@@ -112,7 +112,7 @@ class History:
         return epsilons[0]
 
 
-Reports = History | Iterable[Report | int]
+Reports = History | Iterable[ReportCost | int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Theorem(ABC):
 
     def cost(self, epsilon: int) -> int:
         """What the board debits for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
-        epsilon = Report(epsilon).epsilon
+        epsilon = ReportCost(epsilon).epsilon
         return {"sum": epsilon, "squares": epsilon * epsilon, "count": 1, "unlimited": 0}[self.rule]
 
     def cap(self, epsilon: int) -> int:
@@ -190,7 +190,7 @@ class Theorem(ABC):
         return self.cap(epsilon) // cost if cost else None
 
     def most_epsilon(self, reports: int) -> int | None:
-        """The largest epsilon in micro-nats that allows so many equal reports, rounded down.
+        """The largest epsilon in micro-nats that allows n equal reports, rounded down; reports: n.
 
         0 where none does, None where nothing bounds it.
         """

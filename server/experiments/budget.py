@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..accounting import (
-    MICRO,
     MOST_REPORTS,
     AccountingError,
     Basic,
@@ -32,6 +31,7 @@ from ..accounting import (
     exact,
     optimal_total,
 )
+from ..epsilon import MICRO, nats
 
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
@@ -41,11 +41,11 @@ USUAL_DELTA = 1e-6
 _SCALE = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
 
 
-class Budget(BaseModel):
+class ExperimentBudget(BaseModel):
     """What one board may spend on the experiment: a theorem with its total, or a rule with its cap.
 
     theorem: a name of `accounting.choose`. epsilon: nats, and delta: what all reports of a board together
-    keep. reports: at most so many at the experiment's ε; None for as many as the theorem allows. not_ldp:
+    keep. reports: how many at most, at the experiment's ε; None for as many as the theorem allows. not_ldp:
     true, and only then, for a theorem that promises less than local differential privacy (majority).
     rule, cap: the board's own, in nats, nats squared, or reports.
     """
@@ -61,11 +61,14 @@ class Budget(BaseModel):
     cap: Quantity | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Budget:
+    def _fits(self) -> ExperimentBudget:
         if self.theorem is None:
             self._check_rule()
         else:
-            self._check_theorem(self.theorem)
+            try:
+                self._check_theorem(self.theorem)
+            except AccountingError as e:
+                raise ValueError(str(e)) from None  # the only kind that pydantic takes from a check
         return self
 
     def board_fields(self, epsilon: int) -> dict[str, Any]:
@@ -86,7 +89,7 @@ class Budget(BaseModel):
         cap, cost = theorem.cap(epsilon), theorem.cost(epsilon)
         if cap < cost:
             raise AccountingError(
-                f"{theorem.name} composition allows no report of ε = {_nats(epsilon)} within "
+                f"{theorem.name} composition allows no report of ε = {nats(epsilon)} within "
                 f"{_total(theorem)}: lower the report's epsilon, or raise the budget's"
             )
         if self.reports is not None:
@@ -177,18 +180,14 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
 
 
 def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:
-    found = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {_nats(epsilon)} within {_total(theorem)}"
-    text = f"{theorem.name} composition allows {found}, not {wanted:,}"
+    reports = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
+    text = f"{theorem.name} composition allows {reports}, not {wanted:,}"
     most = theorem.most_epsilon(wanted) or 0
-    return f"{text}: for so many, ε is at most {_nats(most)}" if most >= 1000 else text
+    return f"{text}: for {wanted:,} reports, ε is at most {nats(most)}" if most >= 1000 else text
 
 
 def _total(theorem: Theorem) -> str:
     return f"({theorem.total:g}, {theorem.delta:g})" if theorem.delta else f"{theorem.total:g}"
-
-
-def _nats(micro: int) -> str:
-    return f"{Decimal(micro) / MICRO:f}"
 
 
 def _float_below(value: Decimal) -> float:

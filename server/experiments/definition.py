@@ -8,24 +8,24 @@ what is to be answered: `statistics`, or a list of `ranges` in the reading's uni
 from __future__ import annotations
 
 import datetime
-import json
 import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
-from ..mechanisms import choose as oracle
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
-from .budget import Budget, Quantity
-from .units import UnitsError, parse_range
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
+from .budget import ExperimentBudget, Quantity
+from .payload import Fields, NoMechanism, chosen_fields, mechanism_fields, payload
+from .units import UnitsError, edges_between, parse_bins
 
-MICRO = 1_000_000
 MILLI = 1_000
 
 
@@ -57,7 +57,7 @@ class Definition(BaseModel):
     weights: tuple[int, ...] | None = None
     epsilon: Quantity
     every: int = 1
-    budget: Budget
+    budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
 
     @model_validator(mode="after")
@@ -105,34 +105,33 @@ class Definition(BaseModel):
 
         Raises DefinitionError where a board would refuse it.
         """
-        fields: dict[str, Any] = {"v": 1, "name": self.name} | self._type_fields()
-        epsilon = self._epsilon()
-        if not ldp_client.EPSILON_MIN <= epsilon <= ldp_client.EPSILON_MAX:
-            raise DefinitionError(f"epsilon must be from 0.001 to 16, not {self.epsilon}")
-        fields |= self._mechanism_fields(epsilon)
-        fields |= {
-            "epsilon": epsilon,
-            "every": self.every,
-            "budget": self._budget_fields(epsilon),
-            "window": self.window,
-        }
-        payload = json.dumps(fields, separators=(",", ":")).encode()
+        reading, epsilon = self._type_fields(), self._epsilon()
+        check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
+        published = payload(
+            self.name,
+            reading,
+            self._mechanism_fields(epsilon),
+            epsilon,
+            every=self.every,
+            budget=self._budget_fields(epsilon),
+            window=self.window,
+        )
         try:
-            experiment = ldp_client.Experiment.parse(payload)
+            experiment = ldp_client.Experiment.parse(published)
         except ldp_client.ExperimentRefused as e:
             raise DefinitionError(str(e)) from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError(
                 "the budget's cap is below the cost of one report: no board would ever report"
             )
-        return payload
+        return published
 
     def experiment(self) -> ldp_client.Experiment:
         """What boards will read from payload()."""
         return ldp_client.Experiment.parse(self.payload())
 
-    def _type_fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"type": self.type}
+    def _type_fields(self) -> Fields:
+        fields: Fields = {"type": self.type}
         if self.type == "choice":
             fields["labels"] = list(self.labels or ())
         if self.type == "number":
@@ -141,55 +140,25 @@ class Definition(BaseModel):
             fields["bins"] = self.bins
         return fields
 
-    def _mechanism_fields(self, epsilon: int) -> dict[str, Any]:
-        if self.mechanism in ("rr", "grr"):
-            return {"mechanism": self.mechanism}
-        if self.mechanism == "olh" and self.g is not None:
-            return {"mechanism": "olh", "g": self.g}
-        if self.mechanism == "hh" and self.cells is not None:
-            chosen = {"mechanism": "hh", "fanout": self.fanout, "cells": list(self.cells)}
-            return chosen | ({"weights": list(self.weights)} if self.weights else {})
+    def _mechanism_fields(self, epsilon: int) -> Fields:
+        if self.mechanism in ("rr", "grr") or (self.g, self.cells) != (None, None):
+            return mechanism_fields(self.mechanism, self.g, self.fanout, self.cells, self.weights)
         if not 2 <= self.domain <= 1 << 24:
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
-            return self._chosen_fields(epsilon)
-        except ValueError as e:
+            return chosen_fields(self.domain, epsilon, self._workload(), hashed=self.mechanism == "olh")
+        except (NoMechanism, WorkloadError) as e:
             raise DefinitionError(str(e)) from None
-
-    def _chosen_fields(self, epsilon: int) -> dict[str, Any]:
-        """What the variance formulas pick for the parameters that the analyst left open."""
-        if self.mechanism == "olh":
-            channel = oracle.best_hash(self.domain, epsilon)
-            if channel is None:
-                raise DefinitionError('no g fits mechanism = "olh" here: leave the mechanism out')
-            return {"mechanism": "olh", "g": channel.g}
-        choice = oracle.choose(self.domain, epsilon, self._workload())
-        fields: dict[str, Any] = {"mechanism": choice.mechanism}
-        if choice.mechanism == "olh":
-            fields["g"] = choice.g
-        elif choice.mechanism == "hh":
-            fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
-            fields |= {"weights": list(choice.weights)} if choice.weights else {}
-        return fields
 
     def _workload(self) -> Workload:
         if self.ranges is not None:
-            return Workload.of(self._bins_of(text) for text in self.ranges)
+            reading = self._type_fields()
+            edges = edges_between(reading["low"], reading["high"], reading["bins"])
+            return Workload.of(_bins_of(edges, text) for text in self.ranges)
         if self.statistics == "quantiles":
             return PREFIXES
         ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
         return ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
-
-    def _bins_of(self, text: str) -> tuple[int, int]:
-        """The half-open indices of a range in the reading's unit."""
-        # Bins do not depend on the mechanism, which is not known yet: any that fits all domains will do.
-        any_fields = {"mechanism": "grr", "epsilon": ldp_client.EPSILON_MAX, "budget": {"rule": "unlimited"}}
-        fields = {"v": 1, "name": self.name, "window": self.window, **self._type_fields(), **any_fields}
-        try:
-            found = parse_range(ldp_client.Experiment.parse(json.dumps(fields).encode()), text)
-        except UnitsError as e:
-            raise DefinitionError(f"ranges: {e}") from None
-        return found.low, found.high
 
     def guarantee(self) -> Guarantee:
         """What holds for all of a board's reports to this experiment together."""
@@ -202,11 +171,20 @@ class Definition(BaseModel):
     def _epsilon(self) -> int:
         return _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
 
-    def _budget_fields(self, epsilon: int) -> dict[str, Any]:
+    def _budget_fields(self, epsilon: int) -> Fields:
         try:
             return self.budget.board_fields(epsilon)
         except AccountingError as e:
             raise DefinitionError(f"budget: {e}") from None
+
+
+def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
+    """The half-open indices of a range in the reading's unit."""
+    try:
+        bins = parse_bins(edges, text)
+    except UnitsError as e:
+        raise DefinitionError(f"ranges: {e}") from None
+    return bins.low, bins.high
 
 
 def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:

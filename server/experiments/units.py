@@ -23,12 +23,16 @@ class IndexRange:
     text: str
 
 
+def edges_between(low: int, high: int, bins: int) -> np.ndarray:
+    """The edges of equal bins from low to high (milli-units), in whole units; shape (bins + 1,)."""
+    return (low + (high - low) * (np.arange(bins + 1) / bins)) / 1000
+
+
 def bin_edges(experiment: Experiment) -> np.ndarray:
     """The edges of a number's bins in whole units, shape (domain + 1,)."""
     if experiment.type != "number":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
-    steps = np.arange(experiment.domain + 1) / experiment.domain
-    return (experiment.low + (experiment.high - experiment.low) * steps) / 1000
+    return edges_between(experiment.low, experiment.high, experiment.domain)
 
 
 def index_names(experiment: Experiment) -> list[str]:
@@ -38,28 +42,36 @@ def index_names(experiment: Experiment) -> list[str]:
     if experiment.type == "bool":
         return ["no", "yes"]
     edges = bin_edges(experiment)
-    return [range_name(experiment, i, i + 1, edges) for i in range(experiment.domain)]
+    return [_bins_name(edges, i, i + 1) for i in range(experiment.domain)]
 
 
 def range_name(experiment: Experiment, low: int, high: int, edges: np.ndarray | None = None) -> str:
     """How indices low to high (half-open) read; the end bins hold all that lies beyond them."""
     if experiment.type != "number":
         return ", ".join(index_names(experiment)[low:high])
-    edges = bin_edges(experiment) if edges is None else edges
-    if low == 0:
-        return f"below {edges[high]:g}" if high < experiment.domain else "any"
-    if high == experiment.domain:
-        return f"{edges[low]:g} and above"
-    return f"{edges[low]:g} to {edges[high]:g}"
+    return _bins_name(bin_edges(experiment) if edges is None else edges, low, high)
 
 
 def parse_range(experiment: Experiment, text: str) -> IndexRange:
-    """Return the indices of "low:high" (a number's units; either may be empty), or of "label,label".
+    """Return the indices of a number's "low:high", as parse_bins does, or the index of a label.
 
-    A bound that is not a bin's edge moves to the nearest one; the result's text says which.
+    Raises UnitsError for another text.
     """
-    if experiment.type != "number":
-        return _label(experiment, text)
+    if experiment.type == "number":
+        return parse_bins(bin_edges(experiment), text)
+    names = index_names(experiment)
+    if text not in names:
+        raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")
+    i = names.index(text)
+    return IndexRange(i, i + 1, text)
+
+
+def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
+    """Return the bins of "low:high", in the unit of the bins' edges; either bound may be left out.
+
+    A bound that is not an edge moves to the nearest one; the result's text says which. Raises UnitsError for
+    another text, or where no whole bin is left.
+    """
     low_text, colon, high_text = text.partition(":")
     try:
         low = float(low_text or "-inf")
@@ -70,17 +82,17 @@ def parse_range(experiment: Experiment, text: str) -> IndexRange:
         raise UnitsError(f"a range reads low:high, for example 20:25 or :0, not {text}")
     if not low < high:
         raise UnitsError(f"a range goes from low to high, not {text}")
-    edges = bin_edges(experiment)
     i = 0 if low == -np.inf else int(np.abs(edges - low).argmin())
-    j = experiment.domain if high == np.inf else int(np.abs(edges - high).argmin())
+    j = len(edges) - 1 if high == np.inf else int(np.abs(edges - high).argmin())
     if i >= j:
         raise UnitsError(f"{text} lies within half a bin or outside {edges[0]:g} to {edges[-1]:g}")
-    return IndexRange(i, j, range_name(experiment, i, j, edges))
+    return IndexRange(i, j, _bins_name(edges, i, j))
 
 
-def _label(experiment: Experiment, text: str) -> IndexRange:
-    names = index_names(experiment)
-    if text not in names:
-        raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")
-    i = names.index(text)
-    return IndexRange(i, i + 1, text)
+def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
+    bins = len(edges) - 1
+    if low == 0:
+        return f"below {edges[high]:g}" if high < bins else "any"
+    if high == bins:
+        return f"{edges[low]:g} and above"
+    return f"{edges[low]:g} to {edges[high]:g}"

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 
 from ...device.ldp_client import ONE, Level, truth_threshold
+from ..epsilon import check_epsilon
 from . import allocation
 from . import tree as hierarchy
 from .workload import Workload
@@ -285,8 +286,7 @@ def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
     """
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")
-    if not 1_000 <= epsilon <= 16_000_000:
-        raise ValueError(f"epsilon must be from 1000 to 16000000 micro-nats, not {epsilon}")
+    check_epsilon(epsilon, ValueError, shown=f"{epsilon} micro-nats")
     workload.check(domain)
     if domain == 2:
         channel = Channel(2, 2, truth_threshold(epsilon, 2) / ONE, 0.0)

@@ -30,7 +30,7 @@ class BoardLine:
     reason: str | None
 
     def days(self, per_day: float) -> float | None:
-        """Days until it is silent at so many reports a day, > 0; None where what is left is not known."""
+        """Days until it is silent at per_day reports a day, > 0; None where what is left is not known."""
         return None if self.left is None else self.left / per_day
 
 
@@ -83,11 +83,11 @@ def _fields(text: str) -> Mapping[str, Any]:
     for part in (text.strip(), lines[-1] if lines else ""):
         for read in (json.loads, ast.literal_eval):
             try:
-                found = read(part)
+                status = read(part)
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
                 continue
-            if isinstance(found, dict):
-                return found
+            if isinstance(status, dict):
+                return status
     raise StatusRefused("not what client.status() returns: it is a dict, as JSON or as Python prints it")
 
 

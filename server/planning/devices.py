@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Level
+from ...device.ldp_client import EPSILON_MAX, ExperimentRefused, Level
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
-from ..mechanisms import choose as oracle
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
+from ..mechanisms.choose import Channel, Choice, choose, level_channel
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, flat_frequency, variance, well_sampled
 
-MICRO = 1_000_000
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
 MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
@@ -39,7 +39,7 @@ class PlanError(HushmoteError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What so many devices, each with one report, will show.
+    """What n devices, one report each, will show.
 
     solved  which of devices, epsilon, domain and error was not given
     wanted  half-width asked for; None where it was solved
@@ -107,13 +107,13 @@ def workload_of(question: Question, domain: int) -> Workload:
 def best_design(domain: int, epsilon: int, question: Question) -> Design:
     """The design of least error for a question; epsilon in micro-nats.
 
-    What oracle chooses is best for a population without common values. Where a value is common, or half of
+    What `choose` finds is best for a population without common values. Where a value is common, or half of
     the devices lie in a range, other cells can be better, or asking for the value itself: both are tried.
     Raises PlanError where no mechanism fits.
     """
     try:
-        design = Design(domain, epsilon, oracle.choose(domain, epsilon, workload_of(question, domain)))
-    except ValueError as e:
+        design = Design(domain, epsilon, choose(domain, epsilon, workload_of(question, domain)))
+    except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
     if domain == 2:
         return design
@@ -126,34 +126,34 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
 
 
 @lru_cache(maxsize=4096)
-def _flat_choices(domain: int, epsilon: int) -> dict[oracle.Choice, oracle.Channel]:
+def _flat_choices(domain: int, epsilon: int) -> dict[Choice, Channel]:
     """Every mechanism that asks for the value itself."""
-    found: dict[oracle.Choice, oracle.Channel] = {}
+    channels: dict[Choice, Channel] = {}
     for g in (*_primes(min(domain, _MOST_CELLS)), domain):
         try:
-            channel = oracle.level_channel(Level(epsilon, domain, g, 1, 0, 1))
+            channel = level_channel(Level(epsilon, domain, g, 1, 0, 1))
         except ExperimentRefused:
             continue
         name, cells = ("grr", 0) if g == domain else ("olh", g)
-        found[oracle.Choice(name, cells, 0, (), None, channel.variance)] = channel
-    return found
+        channels[Choice(name, cells, 0, (), None, channel.variance)] = channel
+    return channels
 
 
 def _primes(below: int) -> list[int]:
     return [n for n in range(2, below) if all(n % i for i in range(2, math.isqrt(n) + 1))]
 
 
-def half_width(devices: float, design: Design, question: Question) -> float:
-    """Half-width of the 95 % interval with so many reports, share of devices; infinite with none."""
-    return Z * math.sqrt(variance(design, question) / devices) if devices > 0 else math.inf
+def half_width(n: float, design: Design, question: Question) -> float:
+    """Half-width of the 95 % interval with n reports, share of devices; infinite with 0."""
+    return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
 def devices_for(design: Design, question: Question, error: float) -> int:
     """Fewest reports whose 95 % interval has at most the half-width error."""
-    count = max(2, math.ceil(variance(design, question) * (Z / error) ** 2))
-    while half_width(count, design, question) > error:
-        count += 1
-    return count
+    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2))
+    while half_width(n, design, question) > error:
+        n += 1
+    return n
 
 
 def solve(
@@ -204,8 +204,8 @@ def _check(
 ) -> None:
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
-    if epsilon is not None and not EPSILON_MIN <= epsilon <= EPSILON_MAX:
-        raise PlanError(f"epsilon must be from 0.001 to 16, not {epsilon / MICRO:g}")
+    if epsilon is not None:
+        check_epsilon(epsilon, PlanError)
     if error is not None and not 0 < error < 0.5:
         raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if question.share is not None and not 0 <= question.share <= 1:

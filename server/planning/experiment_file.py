@@ -7,12 +7,11 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ...device.ldp_client import Experiment
+from .. import epsilon
 from ..experiments.definition import DefinitionError, parse
-from ..mechanisms import choose as oracle
-from .devices import MICRO, PlanError
+from ..experiments.payload import choice_fields
+from .devices import PlanError
 from .expected_error import Design
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
@@ -59,9 +58,9 @@ def name_from(path: Path) -> str:
 
 
 def nats(micro: int) -> str:
-    """Micro-nats as an exact decimal number of nats."""
-    whole, rest = divmod(micro, MICRO)
-    return f"{whole}.{rest:06d}".rstrip("0") + ("0" if not rest else "")
+    """Micro-nats as a TOML float of nats, exact."""
+    text = epsilon.nats(micro)
+    return text if "." in text else f"{text}.0"
 
 
 def toml(reading: Reading, design: Design, terms: Terms) -> str:
@@ -99,27 +98,9 @@ def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
         out += ['type = "number"', *([f"unit = {_text(reading.unit)}"] if reading.unit else [])]
         out += [f"low = {_number(reading.low)}", f"high = {_number(reading.high)}", f"bins = {design.domain}"]
     out += ["", "# What the plan's errors were computed for; without these lines a mechanism is chosen anew."]
-    out += [f"{key} = {json.dumps(value)}" for key, value in mechanism_fields(design.choice).items()]
+    out += [f"{key} = {json.dumps(value)}" for key, value in choice_fields(design.choice).items()]
     out += ["", f"epsilon = {nats(design.epsilon)}", f"every = {terms.every}", 'window = "day"', ""]
     return [*out, "[budget]", f"rule = {_text(terms.rule)}", f"cap = {terms.cap}"]
-
-
-def mechanism_fields(choice: oracle.Choice) -> dict[str, Any]:
-    """A mechanism and its parameters, as an experiment names them."""
-    fields: dict[str, Any] = {"mechanism": choice.mechanism}
-    fields |= {"g": choice.g} if choice.g else {}
-    if choice.fanout:
-        fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
-        fields |= {"weights": list(choice.weights)} if choice.weights else {}
-    return fields
-
-
-def experiment_of(design: Design, every: int = 1) -> Experiment:
-    """An experiment that boards would run a design with, over nameless bins and with no cap."""
-    fields = {"v": 1, "name": "planned", "type": "number", "low": 0, "high": max(design.domain, 2)}
-    fields |= {"bins": design.domain} | mechanism_fields(design.choice) | {"epsilon": design.epsilon}
-    fields |= {"every": every, "budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
 
 
 def _text(value: str) -> str:

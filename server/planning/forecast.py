@@ -27,7 +27,7 @@ _DRAWN = 4_000
 
 @dataclass(frozen=True)
 class Forecast:
-    """What boards with so many reports left will still give.
+    """What boards will still give that have some reports left.
 
     left: reports left -> boards, None for boards that nothing bounds. every: calls to report() for one report
     on average. per_day: reports a day of one board that still can, > 0.
@@ -43,11 +43,11 @@ class Forecast:
         return sum(self.left.values())
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Expected share of boards that can still report after so many days, shape of days; 0 to 1."""
+        """Expected share of boards that can still report after the days, shape of days; 0 to 1."""
         return self._able(self._calls(days))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Expected reports a day of all boards after so many days, shape of days."""
+        """Expected reports a day of all boards after the days, shape of days."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
@@ -84,12 +84,12 @@ class SharedForecast:
     per_day: float
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Share of boards that can still report after so many days, shape of days; 0 to 1."""
+        """Share of boards that can still report after the days, shape of days; 0 to 1."""
         gone = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
         return 1 - gone / len(self.silent_after)
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Expected reports a day of all boards after so many days, shape of days."""
+        """Expected reports a day of all boards after the days, shape of days."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
@@ -170,6 +170,6 @@ def daily(windows: Mapping[str, int], today: datetime.date) -> dict[datetime.dat
 
 
 def rate(days: Mapping[datetime.date, int], last: int) -> float | None:
-    """Mean reports a day over the last so many full days, fewer where there are fewer; None for none."""
+    """Mean reports a day over the last full days, `last` of them or all there are; None without any."""
     counts = [days[day] for day in sorted(days)][-last:]
     return sum(counts) / len(counts) if counts else None

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN
+from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
-from .devices import MICRO, MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
+from ..epsilon import MICRO, check_epsilon
+from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
 from .expected_error import Design, Question
 
 MOST_EVERY = 1 << 24
@@ -68,8 +69,8 @@ def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> 
     """Probability that Binomial(n, p) is at most k."""
     if k < 0:
         return np.zeros_like(n)
-    found = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
-    return np.where(n <= k, 1.0, found)
+    chance = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
+    return np.where(n <= k, 1.0, chance)
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class Rhythm:
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
-        """Calls of one board in so many days; below 1 where boards call more rarely, each at its own time."""
+        """Calls of one board in some days; below 1 where boards call more rarely, each at its own time."""
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
-        """Expected reports of one board in so many days, of which call number end is the last.
+        """Expected reports of one board in a number of days, of which call number end is the last.
 
         end: default the last call of the horizon.
         """
@@ -106,7 +107,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class Budget:
+class LifetimeBudget:
     """What a board may give away in its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
 
     epsilon: int
@@ -119,7 +120,7 @@ class Spending:
 
     cap         reports that a board makes at most
     epsilon     of each, micro-nats
-    every       one call in so many makes a report
+    every       one call in `every` makes a report
     design      mechanism for the question
     """
 
@@ -141,13 +142,13 @@ class Spending:
         return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
 
     def per_device(self, days: float, first: bool = False) -> float:
-        """Expected reports of one board in the horizon's last so many days, or its first."""
+        """Expected reports of one board in the last days of the horizon, or its first."""
         end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
         return self.rhythm.in_window(days, self.every, self.cap, end)
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedSpending:
     """A way to spend the budget that no board takes: its epsilon, micro-nats, is below 0.001."""
 
     composition: Composition
@@ -161,10 +162,10 @@ class LifetimePlan:
 
     question: Question
     devices: int
-    budget: Budget
+    budget: LifetimeBudget
     rhythm: Rhythm
     spendings: tuple[Spending, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedSpending, ...]
 
     @cached_property
     def best(self) -> Spending:
@@ -176,7 +177,7 @@ class LifetimePlan:
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
-        """Half-width of the 95 % interval of the last (or first) so many days, share of devices."""
+        """Half-width of the 95 % interval of the last (or first) days, share of devices."""
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 
@@ -263,7 +264,7 @@ def plan_lifetime(
     question: Question,
     devices: int,
     domain: int,
-    budget: Budget,
+    budget: LifetimeBudget,
     rhythm: Rhythm,
     limit: int = DEFAULT_LIMIT,
 ) -> LifetimePlan:
@@ -279,8 +280,7 @@ def plan_lifetime(
         raise PlanError(f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}")
     if not 0 <= budget.delta < 1:
         raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
-    if not EPSILON_MIN <= limit <= EPSILON_MAX:
-        raise PlanError(f"the most that one report may cost must be from 0.001 to 16, not {limit / MICRO:g}")
+    check_epsilon(limit, PlanError, "the most that one report may cost")
     if not 2 <= domain <= 1 << 24:
         raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
     if not rhythm.calls:
@@ -292,11 +292,11 @@ def plan_lifetime(
         )
     check_ranges(question, domain)
     spendings: list[Spending] = []
-    refused: list[Refused] = []
+    refused: list[RefusedSpending] = []
     for composition, cap, epsilon in _ways(budget, rhythm, limit):
         if epsilon < EPSILON_MIN:
             exact = budget.epsilon / cap if composition == "basic" else epsilon
-            refused.append(Refused(composition, cap, exact))
+            refused.append(RefusedSpending(composition, cap, exact))
             continue
         design = best_design(domain, min(epsilon, limit), question)
         every = choose_every(rhythm, cap)
@@ -306,7 +306,7 @@ def plan_lifetime(
     return LifetimePlan(question, devices, budget, rhythm, tuple(spendings), tuple(refused))
 
 
-def _ways(budget: Budget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
+def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
     """Composition, reports and epsilon of each, micro-nats rounded down."""
     within = -(-budget.epsilon // limit)  # reports that cost the limit each
     daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls

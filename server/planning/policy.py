@@ -10,12 +10,12 @@ import ast
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from ...device import ldp_client
-from ..accounting import MICRO, Filter, Guarantee
+from ..accounting import Filter, Guarantee
+from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 
 RULES = ("sum", "squares", "count")
@@ -47,7 +47,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         try:
-            ldp_client.Client(self.to_dict(), _NoLedger(), device_id="policy")
+            ldp_client.check_policy(self.to_dict())
         except ldp_client.SettingsError as e:
             raise PolicyError(str(e)) from None
 
@@ -79,17 +79,13 @@ def policy_for(
     of range, PolicyError where a board would not take the policy or could never report under it.
     """
     caps = Filter(total, delta)
-    least, most = ldp_client.EPSILON_MIN, ldp_client.EPSILON_MAX
-    if caps.left(least) < 1:
+    if caps.left(ldp_client.EPSILON_MIN) < 1:
         raise PolicyError(
             f"a total of {total:g} holds no report: the smallest that boards make has ε = 0.001"
         )
     if most_epsilon is None:
         most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
-    if not least <= most_epsilon <= most:
-        raise PolicyError(
-            f"the most that a report may cost is from 0.001 to 16, not {most_epsilon / MICRO:g}"
-        )
+    check_epsilon(most_epsilon, PolicyError, "the most that a report may cost")
     if caps.left(most_epsilon) < 1:
         raise PolicyError(
             f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
@@ -155,9 +151,8 @@ def read(path: Path) -> Policy:
     """The policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
     text = read_text(path)
     try:
-        found = json.loads(text) if path.suffix == ".json" else _value(text)
-        made = {**found}
-        made = {name: tuple(x) if isinstance(x, list) else x for name, x in made.items()}
+        values = {**(json.loads(text) if path.suffix == ".json" else _value(text))}
+        made: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
         return Policy(**made)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
@@ -179,10 +174,10 @@ def _value(text: str) -> Any:
     return ast.literal_eval(_only(_assignments(text, _NAME)).value)
 
 
-def _only(found: list[ast.Assign]) -> ast.Assign:
-    if len(found) != 1:
-        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(found)}")
-    return found[0]
+def _only(statements: list[ast.Assign]) -> ast.Assign:
+    if len(statements) != 1:
+        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(statements)}")
+    return statements[0]
 
 
 def _assignments(text: str, name: str) -> list[ast.Assign]:
@@ -206,18 +201,3 @@ def _python(value: int | tuple[str, ...]) -> str:
         return f"{value:_}"
     inside = ", ".join(json.dumps(x) for x in value)
     return f"({inside}{',' if len(value) == 1 else ''})"
-
-
-def nats(micro: int) -> str:
-    """Micro-nats as an exact number of nats, without zeros at its end."""
-    return f"{(Decimal(micro) / MICRO).normalize():f}"
-
-
-class _NoLedger:
-    """Storage without a ledger: the client looks at the policy, and stays locked."""
-
-    def read(self, slot: int) -> bytes | None:
-        return None
-
-    def write(self, slot: int, data: bytes) -> None:
-        raise OSError(30)

@@ -25,7 +25,7 @@ Profile = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetLine:
     """One experiment of a fleet: its newest version, and what a board's reports may have cost.
 
     state: "current", "withdrawn", "expired" or, with a policy, "refused". dearest, cheapest: micro-nats of a
@@ -40,7 +40,7 @@ class Budget:
     days: Mapping[datetime.date, int]
 
     def left(self, made: int) -> int | None:
-        """Reports at the present ε that a board's own budget for the experiment holds after so many."""
+        """Reports at the present ε that a board's own budget for the experiment holds after those it made."""
         e = self.experiment
         if self.state != "current":
             return 0
@@ -51,7 +51,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Line:
+class Remaining:
     """What a fleet can still give to one experiment.
 
     boards: of the fleet, those not heard from yet included where their number was given; silent: those with
@@ -60,7 +60,7 @@ class Line:
     and all but 5 %, will be silent; None where no rate is known or it never comes. forecast: None likewise.
     """
 
-    budget: Budget
+    budget: BudgetLine
     boards: int
     silent: int
     holds: int | None
@@ -99,7 +99,7 @@ class FleetLedger:
     """A fleet's budgets, how many boards made how many reports of each, and the policy if it is known."""
 
     fleet: str
-    budgets: tuple[Budget, ...]
+    budgets: tuple[BudgetLine, ...]
     profiles: Mapping[Profile, int]
     policy: Policy | None = None
     devices: Mapping[str, Profile] = field(default_factory=dict)
@@ -113,8 +113,8 @@ class FleetLedger:
         life = [self.policy.left(b.experiment.epsilon, total, squares) for b in self.budgets]
         return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
 
-    def lines(self, today: datetime.date, last_days: int = 7) -> list[Line]:
-        """One line for each experiment; the rate is that of the last so many full days."""
+    def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
+        """One line for each experiment; the rate is that of the last full days, last_days of them."""
         lefts = {profile: self.left(profile) for profile in self.profiles}
         new = self.left((0,) * len(self.budgets))
         rates = [rate(b.days, last_days) for b in self.budgets]
@@ -132,7 +132,7 @@ class FleetLedger:
             forecast = forecasts[i]
             half, dry = (_day(today, forecast and forecast.days_until(share)) for share in (0.5, DRY))
             lines.append(
-                Line(
+                Remaining(
                     budget,
                     boards=sum(counts.values()),
                     silent=counts[0],
@@ -150,7 +150,7 @@ class FleetLedger:
     def _forecasts(
         self, each: Sequence[float], lefts: Mapping[Profile, Sequence[int | None]]
     ) -> list[Forecast | SharedForecast | None]:
-        """Forecasts at so many reports a day of one board; None where it makes none."""
+        """A forecast for each experiment, from the reports a day of one board; None where it makes none."""
         if self.policy is not None and sum(rate > 0 for rate in each) > 1:
             experiments = [b.experiment for b in self.budgets]
             purses = [Purse(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
@@ -162,13 +162,13 @@ class FleetLedger:
                 purses, (self.policy.sum, self.policy.squares), starts, list(self.profiles.values())
             )
             return [x if x.per_day else None for x in drawn]
-        found: list[Forecast | SharedForecast | None] = []
+        alone: list[Forecast | SharedForecast | None] = []
         for i, rate_ in enumerate(each):
             left: Counter[int | None] = Counter()
             for profile, boards in self.profiles.items():
                 left[lefts[profile][i]] += boards
-            found.append(Forecast(left, self.budgets[i].experiment.every, rate_) if rate_ else None)
-        return found
+            alone.append(Forecast(left, self.budgets[i].experiment.every, rate_) if rate_ else None)
+        return alone
 
     def _spent(self, profile: Profile) -> tuple[int, int]:
         """A board's Σε and Σε² in micro-nats, if each report cost the dearest ε of its experiment."""
@@ -201,17 +201,17 @@ def read(
         _budget([v for v in versions if v.experiment.name == name], windows, today, policy) for name in names
     )
     profiles: Counter[Profile] = Counter()
-    wanted, found = set(devices), {}
+    wanted, known = set(devices), {}
     for device, rows in groupby(store.seen(fleet), key=lambda row: row[0]):
         made = {name: numbers.bounds[-1] - 1 for _, name, numbers in rows}
         profile = tuple(made.get(name, 0) for name in names)
         profiles[profile] += 1
         if device in wanted:
-            found[device] = profile
+            known[device] = profile
     nothing = (0,) * len(names)
     profiles[nothing] += max(0, (boards or 0) - profiles.total())
-    found |= dict.fromkeys(wanted - found.keys(), nothing)
-    return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, found)
+    known |= dict.fromkeys(wanted - known.keys(), nothing)
+    return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, known)
 
 
 def _budget(
@@ -219,7 +219,7 @@ def _budget(
     windows: Mapping[int, Mapping[str, int]],
     today: datetime.date,
     policy: Policy | None,
-) -> Budget:
+) -> BudgetLine:
     """The ledger's line for all versions of one name, oldest first."""
     newest = next((v for v in versions if v.current), versions[-1])
     e = newest.experiment
@@ -230,7 +230,7 @@ def _budget(
     state = "current" if newest.published_on(today) else "expired" if newest.current else "withdrawn"
     if state == "current" and policy is not None and _outside(e, policy):
         state = "refused"
-    return Budget(e, state, max(heard), min(heard), together.total(), daily(together, today))
+    return BudgetLine(e, state, max(heard), min(heard), together.total(), daily(together, today))
 
 
 def _outside(e: Experiment, policy: Policy) -> bool:

@@ -14,20 +14,21 @@ does the belief in a set of values. Direct answers (rr, grr) reach that bound, h
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, Experiment, ExperimentRefused, Level
-from ..accounting.theorem import MICRO, below, exact_arithmetic, largest
+from ..accounting.theorem import below, exact_arithmetic, largest
+from ..epsilon import MICRO
 from ..errors import HushmoteError
+from ..experiments.payload import NoMechanism, at_epsilon
 from ..mechanisms.local_hashing import class_weights
 
 Floats = npt.NDArray[np.float64]
@@ -281,7 +282,7 @@ def within(
 
 
 Mechanism = Callable[[int], Experiment]
-"""An experiment at an ε in micro-nats; raises ExperimentRefused or ValueError where there is none."""
+"""An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
 
 
 def largest_epsilon(
@@ -297,7 +298,7 @@ def largest_epsilon(
     def fits(epsilon: int) -> bool:
         try:
             return within(mechanism(epsilon), prior, targets, risk, _ROUNDING)
-        except (ExperimentRefused, ValueError):
+        except (ExperimentRefused, NoMechanism):
             return epsilon < MICRO  # too little ε for so many cells: look higher
 
     found = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
@@ -305,35 +306,14 @@ def largest_epsilon(
         return None
     try:
         mechanism(found)
-    except (ExperimentRefused, ValueError):
+    except (ExperimentRefused, NoMechanism):
         return None
     return found
 
 
 def fixed(experiment: Experiment) -> Mechanism:
     """The experiment's mechanism with its own cells, at any ε."""
-    fields = _fields(experiment)
-
-    def at(epsilon: int) -> Experiment:
-        return Experiment.parse(json.dumps(fields | {"epsilon": epsilon}).encode())
-
-    return at
-
-
-def _fields(experiment: Experiment) -> dict[str, Any]:
-    fields: dict[str, Any] = {"v": 1, "name": experiment.name, "type": experiment.type}
-    if experiment.type == "choice":
-        fields["labels"] = list(experiment.labels)
-    elif experiment.type == "number":
-        fields |= {"low": experiment.low, "high": experiment.high, "bins": experiment.domain}
-    fields["mechanism"] = experiment.mechanism
-    if experiment.mechanism == "olh":
-        fields["g"] = experiment.levels[0].g
-    elif experiment.mechanism == "hh":
-        fields["fanout"] = experiment.fanout
-        fields["cells"] = [level.g for level in experiment.levels]
-        fields["weights"] = [level.weight for level in experiment.levels]
-    return fields | {"budget": {"rule": "unlimited"}, "window": "all"}
+    return partial(at_epsilon, experiment)
 
 
 # --- In words -------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -10,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ...device.ldp_client import ONE, Experiment
-from ..accounting import MICRO
+from ..epsilon import MICRO
+from ..experiments.payload import Fields, chosen_fields, experiment_over, mechanism_fields
 from ..experiments.units import index_names, parse_range
-from ..mechanisms import choose as oracle
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from . import beliefs as disclosure
 from .beliefs import Allowed, DisclosureError, Floats, Mechanism, Risk, Target
@@ -78,46 +77,27 @@ def bare_values(domain: int) -> Values:
     """So many values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
-    return Values(_bare_experiment(domain, MICRO, {"mechanism": "rr" if domain == 2 else "grr"}), bare=True)
-
-
-def _bare_experiment(domain: int, epsilon: int, mechanism: dict[str, Any]) -> Experiment:
-    kind = {"type": "bool"} if domain == 2 else {"type": "number", "low": 0, "high": domain, "bins": domain}
-    fields = {"v": 1, "name": "values", **kind, **mechanism, "epsilon": epsilon}
-    fields |= {"budget": {"rule": "unlimited"}, "window": "all"}
-    return Experiment.parse(json.dumps(fields).encode())
+    return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
 def chosen(domain: int, name: Name) -> Mechanism:
     """The mechanism that the variance formulas choose for a domain, anew at every ε.
 
-    auto: the best for single frequencies; hh: for ranges. DisclosureError where there is none.
+    auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
     """
 
     def at(epsilon: int) -> Experiment:
-        return _bare_experiment(domain, epsilon, _choice(domain, epsilon, name))
+        return experiment_over(domain, epsilon, _mechanism(domain, epsilon, name))
 
     if name == "rr" and domain != 2:
         raise DisclosureError(f"rr is for 2 values, not {domain}: take auto, grr, olh or hh")
     return at
 
 
-def _choice(domain: int, epsilon: int, name: Name) -> dict[str, Any]:
+def _mechanism(domain: int, epsilon: int, name: Name) -> Fields:
     if name in ("rr", "grr"):
-        return {"mechanism": name}
-    if name == "olh":
-        channel = oracle.best_hash(domain, epsilon)
-        if channel is None:
-            raise DisclosureError(f"no olh fits {domain} values at ε = {epsilon / MICRO:g}: take auto")
-        return {"mechanism": "olh", "g": channel.g}
-    found = oracle.choose(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES)
-    fields: dict[str, Any] = {"mechanism": found.mechanism}
-    if found.mechanism == "olh":
-        fields["g"] = found.g
-    elif found.mechanism == "hh":
-        fields |= {"fanout": found.fanout, "cells": list(found.cells)}
-        fields |= {"weights": list(found.weights)} if found.weights else {}
-    return fields
+        return mechanism_fields(name)
+    return chosen_fields(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES, hashed=name == "olh")
 
 
 @dataclass(frozen=True)

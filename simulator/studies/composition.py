@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ...server.accounting import MICRO, Advanced, Basic, Optimal, ZcdpFilter, optimal_delta
+from ...server.accounting import Advanced, Basic, Optimal, ZcdpFilter, optimal_delta
 from ...server.accounting.errors import positive, probability, whole
 from ...server.accounting.theorem import largest
+from ...server.epsilon import MICRO
 
 EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ...server.accounting import MICRO, optimal_total
+from ...server.accounting import optimal_total
 from ...server.answers.figure import COLOURS, figure, style
+from ...server.epsilon import MICRO
 from .composition import TUTORIAL, Composition, View, advanced, misprint
 
 YES, NO = COLOURS[0], COLOURS[1]

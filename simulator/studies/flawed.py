@@ -17,13 +17,15 @@ import numpy as np
 
 from ...device.ldp_client import ONE, Experiment
 from ...server.arrays import Counts, Floats
+from ...server.epsilon import MICRO
 from ...server.estimate.estimate import estimate
+from ...server.experiments.payload import experiment_over, mechanism_fields
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms import local_hashing as decode
 from ...server.mechanisms import tree as hierarchy
 from .. import vectorised
 from . import ranges_theory
-from .local import LocalFlat, LocalHierarchy, experiment_over
+from .local import LocalFlat, LocalHierarchy
 from .structures import Fitted, Source, check_ranges, checked, fitted
 
 
@@ -163,9 +165,9 @@ def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experi
     if not no_hash:
         return (LocalHierarchy(fanout) if fanout else LocalFlat()).experiment(domain, epsilon)
     if not fanout:
-        return experiment_over(domain, epsilon, {"mechanism": "grr"})
+        return experiment_over(domain, round(epsilon * MICRO), mechanism_fields("grr"))
     cells = list(hierarchy.heights(domain, fanout))
-    return experiment_over(domain, epsilon, {"mechanism": "hh", "fanout": fanout, "cells": cells})
+    return experiment_over(domain, round(epsilon * MICRO), mechanism_fields("hh", fanout=fanout, cells=cells))
 
 
 @lru_cache(maxsize=64)

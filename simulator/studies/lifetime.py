@@ -24,12 +24,13 @@ import numpy as np
 
 from ...server.accounting import optimal_epsilon
 from ...server.arrays import Floats
+from ...server.epsilon import MICRO
 from ...server.estimate.estimate import estimate
+from ...server.experiments.payload import choice_fields, experiment_over
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms.workload import FREQUENCIES
-from ...server.planning.devices import MICRO, best_design
+from ...server.planning.devices import best_design
 from ...server.planning.expected_error import Design, Kind, Question, variance
-from ...server.planning.experiment_file import experiment_of
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
 
@@ -153,7 +154,7 @@ def predicted_error(design: Design, held: Floats, reports: float) -> float:
 
 def squared_error(design: Design, held: Floats, reports: int, rng: np.random.Generator) -> float:
     """Mean square over values of one drawn window's error."""
-    experiment = experiment_of(design)
+    experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
     counts = vectorised.histogram(experiment, rng.multinomial(reports, held), rng)
     off = estimate(experiment, counts).frequencies - held
     return float(off @ off) / len(held)

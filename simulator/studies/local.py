@@ -5,26 +5,17 @@ How many report is public; each value is protected whatever the others do (neigh
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from ...device.ldp_client import Experiment
 from ...server.arrays import Counts
 from ...server.estimate.estimate import estimate
-from ...server.mechanisms import choose as oracle
-from ...server.mechanisms import tree as hierarchy
+from ...server.experiments.payload import chosen_fields, experiment_over, mechanism_fields
+from ...server.mechanisms.choose import level_channels
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .. import vectorised
 from .structures import Fitted, Source, Structure, StructureError, check_fanout, checked, fitted
-
-
-def experiment_over(domain: int, epsilon: float, mechanism: dict[str, Any]) -> Experiment:
-    """An experiment over range(domain) with a mechanism's own fields; ε in nats."""
-    fields = {"v": 1, "name": "days", "type": "number", "low": 0, "high": domain * 1000, "bins": domain}
-    fields |= mechanism | {"epsilon": round(epsilon * 1e6), "budget": {"rule": "count", "cap": 1}}
-    return Experiment.parse(json.dumps(fields | {"window": "all"}).encode())
 
 
 def fit_experiment(experiment: Experiment, counts: Counts, source: Source) -> Fitted:
@@ -79,22 +70,16 @@ class LocalHierarchy(Structure):
 
 @lru_cache(maxsize=256)
 def _flat(domain: int, epsilon: int) -> Experiment:
-    choice = oracle.choose(domain, epsilon, FREQUENCIES)
-    fields: dict[str, Any] = {"mechanism": choice.mechanism}
-    return experiment_over(domain, epsilon / 1e6, fields | ({"g": choice.g} if choice.g else {}))
+    return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, FREQUENCIES))
 
 
 @lru_cache(maxsize=256)
 def _tree(domain: int, epsilon: int, fanout: int) -> Experiment:
     if fanout:
         fanout = min(fanout, domain)
-        cells = tuple(channel.g for channel in oracle.level_channels(domain, fanout, epsilon))
-        weights = None
-    else:
-        choice = oracle.choose(domain, epsilon, ALL_RANGES)
-        fanout, cells, weights = choice.fanout, choice.cells, choice.weights
-        if choice.mechanism != "hh":
-            raise StructureError("a hierarchy needs a domain of more than 2 indices")
-    assert len(cells) == len(hierarchy.heights(domain, fanout))
-    fields: dict[str, Any] = {"mechanism": "hh", "fanout": fanout, "cells": list(cells)}
-    return experiment_over(domain, epsilon / 1e6, fields | ({"weights": list(weights)} if weights else {}))
+        cells = [channel.g for channel in level_channels(domain, fanout, epsilon)]
+        return experiment_over(domain, epsilon, mechanism_fields("hh", fanout=fanout, cells=cells))
+    fields = chosen_fields(domain, epsilon, ALL_RANGES)
+    if fields["mechanism"] != "hh":
+        raise StructureError("a hierarchy needs a domain of more than 2 indices")
+    return experiment_over(domain, epsilon, fields)

@@ -8,7 +8,6 @@ differs by nature: see `NeighbourRelation`, and docs/study-ranges.md for which t
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 from typing import Protocol, overload
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...server.arrays import Counts, Floats
+from ...server.epsilon import MICRO, check_epsilon
 from ...server.errors import HushmoteError
 from .laplace import Noise, SafeNoise, SeededNoise
 
@@ -119,8 +119,7 @@ def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     if given.min() < 0:
         i = int(np.argmax(given < 0))
         raise StructureError(f"counts must not be negative: that of index {i} is {given[i]}")
-    if not (math.isfinite(epsilon) and 0.001 <= epsilon <= 16):
-        raise StructureError(f"epsilon must be from 0.001 to 16, not {epsilon}")
+    check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
     return given.astype(np.int64)
 
 

@@ -196,7 +196,7 @@ def test_dates_follow_from_the_counted_rate_and_the_shared_life():
             boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
         ]
         budgets = tuple(
-            fleet_ledger.Budget(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
+            fleet_ledger.BudgetLine(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
             for e in experiments
         )
         lines = fleet_ledger.FleetLedger("home", budgets, {(0, made_b): 100}, known).lines(TODAY)

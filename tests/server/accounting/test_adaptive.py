@@ -23,7 +23,7 @@ from hushmote.server.accounting import (
     History,
     Kind,
     Odometer,
-    Report,
+    ReportCost,
     RogersOdometer,
     ZcdpFilter,
 )
@@ -98,7 +98,7 @@ def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sha
     def shown(counts: Counts) -> float:
         odometer = Odometer(delta, sharpest=sharpest)
         odometer.history = History(
-            tuple((Report(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
+            tuple((ReportCost(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
         )
         return odometer.spent().epsilon
 
@@ -150,22 +150,22 @@ def test_a_filter_says_what_it_guarantees():
 def test_own_deltas_are_counted_apart_and_shrink_the_squares():
     rule = Filter(8, 1e-6, own=4e-7)
     assert rule.squares_cap == ZcdpFilter(8, 6e-7).cap(1)
-    rule.spend(Report(100_000, 3e-7))
+    rule.spend(ReportCost(100_000, 3e-7))
     with pytest.raises(BudgetExceeded, match="own δ would come to 6e-07"):
-        rule.spend(Report(100_000, 3e-7))
+        rule.spend(ReportCost(100_000, 3e-7))
     rule.spend(100_000)
     only_sum = Filter(8, 1e-6, own=1e-6)
     assert only_sum.squares_cap == 0
     assert only_sum.guarantee() == Basic(8, 1e-6).guarantee()
     odometer = Odometer(1e-6, own=4e-7)
-    odometer.add(Report(100_000, 4e-7))
+    odometer.add(ReportCost(100_000, 4e-7))
     assert odometer.spent().epsilon == 0.1
     with pytest.raises(BudgetExceeded, match="own δ"):
-        odometer.add(Report(100_000, 1e-9))
+        odometer.add(ReportCost(100_000, 1e-9))
     rogers = RogersOdometer(1e-6)
-    rogers.add(Report(100_000, 5e-7))
+    rogers.add(ReportCost(100_000, 5e-7))
     with pytest.raises(BudgetExceeded, match="own δ"):
-        rogers.add(Report(100_000, 1e-9))
+        rogers.add(ReportCost(100_000, 1e-9))
 
 
 def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_the_sum():

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hushmote.cli.budget import plot as budget_plot
 from hushmote.cli.budget.command import budget_app
 from hushmote.server.accounting import AccountingError, Kind
-from hushmote.server.accounting import compare as budget
+from hushmote.server.epsilon import micro_nats
 from hushmote.server.errors import UsageError
 
 
@@ -106,4 +106,4 @@ def test_a_plot_is_written(tmp_path, show):
 
 
 def test_epsilon_in_nats_is_read_exactly():
-    assert budget.micro(0.29) == 290_000
+    assert micro_nats(0.29, AccountingError) == 290_000

@@ -25,7 +25,7 @@ from hushmote.server.accounting import (
     Kind,
     Majority,
     Optimal,
-    Report,
+    ReportCost,
     RogersFilter,
     Unlimited,
     ZcdpFilter,
@@ -186,7 +186,7 @@ def test_no_theorem_means_no_bound():
 
 
 def test_reports_with_a_delta_of_their_own_take_it_from_the_total_delta():
-    leaky = [Report(100_000, 1e-7)] * 5
+    leaky = [ReportCost(100_000, 1e-7)] * 5
     assert not Basic(8).allowed(leaky)
     assert Basic(8, 5e-7).allowed(leaky)
     assert not Basic(8, 4.9e-7).allowed(leaky)
@@ -196,9 +196,9 @@ def test_reports_with_a_delta_of_their_own_take_it_from_the_total_delta():
     assert ZcdpFilter(8, 1e-6, own=5e-7).allowed(leaky)
     assert ZcdpFilter(8, 1e-6, own=5e-7).cap(1) == ZcdpFilter(8, 5e-7).cap(1)
     assert RogersFilter(8, 1e-6).allowed(leaky)
-    assert not RogersFilter(8, 1e-6).allowed([Report(100_000, 1e-7)] * 6)
+    assert not RogersFilter(8, 1e-6).allowed([ReportCost(100_000, 1e-7)] * 6)
     assert Advanced(8, 1e-6).spent(leaky).epsilon == Advanced(8, 5e-7).spent([100_000] * 5).epsilon
-    ours = Optimal(0.4, 1e-3).spent([Report(100_000, 1e-4)] * 5).epsilon
+    ours = Optimal(0.4, 1e-3).spent([ReportCost(100_000, 1e-4)] * 5).epsilon
     assert ours == pytest.approx(Optimal(0.4, 1 - (1 - 1e-3) / (1 - 1e-4) ** 5).spent([100_000] * 5).epsilon)
     assert Optimal(8, 4e-7).spent(leaky).epsilon == math.inf
 
@@ -292,7 +292,7 @@ def test_reports_that_make_no_sense_are_refused():
     with pytest.raises(AccountingError, match="from 1 up"):
         Basic(4).cost(0)
     with pytest.raises(AccountingError, match="delta is a number"):
-        Report(1, 1.0)
+        ReportCost(1, 1.0)
     with pytest.raises(AccountingError, match="the number of reports"):
         Basic(4).most_epsilon(0)
     with pytest.raises(AccountingError, match="own must leave something"):

@@ -204,7 +204,7 @@ ZCDP = 'theorem = "zcdp"\nepsilon = 8\ndelta = 1e-6'
         ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports is a whole number from 1"),
         ('theorem = "basic"\nepsilon = 8\nreports = -3', "reports is a whole number from 1"),
         ('theorem = "basic"\nepsilon = 8\nreports = 2.5', "budget.reports: Input should be a valid integer"),
-        (f"{ZCDP}\nreports = 8", "allows 7 reports of ε = 0.5 within .*: for so many, ε is at most 0.476"),
+        (f"{ZCDP}\nreports = 8", "allows 7 reports of ε = 0.5 within .*: for 8 reports, ε is at most 0.476"),
         ('theorem = "basic"\nepsilon = 0.4', "allows no report of ε = 0.5 within 0.4: lower the report's"),
         ('theorem = "majority"\nepsilon = 2', "majority is not LDP.*: write not_ldp = true"),
         ('theorem = "majority"\nepsilon = 2\ndelta = 0.1\nnot_ldp = true', "says nothing about a delta"),

@@ -10,6 +10,7 @@ from enumeration import distribution
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.experiments.payload import choice_fields, experiment_over
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.server.mechanisms import tree as hierarchy
@@ -31,9 +32,8 @@ from hushmote.server.planning.expected_error import (
     variance,
     well_sampled,
 )
-from hushmote.server.planning.experiment_file import experiment_of
 from hushmote.server.planning.lifetime import (
-    Budget,
+    LifetimeBudget,
     Rhythm,
     choose_every,
     parse_duration,
@@ -49,7 +49,7 @@ DIRECT = oracle.Choice("grr", 0, 0, (), None, 0.0)
 
 def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarray) -> float:
     """Variance, times reports, from the exact distribution of the board's own codes."""
-    experiment: Experiment = experiment_of(design)
+    experiment: Experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
     chance = np.zeros(experiment.code_count)
     for index, share in enumerate(population):
         for code, p in distribution(lambda rng, i=index: experiment.randomize(i, rng)).items():
@@ -274,7 +274,7 @@ YEAR = Rhythm(86_400, 365 * 86_400)
 
 
 def test_few_large_reports_win_and_stay_within_the_budget() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, Budget(4 * MICRO, 1e-6), YEAR)
+    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
     assert (life.best.cap, life.best.composition) == (1, "basic")
     for s in life.spendings:
         assert s.epsilon >= 1000
@@ -286,19 +286,19 @@ def test_few_large_reports_win_and_stay_within_the_budget() -> None:
 
 
 def test_no_report_costs_more_than_the_policy_allows() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, Budget(8 * MICRO), YEAR, limit=500_000)
+    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
     assert max(s.epsilon for s in life.spendings) == 500_000
     assert life.best.cap == 16
 
 
 def test_a_delta_pays_where_reports_must_be_small() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, Budget(4 * MICRO, 1e-6), YEAR, limit=50_000)
+    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
     assert (life.best.composition, life.best.rule) == ("optimal", "count")
     assert life.best.cap >= 284  # what optimal composition allows of ε = 0.05 within (4, 1e-6)
 
 
 def test_the_first_day_shows_more_than_the_last() -> None:
-    life = plan_lifetime(Question("frequency"), 20_000, 2, Budget(2 * MICRO), YEAR)
+    life = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)
     assert life.error(life.best, 1, first=True) < life.error(life.best, 1)
     assert life.best.per_device(365) == pytest.approx(life.best.used * life.best.cap)
 
@@ -317,13 +317,13 @@ def test_boards_that_call_weekly_show_a_seventh_each_day() -> None:
 @pytest.mark.parametrize(
     ("budget", "rhythm", "text"),
     [
-        (Budget(999), YEAR, "lifetime epsilon"),
-        (Budget(MICRO, 1.0), YEAR, "delta"),
-        (Budget(MICRO), Rhythm(86_400, 3600), "holds no call"),
-        (Budget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
+        (LifetimeBudget(999), YEAR, "lifetime epsilon"),
+        (LifetimeBudget(MICRO, 1.0), YEAR, "delta"),
+        (LifetimeBudget(MICRO), Rhythm(86_400, 3600), "holds no call"),
+        (LifetimeBudget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
     ],
 )
-def test_lives_that_make_no_sense_are_refused(budget: Budget, rhythm: Rhythm, text: str) -> None:
+def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rhythm, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         plan_lifetime(Question(), 1000, 8, budget, rhythm)
 
@@ -354,7 +354,9 @@ def test_drawn_fleets_are_as_far_off_as_predicted(plan: Plan) -> None:
 
 def test_drawn_lives_are_as_far_off_as_predicted() -> None:
     """200 fleets of 20,000 boards with coin and cap, three windows; false alarm below 1e-9, see above."""
-    life = plan_lifetime(Question("frequency"), 20_000, 2, Budget(2 * MICRO), Rhythm(86_400, 90 * 86_400))
+    life = plan_lifetime(
+        Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), Rhythm(86_400, 90 * 86_400)
+    )
     found = plan_check.check_lifetime(life, 200, seed=6)
     assert len(found) == 3
     for c in found:
@@ -365,7 +367,7 @@ def test_drawn_lives_are_as_far_off_as_predicted() -> None:
 
 def test_plans_are_plain_values() -> None:
     plan = solve(Question(), devices=1000, epsilon=MICRO, domain=16)
-    life = plan_lifetime(Question(), 1000, 16, Budget(MICRO), YEAR)
+    life = plan_lifetime(Question(), 1000, 16, LifetimeBudget(MICRO), YEAR)
     for result in (plan.to_dict(), life.to_dict()):
         assert json.loads(json.dumps(result)) == result
     assert devices_for(plan.design, plan.question, plan.error * (1 + 1e-9)) == 1000

@@ -19,6 +19,7 @@ from hushmote.cli.main import app
 from hushmote.device import ldp_client, main
 from hushmote.device.ldp_client import Client, ExperimentRefused, provision
 from hushmote.server.accounting import MICRO, Filter, History, ZcdpFilter
+from hushmote.server.errors import HushmoteError
 from hushmote.server.planning import policy
 from hushmote.server.planning.policy import Policy, PolicyError
 
@@ -199,7 +200,7 @@ def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
 )
 def test_policies_that_make_no_sense_are_one_line(arguments, text):
     error = run(*arguments).exception
-    assert isinstance(error, ValueError)
+    assert isinstance(error, HushmoteError)
     assert text in str(error)
     assert "\n" not in str(error)
 

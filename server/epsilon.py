@@ -1,0 +1,33 @@
+"""The ε of one report: a whole number of micro-nats in code and on boards, nats where people read it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
+
+MICRO = 1_000_000
+"""Micro-nats in a nat."""
+
+
+def micro_nats(nats: float, error: type[Exception]) -> int:
+    """Return an ε in nats as micro-nats; raises error where they are not a whole number above 0."""
+    whole = round(nats * MICRO)
+    if whole < 1 or abs(whole - nats * MICRO) > 1e-6:
+        raise error(f"epsilon is a whole number of millionths above 0, not {nats}")
+    return whole
+
+
+def nats(micro: int) -> str:
+    """The exact number of nats in micro-nats, without zeros at its end."""
+    return f"{Decimal(micro) / MICRO:f}"
+
+
+def check_epsilon(micro: float, error: type[Exception], name: str = "epsilon", shown: object = None) -> None:
+    """Raise error unless boards take the micro-nats for one report: 1,000 to 16,000,000.
+
+    name: what the text calls them. shown: how they were given, if not as micro-nats.
+    """
+    if not EPSILON_MIN <= micro <= EPSILON_MAX:
+        given = f"{micro / MICRO:g}" if shown is None else shown
+        raise error(f"{name} must be from 0.001 to 16, not {given}")

@@ -18,8 +18,9 @@ from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ExperimentRefused, Le
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms import choose as oracle
+from ..mechanisms.channel import Channel, level_channel
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload
-from .expected_error import Design, Question, flat_frequency, variance, well_sampled
+from .expected_error import Design, Question, variance, well_sampled
 
 MICRO = 1_000_000
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
@@ -119,19 +120,19 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
         return design
     flat = _flat_choices(domain, epsilon)
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
-    tried = {min(flat, key=lambda choice: flat_frequency(flat[choice], share)) for share in shares}
+    tried = {min(flat, key=lambda choice: flat[choice].frequency_variance(share)) for share in shares}
     designs = [Design(domain, epsilon, choice) for choice in tried]
     exact = [d for d in designs if well_sampled(d, question)]
     return min([design, *exact], key=lambda d: variance(d, question))
 
 
 @lru_cache(maxsize=4096)
-def _flat_choices(domain: int, epsilon: int) -> dict[oracle.Choice, oracle.Channel]:
+def _flat_choices(domain: int, epsilon: int) -> dict[oracle.Choice, Channel]:
     """Every mechanism that asks for the value itself."""
-    found: dict[oracle.Choice, oracle.Channel] = {}
+    found: dict[oracle.Choice, Channel] = {}
     for g in (*_primes(min(domain, _MOST_CELLS)), domain):
         try:
-            channel = oracle.level_channel(Level(epsilon, domain, g, 1, 0, 1))
+            channel = level_channel(Level(epsilon, domain, g, 1, 0, 1))
         except ExperimentRefused:
             continue
         name, cells = ("grr", 0) if g == domain else ("olh", g)

@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...device.ldp_client import ONE, Experiment
+from ...device.ldp_client import Experiment
 from ..accounting import MICRO
+from ..arrays import Floats
 from ..experiments.units import index_names, parse_range
 from ..mechanisms import choose as oracle
+from ..mechanisms import mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from . import beliefs as disclosure
-from .beliefs import Allowed, DisclosureError, Floats, Mechanism, Risk, Target
+from .beliefs import Allowed, DisclosureError, Mechanism, Risk, Target
 from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
@@ -110,14 +112,7 @@ def _choice(domain: int, epsilon: int, name: Name) -> dict[str, Any]:
         if channel is None:
             raise DisclosureError(f"no olh fits {domain} values at ε = {epsilon / MICRO:g}: take auto")
         return {"mechanism": "olh", "g": channel.g}
-    found = oracle.choose(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES)
-    fields: dict[str, Any] = {"mechanism": found.mechanism}
-    if found.mechanism == "olh":
-        fields["g"] = found.g
-    elif found.mechanism == "hh":
-        fields |= {"fanout": found.fanout, "cells": list(found.cells)}
-        fields |= {"weights": list(found.weights)} if found.weights else {}
-    return fields
+    return oracle.choose(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES).fields()
 
 
 @dataclass(frozen=True)
@@ -299,14 +294,13 @@ def _beliefs(
 
 
 def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> Repeated:
-    if experiment.mechanism not in ("rr", "grr"):
+    mechanism = mechanism_of(experiment)
+    if not mechanism.direct:
         raise DisclosureError(
             f"{experiment.mechanism} draws a new hash or level for every report: outcomes are too many to "
             "enumerate, only the theorems' bounds are given"
         )
-    level = experiment.levels[0]
-    odds = level.threshold * (level.g - 1) / (ONE - level.threshold)
-    return repeated_reports(prior, odds, reports, ceilings)
+    return repeated_reports(prior, mechanism.odds, reports, ceilings)
 
 
 def _passes(

@@ -1,0 +1,13 @@
+"""The arrays that numbers travel in, by name."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+"""Reports of each code, or of each class of codes."""
+
+Array = npt.NDArray[Any]

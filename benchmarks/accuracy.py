@@ -20,6 +20,7 @@ from rich.table import Table
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.workload import ALL_RANGES
 
 LN_3 = 1_098_612  # micro-nats
@@ -101,7 +102,7 @@ def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
         (4_000_000, 1024),
     ):
         exp = experiment("olh", domain, epsilon)
-        formula = oracle.level_channel(exp.levels[0]).mse / reports
+        formula = level_channel(exp.levels[0]).mse / reports
         errors = np.empty(runs)
         for run in range(runs):
             sizes = rng.multinomial(reports, skewed(domain))
@@ -145,7 +146,7 @@ def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
             estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
             errors[run] = mean_over_ranges(estimates - sizes / reports), mean_over_ranges(estimates - shares)
         scale = reports / 2**26 * 1e6
-        channels = [oracle.level_channel(level) for level in exp.levels]
+        channels = [level_channel(level) for level in exp.levels]
         formula = oracle.workload_variance(256, fanout, channels, [1] * len(channels), ALL_RANGES)
         rows.append(
             {

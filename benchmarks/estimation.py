@@ -28,7 +28,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
-from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.channel import level_channel
 
 
 def seconds(work: Callable[[], object], repeats: int = 7) -> float:
@@ -75,7 +75,7 @@ def peers(quick: bool, rng: np.random.Generator, console: Console) -> dict:
         "pure-ldp": pure_ldp(theirs[:2000], epsilon, domain)[0],
         "multi-freq-ldpy": LH_Aggregator_MI(others[:2000], domain, epsilon)[0],
     }
-    error = np.sqrt(oracle.level_channel(exp.levels[0]).variance / 2000)
+    error = np.sqrt(level_channel(exp.levels[0]).variance / 2000)
     for name, value in first_estimates.items():
         # multi-freq-ldpy clips and normalises over the whole domain, which shrinks what it finds.
         assert value > 0 if name == "multi-freq-ldpy" else abs(value - f[0]) < 7 * error, (name, value, f[0])

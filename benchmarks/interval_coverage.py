@@ -24,10 +24,11 @@ from rich.table import Table
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import change as compare
 from hushmote.server.answers import moments
-from hushmote.server.estimate import estimate, variance
+from hushmote.server.estimate import estimate
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments import units
+from hushmote.server.mechanisms import decoded
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded
@@ -173,16 +174,16 @@ def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
     """Coverage of frequencies in thin histograms by what the variance is taken over."""
     exp = experiment("hh", 1024, 4_000_000)
     f, coverage = shares("skewed", exp), {}
-    kept = variance.IMPLIED_SHARE
+    kept = decoded.IMPLIED_SHARE
     for name, share in (("histogram alone", 0.0), ("half of each", 0.5), ("implied alone", 1.0)):
-        variance.IMPLIED_SHARE = share
+        decoded.IMPLIED_SHARE = share
         hits = 0
         for _ in range(fleets):
             e = estimate(exp, vectorised.histogram(exp, rng.multinomial(300, f), rng))
             low, high = e.frequency_intervals(CONFIDENCE)
             hits += int(((low <= f) & (f <= high)).sum())
         coverage[name] = hits / fleets / exp.domain
-    variance.IMPLIED_SHARE = kept
+    decoded.IMPLIED_SHARE = kept
     return coverage
 
 

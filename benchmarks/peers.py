@@ -52,6 +52,7 @@ from scipy import stats
 from hushmote.device.ldp_client import DRBG, Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.workload import FREQUENCIES
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -273,7 +274,7 @@ def measure_ours(
         time_mark="",
         client_s=client,
         mechanism=f"{exp.mechanism} {exp.levels[0].g}",
-        theory=oracle.level_channel(exp.levels[0]).mse / people,
+        theory=level_channel(exp.levels[0]).mse / people,
     )
 
 

@@ -28,7 +28,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.estimate.postprocess import METHODS
 from hushmote.server.estimate.top_k import top
-from hushmote.server.mechanisms import local_hashing as decode
+from hushmote.server.mechanisms import butterfly
 from hushmote.simulator import vectorised
 
 DOMAIN = 64
@@ -117,7 +117,7 @@ def fixed_kernel(quick: bool, rng: np.random.Generator, console: Console) -> lis
             f = populations(DOMAIN)[name]
             e = estimate(exp, fleet(exp, f, 10_000 if quick else 1_000_000, rng))
             start = np.full(DOMAIN, 1 / DOMAIN)
-            fixed = postprocess._fixed_point(tuple(postprocess._levels(e)), start, 1.0)
+            fixed = postprocess._fixed_point(tuple(postprocess._histograms(e)), start, 1.0)
             chosen = postprocess.smooth(e).frequencies
             mode = int(np.argmax(f))
             row = {"mechanism": mechanism, "population": name, "mode": f[mode]}
@@ -139,7 +139,7 @@ def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator)
     for level, part in zip(exp.levels, rng.multinomial(reports, shares), strict=True):
         one = np.zeros(level.domain)
         one[target // level.width] = 1
-        supporting = level.offset + np.flatnonzero(decode.code_weights(level, one) > 0.5)
+        supporting = level.offset + np.flatnonzero(butterfly.code_weights(level, one) > 0.5)
         np.add.at(counts, rng.choice(supporting, part), 1)
     return counts
 

@@ -27,10 +27,11 @@ from scipy.linalg import hadamard
 
 from hushmote.device.ldp_client import Experiment, Level
 from hushmote.server.estimate import estimate
-from hushmote.server.estimate.estimate import simplex
+from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.channel import Channel, level_channel
+from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 from hushmote.simulator import vectorised
 
@@ -78,7 +79,7 @@ def equal(domain: int, epsilon: int, fanout: int) -> Experiment:
 
 def formula(exp: Experiment, workload: Workload) -> float:
     """What the planner expects, times reports."""
-    channels = [oracle.level_channel(level) for level in exp.levels]
+    channels = [level_channel(level) for level in exp.levels]
     weights = [level.weight for level in exp.levels]
     return oracle.workload_variance(exp.domain, exp.fanout, channels, weights, workload)
 
@@ -151,15 +152,15 @@ class LevelModel:
     share: float
 
     @cached_property
-    def channel(self) -> oracle.Channel:
-        return oracle.level_channel(self.level)
+    def channel(self) -> Channel:
+        return level_channel(self.level)
 
     @cached_property
     def supported(self) -> np.ndarray:
         """Shape (classes, nodes), 0 or 1, in decode's order of classes."""
         if not self.level.t:
             return np.eye(self.level.domain)
-        return decode.class_weights(self.level, np.eye(self.level.domain))
+        return butterfly.class_weights(self.level, np.eye(self.level.domain))
 
     def likely(self, nodes: np.ndarray) -> np.ndarray:
         """Probability of each class for a population with these shares of the nodes."""
@@ -264,7 +265,7 @@ class CodeFit:
         estimates = self.constant.copy()
         for model, m in zip(models(exp), self.maps, strict=True):
             level = model.level
-            classes = decode.collapse(level, counts[level.offset : level.offset + level.code_count])
+            classes = butterfly.collapse(level, counts[level.offset : level.offset + level.code_count])
             estimates += m @ (classes / classes.sum())
         return estimates
 
@@ -335,9 +336,9 @@ def gains() -> list[dict]:
     return rows
 
 
-def exact(exp: Experiment, shares: np.ndarray, assumed: Callable[[oracle.Channel], float]) -> float:
+def exact(exp: Experiment, shares: np.ndarray, assumed: Callable[[Channel], float]) -> float:
     """Mean variance over all ranges, times reports, of least squares that assumes these node variances."""
-    maps = tree_maps(exp, [assumed(oracle.level_channel(level)) for level in exp.levels])
+    maps = tree_maps(exp, [assumed(level_channel(level)) for level in exp.levels])
     return map_error(maps, [model.covariance(shares) for model in models(exp)])
 
 
@@ -371,7 +372,7 @@ def second_pass(draws: int, rng: np.random.Generator) -> list[dict]:
     rows = []
     for epsilon in (500_000, 1_000_000, 2_000_000, 4_000_000):
         exp = chosen(256, epsilon)
-        channels = [oracle.level_channel(level) for level in exp.levels]
+        channels = [level_channel(level) for level in exp.levels]
         used = tree_maps(exp, [c.assumed for c in channels])
         rare = tree_maps(exp, [c.variance for c in channels])
         for name, make in POPULATIONS.items():

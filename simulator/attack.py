@@ -1,30 +1,27 @@
 """Fake devices: which codes they send, and what that moves an estimate by, in theory.
 
-Estimates are linear in a level's shares of codes, so that the gain is known exactly in the mean: a forged
+Estimates are linear in a stratum's shares of codes, so that the gain is known exactly in the mean: a forged
 report counts for what its code weighs, an honest one for the truth. With one value as the target and an
-attacker who draws level and seed as boards do, it is the maximal gain attack of Cao, Jia, Gong, "Data
-Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, sections 4 and 5.
+attacker who draws stratum and run (level and seed) as boards do, it is the maximal gain attack of Cao, Jia,
+Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, sections 4, 5.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ..device.ldp_client import Experiment
+from ..server.arrays import Counts, Floats
 from ..server.errors import HushmoteError
 from ..server.estimate import plausibility
 from ..server.estimate.estimate import estimate
 from ..server.estimate.plausibility import Plausibility
 from ..server.experiments.units import UnitsError, index_names, parse_range, range_name
-from ..server.mechanisms import choose as oracle
-from ..server.mechanisms import local_hashing as decode
-from ..server.mechanisms import tree as hierarchy
+from ..server.mechanisms import Mechanism, Stratum, mechanism_of
 
 Kind = Literal["random", "promote", "shift", "flood"]
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 _HOW = "an attack is random, promote:VALUE, shift:LOW:HIGH or flood:VALUE"
 
@@ -164,17 +161,20 @@ def parse(experiment: Experiment, text: str) -> Attack:
 
 
 def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator) -> Counts:
-    """The histogram of so many forged reports, shape (code_count,)."""
+    """The histogram of n forged reports, shape (code_count,)."""
+    mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, dtype=np.int64)
     if attack.kind in ("random", "flood"):
-        out[:] = rng.multinomial(reports, _distribution(experiment, attack))
+        out[:] = rng.multinomial(reports, _distribution(mechanism, attack))
         return out
-    weights = [level.weight / experiment.weight_sum for level in experiment.levels]
-    for level, n, cells in zip(
-        experiment.levels, rng.multinomial(reports, weights), _best_cells(experiment, attack), strict=True
+    for stratum, n, chances in zip(
+        mechanism.strata,
+        rng.multinomial(reports, mechanism.drawn),
+        _best_codes(mechanism, attack),
+        strict=True,
     ):
-        seeds = rng.multinomial(n, np.full(level.seeds, 1 / level.seeds))
-        out[level.offset : level.offset + level.code_count] = rng.multinomial(seeds, cells).reshape(-1)
+        runs = rng.multinomial(n, np.full(stratum.runs, 1 / stratum.runs))
+        out[_codes(stratum)] = rng.multinomial(runs, chances).reshape(-1)
     return out
 
 
@@ -184,74 +184,60 @@ def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, ta
     share: of all reports that are forged, 0 to below 1; truth: shares of the values among honest devices,
     shape (domain,); target: weights of the sum, shape (domain,).
     """
-    codes = _distribution(experiment, attack)
-    of_level = [float(codes[x.offset : x.offset + x.code_count].sum()) for x in experiment.levels]
-    drawn = [level.weight / experiment.weight_sum for level in experiment.levels]
-    mixed = [(1 - share) * h + share * f for h, f in zip(drawn, of_level, strict=True)]
+    mechanism = mechanism_of(experiment)
+    codes = _distribution(mechanism, attack)
+    of_stratum = [float(codes[_codes(s)].sum()) for s in mechanism.strata]
+    mixed = [(1 - share) * h + share * f for h, f in zip(mechanism.drawn, of_stratum, strict=True)]
+    weights = _weights(mechanism, target, mixed)
+    worth = mechanism.expand(weights)
     total = 0.0
-    for level, r, f, m in zip(
-        experiment.levels, _level_weights(experiment, target, mixed), of_level, mixed, strict=True
-    ):
-        if not f:
-            continue
-        channel = oracle.level_channel(level)
-        part = codes[level.offset : level.offset + level.code_count] / f
-        supported = float(part @ decode.code_weights(level, r))
-        worth = (supported - channel.q * r.sum()) / (channel.p - channel.q)
-        nodes = np.add.reduceat(truth, np.arange(0, experiment.domain, level.width))
-        total += share * f / m * (worth - float(r @ nodes))
+    parts = zip(mechanism.strata, of_stratum, mixed, weights, mechanism.law(truth), strict=True)
+    for stratum, f, m, w, law in parts:
+        if f:
+            total += share / m * (float(codes[_codes(stratum)] @ worth[_codes(stratum)]) - f * float(law @ w))
     return total
 
 
-def _level_weights(experiment: Experiment, target: Floats, shares: list[float]) -> list[Floats]:
-    """How much each level's estimates weigh in the target's, levels having these shares of the reports."""
-    if not experiment.fanout:
-        return [target]
-    assumed = [
-        oracle.level_channel(level).assumed / share if share else np.inf
-        for level, share in zip(experiment.levels, shares, strict=True)
-    ]
-    tree = hierarchy.tree(experiment.domain, experiment.fanout, assumed)
-    return hierarchy.transpose(tree, target)[0]
+def _codes(stratum: Stratum) -> slice:
+    return slice(stratum.first, stratum.first + stratum.codes)
 
 
-def _code_weights(experiment: Experiment, attack: Attack) -> list[Floats]:
-    """How much each code of each level raises the target's estimate, less a constant, shape (seeds, g)."""
-    shares = [level.weight / experiment.weight_sum for level in experiment.levels]
-    weights = _level_weights(experiment, attack.weights(experiment), shares)
+def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> list[Floats]:
+    """How much each class raises the target's estimate, less a constant; strata of so many reports each."""
+    weights, _ = mechanism.weights(target[:, None], reports)
     return [
-        decode.code_weights(level, r).reshape(level.seeds, level.g)
-        for level, r in zip(experiment.levels, weights, strict=True)
+        np.zeros(len(size)) if w is None else w[:, 0]
+        for w, size in zip(weights, mechanism.class_sizes, strict=True)
     ]
 
 
-def _best_cells(experiment: Experiment, attack: Attack) -> list[Floats]:
-    """For each level and seed the chances of the cells that promote the target most, shape (seeds, g)."""
-    found = []
-    for weights in _code_weights(experiment, attack):
+def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
+    """For each stratum and run the chances of the codes that promote the target most, shape (runs, codes)."""
+    target = attack.weights(mechanism.experiment)
+    worth = mechanism.expand(_weights(mechanism, target, mechanism.drawn))
+    chances: list[Floats] = []
+    for stratum in mechanism.strata:
+        weights = worth[_codes(stratum)].reshape(stratum.runs, -1)
         best = weights >= weights.max(axis=1, keepdims=True) - 1e-9
-        found.append(best / best.sum(axis=1, keepdims=True))
-    return found
+        chances.append(best / best.sum(axis=1, keepdims=True))
+    return chances
 
 
-def _distribution(experiment: Experiment, attack: Attack) -> Floats:
+def _distribution(mechanism: Mechanism, attack: Attack) -> Floats:
     """How often a forger sends each code, shape (code_count,)."""
+    codes = mechanism.experiment.code_count
     if attack.kind == "random":
-        return np.full(experiment.code_count, 1 / experiment.code_count)
-    out = np.zeros(experiment.code_count)
+        return np.full(codes, 1 / codes)
+    out = np.zeros(codes)
     if attack.kind == "flood":
-        # A report moves its level's mean the more, the fewer the level has.
-        scores = []
-        for level, weights in zip(experiment.levels, _code_weights(experiment, attack), strict=True):
-            channel = oracle.level_channel(level)
-            share = level.weight / experiment.weight_sum
-            scale = 1 / ((channel.p - channel.q) * share) if share else 0.0
-            scores.append(weights.reshape(-1) * scale)
-        out[int(np.argmax(np.concatenate(scores)))] = 1.0
+        # A report moves its stratum's mean the more, the fewer the stratum has.
+        weights = _weights(mechanism, attack.weights(mechanism.experiment), mechanism.drawn)
+        parts = zip(weights, mechanism.drawn, strict=True)
+        scores = mechanism.expand([w / chance if chance else w for w, chance in parts])
+        out[int(np.argmax(scores >= scores.max() * (1 - 1e-12)))] = 1.0
         return out
-    for level, cells in zip(experiment.levels, _best_cells(experiment, attack), strict=True):
-        share = level.weight / experiment.weight_sum / level.seeds
-        out[level.offset : level.offset + level.code_count] = cells.reshape(-1) * share
+    for stratum, chances in zip(mechanism.strata, _best_codes(mechanism, attack), strict=True):
+        out[_codes(stratum)] = chances.reshape(-1) * (stratum.chance / stratum.runs)
     return out
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from ...device.ldp_client import Experiment
 from ..accounting import Kind
 from ..experiments.definition import Definition
+from ..mechanisms import mechanism_of
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 
 out = Console(highlight=False)
@@ -121,11 +122,7 @@ def answers(found: Sequence[Answer]) -> None:
 
 def mechanism(experiment: Experiment) -> str:
     """A mechanism and its numbers in a few words."""
-    if experiment.mechanism == "olh":
-        return f"olh, {experiment.levels[0].g} cells"
-    if experiment.mechanism == "hh":
-        return f"hh, fanout {experiment.fanout}, cells {' '.join(str(x.g) for x in experiment.levels)}"
-    return experiment.mechanism
+    return mechanism_of(experiment).words()
 
 
 def budget(experiment: Experiment) -> str:

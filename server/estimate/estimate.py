@@ -1,32 +1,23 @@
 """Estimates from a histogram of codes: frequencies, ranges, distribution function, quantiles, error bars.
 
-Every linear statistic is a constant plus a sum over levels of the mean of a weight w_l(code) over the
-level's reports, and its error is stderr² = Σ_l (variance of w_l over the level's histogram) / N_l. That holds
+Every linear statistic is a constant plus, for each stratum of the mechanism, the mean of a weight w(code)
+over its reports, and its error is stderr² = Σ (variance of w over the stratum's histogram) / N. That holds
 for every mechanism and includes the correlations between values and the sampling of the population:
 intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
 """
 
-import math
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
-from ..mechanisms import choose as oracle
-from ..mechanisms import local_hashing as decode
-from ..mechanisms import tree as hierarchy
-from . import variance
-from .statistic import EstimateError, Floats, Quantile, Statistic, Statistics, intervals
+from ..arrays import Array, Floats
+from ..mechanisms import mechanism_of
+from ..mechanisms.decoded import Decoded, Spread
+from .statistic import EstimateError, Quantile, Statistic, Statistics, intervals
 
-# Errors of all frequencies, or of the whole distribution function, are exact up to this many pairs of a class
-# of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
-_MAX_EXACT_PAIRS = 25_000_000
-# The same where many statistics of a hierarchy are asked for at once, in numbers that the butterflies add.
-_MAX_EXACT_WORK = 500_000_000
-_ALWAYS_EXACT = 16
 _CHUNK = 1 << 22  # floats held at once
 
 
@@ -34,10 +25,21 @@ class Estimates:
     """What an Estimate and a Pool of them have in common: statistics made from linear ones.
 
     experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
-    stderr_method: "exact", or "approximate" where there are too many values for that: then cdf_stderr, and
-    with it quantiles, and stderr of a hierarchy come from a model of the covariances (mostly within 2 % of
-    the exact ones, at worst some 10 %); flat mechanisms lack only the skew. Ranges, single values and
-    linear() are exact but where hundreds of a large hierarchy are asked for at once.
+    stderr_method: "exact" or "approximate", by this table; pairs are of a class of codes and a value. The
+    model of the covariances is mostly within 2 % of the exact errors, at worst some 10 % off.
+
+    ====================================  ============================  =====================================
+    errors of                             exact up to                   beyond that
+    ====================================  ============================  =====================================
+    single values, ranges and linear()    16 at once; more of a         from the model
+                                          hierarchy where butterflies
+                                          add up to 500 million numbers
+    stderr of rr, grr and olh             any size
+    stderr of hh                          25 million pairs              from the model, without skew
+    cdf_stderr and quantiles, rr and grr  any size
+    cdf_stderr and quantiles of olh       25 million pairs              exact, but without skew
+    cdf_stderr and quantiles of hh        25 million pairs              from the model, without skew
+    ====================================  ============================  =====================================
     """
 
     experiment: Experiment
@@ -49,18 +51,18 @@ class Estimates:
         """Number of values."""
         return self.experiment.domain
 
-    @cached_property
+    @property
     def frequencies(self) -> Floats:
         """Share of each value, shape (domain,); unbiased, so that some may be negative."""
         raise NotImplementedError
 
-    @cached_property
-    def spread(self) -> variance.Spread:
+    @property
+    def spread(self) -> Spread:
         """Variances and skews of the frequencies."""
         raise NotImplementedError
 
-    @cached_property
-    def cdf_spread(self) -> variance.Spread:
+    @property
+    def cdf_spread(self) -> Spread:
         """Variances and skews of cdf()."""
         raise NotImplementedError
 
@@ -159,7 +161,7 @@ class Estimates:
         """Statistics of some of at_once columns that are asked for together."""
         raise NotImplementedError
 
-    def _chunked(self, columns: Callable[[slice], npt.NDArray[Any]], count: int) -> Statistics:
+    def _chunked(self, columns: Callable[[slice], Array], count: int) -> Statistics:
         """Statistics of count columns of weights, few at a time."""
         step = max(1, _CHUNK // self.domain)
         parts = [
@@ -171,129 +173,53 @@ class Estimates:
         return Statistics(*(np.concatenate(field) for field in fields))
 
 
-def simplex(values: Floats) -> Floats:
-    """Nearest non-negative values that sum to 1."""
-    falling = np.sort(values)[::-1]
-    over = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
-    return np.maximum(values - over[np.flatnonzero(falling > over)[-1]], 0)
-
-
 class Estimate(Estimates):
     """Estimates from one histogram; made by estimate().
 
-    levels: for each of the experiment's levels its counts, or None where it has no reports.
+    decoded: what the histogram tells under its mechanism.
     """
 
-    def __init__(self, experiment: Experiment, counts: npt.NDArray[np.int64]):
+    def __init__(self, experiment: Experiment, decoded: Decoded):
         self.experiment = experiment
-        self.reports = int(counts.sum())
-        self.levels: list[variance.LevelCounts | None] = []
-        pairs = self._work = 0
-        for level in experiment.levels:
-            histogram = counts[level.offset : level.offset + level.code_count]
-            reports = int(histogram.sum())
-            data = None
-            if reports:
-                channel = oracle.level_channel(level)
-                data = variance.LevelCounts(level, channel, reports, decode.collapse(level, histogram))
-                pairs += len(data.counts) * experiment.domain
-                self._work += level.t * level.g ** (level.t + 1) if level.t else level.domain
-            self.levels.append(data)
-        leaf = self.levels[-1]
-        assert leaf is not None  # estimate() checked
-        self._leaf = leaf
-        self._tree: hierarchy.Tree | None = None
-        if experiment.fanout:
-            # The least squares must not depend on what was reported, or it would not be linear.
-            assumed = [d.channel.assumed / d.reports if d else math.inf for d in self.levels]
-            self._tree = hierarchy.tree(experiment.domain, experiment.fanout, assumed)
-        self._direct = not self._tree and not leaf.level.t  # a report supports one value: all is closed
-        self._exact = self._direct or pairs <= _MAX_EXACT_PAIRS
-        self.stderr_method = "exact" if self._exact else "approximate"
-
-    @cached_property
-    def _values(self) -> list[Floats]:
-        if not self._tree:
-            return [self._leaf.estimates]
-        return hierarchy.solve(self._tree, [data.estimates if data else None for data in self.levels])
-
-    @cached_property
-    def frequencies(self) -> Floats:
-        return self._values[-1]
-
-    @cached_property
-    def _smoothed(self) -> list[variance.Smoothed | None]:
-        implied = simplex(self.frequencies)
-        result: list[variance.Smoothed | None] = []
-        for data in self.levels:
-            if data is None:
-                result.append(None)
-                continue
-            nodes = np.add.reduceat(implied, np.arange(0, self.domain, data.level.width))
-            result.append(data.smoothed(nodes))
-        return result
+        self.decoded = decoded
+        self.reports = sum(decoded.reports)
+        self.stderr_method = "exact" if decoded.exact else "approximate"
 
     @property
-    def _leaf_smoothed(self) -> variance.Smoothed:
-        leaf = self._smoothed[-1]
-        assert leaf is not None
-        return leaf
+    def frequencies(self) -> Floats:
+        return self.decoded.frequencies
 
-    @cached_property
-    def spread(self) -> variance.Spread:
-        if not self._tree:
-            return variance.binomial(self._leaf_smoothed, self._leaf_smoothed.supports)
-        return self._spreads[0]
+    @property
+    def spread(self) -> Spread:
+        return self.decoded.frequency_spread
 
-    @cached_property
-    def cdf_spread(self) -> variance.Spread:
-        if self._direct:
-            return variance.binomial(self._leaf_smoothed, np.cumsum(self._leaf_smoothed.supports))
-        return self._spreads[1]
-
-    @cached_property
-    def _spreads(self) -> tuple[variance.Spread, variance.Spread]:
-        if self._exact:
-            return variance.exact(self._tree, self._smoothed, self.domain)
-        return variance.model(self._tree, self._smoothed, self._values)
+    @property
+    def cdf_spread(self) -> Spread:
+        return self.decoded.cdf_spread
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
-        parts = hierarchy.transpose(self._tree, weights)[0] if self._tree else [weights]
-        value = self.frequencies @ weights
-        if self._tree and at_once > _ALWAYS_EXACT and at_once * self._work > _MAX_EXACT_WORK:
-            spread = variance.model_of(parts, self._smoothed, self._values)
-        else:
-            cumulants = np.zeros((2, weights.shape[1]))
-            for smoothed, w in zip(self._smoothed, parts, strict=True):
-                if smoothed:
-                    cumulants += smoothed.cumulants_of_mean(w)
-            spread = variance.Spread.of(*cumulants)
-        return Statistics(value, np.sqrt(spread.variance), spread.skew)
+        return _statistics(self.decoded.value(weights), self.decoded.spread(weights, at_once))
 
     def _ranges(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Statistics:
-        if not self._direct:
+        spread = self.decoded.ranges(lo, hi)
+        if spread is None:
             return super()._ranges(lo, hi)
-        values, supports = (
-            np.append(0.0, np.cumsum(x)) for x in (self.frequencies, self._leaf_smoothed.supports)
-        )
-        spread = variance.binomial(self._leaf_smoothed, supports[hi] - supports[lo])
-        return Statistics(values[hi] - values[lo], np.sqrt(spread.variance), spread.skew)
+        values = np.append(0.0, np.cumsum(self.frequencies))
+        return _statistics(values[hi] - values[lo], spread)
 
     def rare_variance(self) -> float:
-        if not self._tree:
-            return self._leaf.channel.variance / self._leaf.reports
-        d = [
-            np.full(n, level.channel.variance / level.reports if level else 0.0)
-            for n, level in zip(self._tree.nodes, self.levels, strict=True)
-        ]
-        return float(hierarchy.influences(self._tree, d)[0].squares.mean())
+        return self.decoded.rare_variance()
+
+
+def _statistics(value: Floats, spread: Spread) -> Statistics:
+    return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
 
 def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
     """Estimates from a histogram of codes, integers of shape (code_count,).
 
     Raises EstimateError for counts of another shape, that are not integers or negative, with fewer than two
-    reports, or with none on the level of single values.
+    reports, or too few for its mechanism.
     """
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,):
@@ -309,7 +235,9 @@ def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
         raise EstimateError("more than 2**53 reports: counts must be what was received")
     if total < 2:
         raise EstimateError(f"at least 2 reports are needed for an estimate, not {int(total)}")
-    leaf = experiment.levels[-1]
-    if not histogram[leaf.offset :].any():
-        raise EstimateError("no report is about single values yet: wait for reports of the last level")
-    return Estimate(experiment, histogram.astype(np.int64))
+    mechanism = mechanism_of(experiment)
+    decoded = mechanism.decode(histogram.astype(np.int64))
+    lacks = mechanism.lacks(decoded.reports)
+    if lacks:
+        raise EstimateError(lacks)
+    return Estimate(experiment, decoded)

@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from ..arrays import Floats
+from ..mechanisms.decoded import Spread
 from .estimate import Estimates
-from .statistic import EstimateError, Floats, Statistics
-from .variance import Spread
+from .statistic import EstimateError, Statistics
 
 
 class Pool(Estimates):

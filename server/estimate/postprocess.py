@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...device.ldp_client import Experiment
-from ..mechanisms import local_hashing as decode
-from .estimate import Estimate, Estimates, simplex
+from ..arrays import Floats
+from ..mechanisms.decoded import Decoded, simplex
+from .estimate import Estimate, Estimates
 from .pooling import Pool
-from .statistic import EstimateError, Floats
-from .variance import LevelCounts
+from .statistic import EstimateError
 
 _ROUNDS = 40  # of three steps of the fixed-point iteration each
 _STILL = 1e-9  # of the log-likelihood's relative change: what counts as none
@@ -108,8 +108,8 @@ def smooth(estimate: Estimates) -> Shares:
     # What a step of the maximisation moves of an error, when all values are as common: the rest of the
     # smoothing has to wait for it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
-    found = _fixed_point(tuple(_levels(estimate)), start, strength * moved)
-    return _shares("smooth", estimate, found, _SMOOTH)
+    shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved)
+    return _shares("smooth", estimate, shares, _SMOOTH)
 
 
 METHODS: dict[str, Callable[[Estimates], Shares]] = {
@@ -156,47 +156,43 @@ def smoothing(estimate: Estimates) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class _Level:
-    """A level's counts and how many values each of its nodes spans, of the last estimate's domain."""
+class _Histogram:
+    """What one estimate of a pool was made from.
 
-    data: LevelCounts
-    width: int
+    ancillary: the part of its log-likelihood that no reading changes: of the seeds that were drawn.
+    """
+
+    decoded: Decoded
+    ancillary: float
 
 
-def _levels(estimate: Estimates) -> Iterator[_Level]:
+def _histograms(estimate: Estimates) -> Iterator[_Histogram]:
     if isinstance(estimate, Pool):
         for part in estimate.estimates:
-            yield from _levels(part)
+            yield from _histograms(part)
         return
     assert isinstance(estimate, Estimate)
-    for data in estimate.levels:
-        if data is not None:
-            yield _Level(data, data.level.width)
+    decoded = estimate.decoded
+    mechanism = decoded.mechanism
+    parts = zip(decoded.counts, mechanism.class_sizes, mechanism.strata, strict=True)
+    yield _Histogram(decoded, sum(float(n @ np.log(size / stratum.runs)) for n, size, stratum in parts))
 
 
-def expectation_maximisation(levels: tuple[_Level, ...], shares: Floats) -> tuple[Floats, float]:
-    """One step from shares, positive and with sum 1, and the log-likelihood that they had.
-
-    A board with v sends a class of codes with a chance in proportion to lie + (p - lie) [supports v].
-    """
-    domain = len(shares)
-    weight = np.zeros(domain)
+def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats) -> tuple[Floats, float]:
+    """One step from shares, positive and with sum 1, and the log-likelihood that they had."""
+    weight = np.zeros(len(shares))
     likelihood = 0.0
-    for level in levels:
-        data, width = level.data, level.width
-        channel = data.channel
-        nodes = np.add.reduceat(shares, np.arange(0, domain, width)) if width > 1 else shares
-        expected = channel.lie + (channel.p - channel.lie) * decode.class_weights(data.level, nodes)
-        ratio = data.counts / expected
-        likelihood += float(data.counts @ np.log(expected))
-        back = channel.lie * ratio.sum()
-        back = back + (channel.p - channel.lie) * decode.class_supports(data.level, ratio)
-        weight += np.repeat(back, width)[:domain] if width > 1 else back
+    for histogram in histograms:
+        decoded = histogram.decoded
+        expected = decoded.mechanism.law(shares)
+        pairs = list(zip(decoded.counts, expected, strict=True))
+        likelihood += sum(float(n @ np.log(chance)) for n, chance in pairs) - histogram.ancillary
+        weight += decoded.mechanism.law_transposed([n / chance for n, chance in pairs])
     moved = shares * weight
     return moved / moved.sum(), likelihood
 
 
-def _fixed_point(levels: tuple[_Level, ...], start: Floats, strength: float) -> Floats:
+def _fixed_point(histograms: tuple[_Histogram, ...], start: Floats, strength: float) -> Floats:
     """Where maximisation followed by blurring no longer moves the shares.
 
     Two steps tell how fast it converges, then one goes as far as that allows, on logarithms so that shares
@@ -204,7 +200,7 @@ def _fixed_point(levels: tuple[_Level, ...], start: Floats, strength: float) -> 
     """
 
     def step(shares: Floats) -> tuple[Floats, float]:
-        moved, likelihood = expectation_maximisation(levels, shares)
+        moved, likelihood = expectation_maximisation(histograms, shares)
         if strength:
             moved = np.maximum(blurred(moved, strength), 0)
         moved = np.maximum(moved, 1e-30)

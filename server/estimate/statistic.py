@@ -1,8 +1,8 @@
 """What an estimate gives: a value with its standard error, a quantile with its interval, a difference.
 
 Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of
-so many standard errors around the estimate misses too often on one side. A score interval holds the values
-that lie within z standard errors of the estimate, the standard error being the one that the value would have.
+z standard errors around the estimate misses too often on one side. A score interval holds the values that lie
+within z standard errors of the estimate, the standard error being the one that the value would have.
 Intervals here are the union of both, on the safe side; where reports are many the two are the same.
 Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by transformation", JRSS B 1992.
 """
@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
+from ..arrays import Floats
 from ..errors import HushmoteError
-
-Floats = npt.NDArray[np.float64]
 
 
 class EstimateError(HushmoteError):

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
-from .estimate import Estimates, simplex
-from .statistic import EstimateError, Floats, Statistic, intervals
-from .variance import IMPLIED_SHARE
+from ..arrays import Floats, Ints
+from ..mechanisms.decoded import IMPLIED_SHARE, simplex
+from .estimate import Estimates
+from .statistic import EstimateError, Statistic, intervals
 
 _REACH = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
 _STEP = 0.25  # of the grid, in standard errors
@@ -36,8 +37,6 @@ _CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
 _PARTS = 2.0  # an atom with many values is cut into so many parts for each √k values in it
 _MAX_PARTS = 1000
 _NEAR = 0.05
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ Statistical Inference under Order Restrictions, 1972 (pooling).
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ..arrays import Floats
 
 _MOST = 64  # the weights' largest sum: one report in 64 for a level is fine enough
 _SLACK = 1.001  # of the variance, given for smaller weights

@@ -1,20 +1,21 @@
-"""The numbers of a frequency oracle, and the choice of mechanism, cells and fanout by variance formulas.
+"""The choice of mechanism, cells and fanout by variance formulas.
 
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
 2017, with the collision probability of the linear hash, which is exact.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from ...device.ldp_client import ONE, Level, truth_threshold
+from ...device.ldp_client import ONE, truth_threshold
 from ..epsilon import check_epsilon
 from . import allocation
 from . import tree as hierarchy
+from .channel import Channel
 from .workload import Workload
 
 _MAX_CODES = 1 << 24
@@ -22,84 +23,6 @@ _MAX_FANOUT = 64
 _MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees
 _MAX_FLAT = 1 << 12  # values; above it a tree of one level is never the best
 _FINALISTS = 4
-
-
-@dataclass(frozen=True)
-class Channel:
-    """How often a report supports a value: its own with probability p, any other with probability q.
-
-    domain     number of values
-    g          cells
-    p          probability that the truth is kept, threshold / ONE as the board has it
-    collision  probability that two different values share a cell; 0 where the value is the cell
-    """
-
-    domain: int
-    g: int
-    p: float
-    collision: float
-
-    @property
-    def lie(self) -> float:
-        """Probability of each cell but the true one."""
-        return (1 - self.p) / (self.g - 1)
-
-    @property
-    def q(self) -> float:
-        """Probability that a report supports a value that is not its own."""
-        return self.p * self.collision + (1 - self.collision) * self.lie
-
-    @property
-    def variance(self) -> float:
-        """Variance, times the number of reports, of the frequency of a value that nobody holds."""
-        return self.q * (1 - self.q) / (self.p - self.q) ** 2
-
-    def node_variance(self, share: float) -> float:
-        """Variance of a value less its covariance with others, times reports, where all hold this share.
-
-        Half the variance of a difference of two such values, the sampling of the population included: all
-        that matters where the sum of all values is known. Where domain is no power of g, it is a mean over
-        pairs of values.
-        """
-        support = self.q + (self.p - self.q) * share
-        both = 0.0
-        if self.collision:
-            size = self.g
-            while size < self.domain:
-                size *= self.g
-            line = (self.g - 2) / (
-                size - 2
-            )  # a third value is on one line with two, whose cell it then shares
-            third = line + (1 - line) * (size // self.g**2 - 1) / (size // self.g - 1)
-            other = self.collision * (third * self.p + (1 - third) * self.lie)
-            both = other + 2 * share * (self.collision * self.p - other)
-        return (support - both) / (self.p - self.q) ** 2
-
-    @property
-    def even(self) -> float:
-        """node_variance of a population that holds all values equally often."""
-        return self.node_variance(1 / self.domain)
-
-    @property
-    def assumed(self) -> float:
-        """What least squares over a tree takes for the variance of a node, times reports.
-
-        Between those of a rare value and of an even population, so that neither a population on few values
-        nor one on all of them is served badly.
-        """
-        return math.sqrt(self.variance * self.even)
-
-    @property
-    def mse(self) -> float:
-        """Mean over values of the squared error against the sample's frequencies, times reports."""
-        return self.variance + (1 - self.p - self.q) / ((self.p - self.q) * self.domain)
-
-
-def level_channel(level: Level) -> Channel:
-    """Channel of an experiment's level."""
-    seeds = level.seeds if level.t else 0
-    collision = ((seeds + 1) // level.g - 1) / seeds if seeds else 0.0
-    return Channel(level.domain, level.g, level.threshold / ONE, collision)
 
 
 @dataclass(frozen=True)
@@ -120,6 +43,17 @@ class Choice:
     cells: tuple[int, ...]
     weights: tuple[int, ...] | None
     variance: float
+
+    def fields(self) -> dict[str, Any]:
+        """The mechanism's fields in an experiment's JSON."""
+        fields: dict[str, Any] = {"mechanism": self.mechanism}
+        if self.g:
+            fields["g"] = self.g
+        if self.fanout:
+            fields |= {"fanout": self.fanout, "cells": list(self.cells)}
+        if self.weights:
+            fields["weights"] = list(self.weights)
+        return fields
 
 
 @cache

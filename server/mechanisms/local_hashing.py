@@ -1,203 +1,26 @@
-"""Supports of every value from a histogram of codes, in exact integers, and the transpose of that map.
+"""olh: the value's cell under a linear hash whose seed is drawn anew for each report, by randomized response.
 
-A code (a, y) of a hashed level supports the value v when the hash a·v mod g is y. The codes (a, y) and
-(k a, k y), k = 1..g-1, support the same values: a *class* of codes. A histogram is first collapsed to
-its classes, g - 1 times fewer, whose seeds are those with leading digit 1; the butterfly then takes one
-digit of the seed at a time. Additions: about t g**(t+1), whatever the number of reports.
-
-Classes are laid out by the position j of the seed's leading digit, block j being an array of shape
-(g, g**j): the cell y, then the seed's lower digits. The butterfly of block j maps it to the values'
-lowest j + 1 digits in the same layout, so that blocks add up with no permutation.
+Privacy: of the randomized response over g cells; the seed is drawn without looking at the reading. Utility:
+two values share a cell with one known probability, exactly, so that estimates are unbiased; for g near
+e^ε + 1 the variance is that of large domains' optimum. Cost: g (g**t - 1) codes; decoding is a butterfly.
+Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
+Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from ...device.ldp_client import Level
-
-Array = npt.NDArray[Any]
-Counts = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-# Above this g, gathering whole rows per digit value beats g * g slices; measured, not critical.
-_SLICED_G = 7
-_GATHERED = 1 << 18  # numbers gathered at once
+from .supports import SupportMechanism
 
 
-def class_count(level: Level) -> int:
-    """Number of classes of codes: of codes that support the same nodes."""
-    return level.code_count // (level.g - 1) if level.t else level.code_count
+class LocalHashing(SupportMechanism):
+    """The mechanism olh."""
 
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"type": "choice", "labels": ["a", "b"], "mechanism": "olh", "g": 2},
+        {"type": "number", "low": 0, "high": 1000, "bins": 9, "mechanism": "olh", "g": 3},
+        {"type": "number", "low": 0, "high": 1000, "bins": 32, "mechanism": "olh", "g": 5},
+    )
 
-def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
-    """Sum a level's histogram, shape (code_count,), over its classes: shape (class_count,), integers.
-
-    Raises ValueError where the shape is another.
-    """
-    counts = np.ascontiguousarray(histogram, dtype=np.int64)
-    if counts.shape != (level.code_count,):
-        raise ValueError(f"histogram has shape {counts.shape}, the level has {level.code_count} codes")
-    if not level.t or level.g == 2:
-        return _blocks_of_two(level, counts) if level.t else counts
-    g = level.g
-    out = np.empty(class_count(level), dtype=np.int64)
-    for j, start in enumerate(_starts(level)):
-        size = g**j
-        codes = counts[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g)
-        block = np.zeros((size, g), dtype=np.int64)
-        for k in range(1, g):
-            block += codes[k - 1][_scaled(g, j, k)]
-        out[start : start + size * g] = block.T.reshape(-1)
-    return out
-
-
-def expand(level: Level, values: Array) -> Array:
-    """Give every code its class's value: shape (class_count, ...) to (code_count, ...)."""
-    if not level.t:
-        return values.copy()
-    g = level.g
-    rest = values.shape[1:]
-    out = np.empty((level.code_count, *rest), dtype=values.dtype)
-    for j, start in enumerate(_starts(level)):
-        size = g**j
-        block = values[start : start + size * g].reshape(g, size, *rest).swapaxes(0, 1)
-        codes = out[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g, *rest)
-        for k in range(1, g):
-            codes[k - 1][_scaled(g, j, k).reshape(-1)] = block.reshape(size * g, *rest)
-    return out
-
-
-def class_supports(level: Level, classes: Array) -> Array:
-    """Supports C[v] of the level's nodes, shape (domain,), from counts per class, shape (class_count,).
-
-    Exact for integers; the sum of the counts must stay below 2**63.
-    """
-    if not level.t:
-        return classes.copy()
-    g = level.g
-    total = np.zeros(1, dtype=classes.dtype)
-    for j, start in enumerate(_starts(level)):
-        block = classes[start : start + g ** (j + 1)]
-        for i in range(j):
-            block = _butterfly(block, g, g ** (j - 1 - i), g**i, 1)
-        total = (block.reshape(g, -1) + total).reshape(-1)
-    return total[: level.domain]
-
-
-def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
-    """Sum weights over the nodes that each class supports; the transpose of class_supports.
-
-    weights: shape (domain,) or, several at once, (domain, batch); returns (class_count,) or
-    (class_count, batch), floats. Raises ValueError where the shape is another.
-    """
-    r = np.asarray(weights, dtype=np.float64)
-    if r.ndim not in (1, 2) or len(r) != level.domain:
-        raise ValueError(f"weights have shape {r.shape}, the level has {level.domain} nodes")
-    if not level.t:
-        return r.copy()
-    g = level.g
-    batch = r.shape[1] if r.ndim == 2 else 1
-    block = np.zeros((g**level.t, batch))
-    block[: level.domain] = r.reshape(level.domain, batch)
-    out = np.empty((class_count(level), batch))
-    starts = _starts(level)
-    for j in range(level.t - 1, -1, -1):
-        classes = block
-        for i in range(j):
-            classes = _butterfly(classes, g, g ** (j - 1 - i), g**i * batch, -1)
-        out[starts[j] : starts[j] + g ** (j + 1)] = classes.reshape(-1, batch)
-        block = block.reshape(g, -1, batch).sum(axis=0)
-    return out.reshape(-1, *r.shape[1:])
-
-
-def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
-    """Number of reports that support each node: shape (code_count,) to (domain,), exact integers.
-
-    Raises ValueError where the shape is another.
-    """
-    return class_supports(level, collapse(level, histogram)).astype(np.int64, copy=False)
-
-
-def code_weights(level: Level, weights: npt.ArrayLike) -> Floats:
-    """Sum weights over the nodes that each code supports; the transpose of supports.
-
-    weights: shape (domain,) or (domain, batch); returns (code_count,) or (code_count, batch), floats.
-    """
-    return expand(level, class_weights(level, weights))
-
-
-def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
-    """Cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
-
-    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s tells, with
-    class_index, which class of seed s supports which node. Hashed levels only.
-    """
-    g, t = level.g, level.t
-    number = np.arange(first, last, dtype=np.int64)
-    seeds = np.empty_like(number)
-    position = np.zeros_like(number)
-    for j in range(t):
-        begin = (g**j - 1) // (g - 1)
-        here = number >= begin
-        seeds[here] = number[here] - begin + g**j
-        position[here] = j
-    digits = seeds[:, None] // g ** np.arange(t) % g
-    nodes = np.arange(level.domain)[:, None] // g ** np.arange(t) % g
-    # Sums stay below t g**2 < 2**24: exact in float64, where the product is fast.
-    return (digits.astype(np.float64) @ nodes.T.astype(np.float64)).astype(np.int32) % g
-
-
-def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
-    """Class numbers of the class seeds first..last-1, shape (last - first, g): one for each cell."""
-    g = level.g
-    number = np.arange(first, last, dtype=np.int64)
-    index = np.empty((len(number), g), dtype=np.int64)
-    for j, start in enumerate(_starts(level)):
-        begin = (g**j - 1) // (g - 1)
-        here = (number >= begin) & (number < begin + g**j)
-        index[here] = start + (number[here] - begin)[:, None] + g**j * np.arange(g)
-    return index
-
-
-def _starts(level: Level) -> list[int]:
-    g = level.g
-    return [g * (g**j - 1) // (g - 1) for j in range(level.t)]
-
-
-def _blocks_of_two(level: Level, counts: Counts) -> Counts:
-    """Each code is its own class when g = 2; only the layout changes."""
-    pairs = counts.reshape(-1, 2)
-    return np.concatenate([pairs[2**j - 1 : 2 ** (j + 1) - 1].T.reshape(-1) for j in range(level.t)])
-
-
-def _scaled(g: int, j: int, k: int) -> npt.NDArray[np.int64]:
-    """Where (k a, k y) stands in an array (g**j, g) of seeds' lower digits and cells, for all (a, y)."""
-    times = np.arange(g) * k % g
-    low = np.zeros(1, dtype=np.int64)
-    for i in range(j):
-        low = (times[:, None] * g**i + low).reshape(-1)
-    return low[:, None] * g + times
-
-
-def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
-    """out[y, :, v, :] = sum over a of block[(y + sign a v) mod g, :, a, :], shape (g, high, g, low)."""
-    s = block.reshape(g, high, g, low)
-    out = np.zeros_like(s)
-    if g <= _SLICED_G:
-        for v in range(g):
-            for a in range(g):
-                shift = sign * a * v % g
-                out[: g - shift, :, v] += s[shift:, :, a]
-                if shift:
-                    out[g - shift :, :, v] += s[:shift, :, a]
-        return out
-    rows = np.ascontiguousarray(s.swapaxes(1, 2)).reshape(g * g, high * low)
-    y, a = np.arange(g)[:, None], np.arange(g)
-    step = max(1, _GATHERED // (g * g * high * low))
-    for first in range(0, g, step):
-        v = np.arange(first, min(first + step, g))[:, None, None]
-        picked = rows[(y + sign * a * v) % g * g + a].sum(axis=2)
-        out[:, :, v[:, 0, 0]] = picked.reshape(-1, g, high, low).transpose(1, 2, 0, 3)
-    return out
+    def words(self) -> str:
+        return f"olh, {self.experiment.levels[0].g} cells"

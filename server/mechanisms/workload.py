@@ -9,15 +9,16 @@ from typing import Literal
 
 import numpy as np
 
+from ..arrays import Floats
 from ..errors import HushmoteError
 from . import tree as hierarchy
-from .tree import Floats
+from . import tree_influence
 
 _CHUNK = 1 << 22  # floats held at once
 
 
 class WorkloadError(HushmoteError):
-    """A list of ranges that is none, or lies outside the domain."""
+    """An empty list of ranges, or one outside the domain."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ class Workload:
         return _energy(self, domain, width)
 
     def mean_variance(self, tree: hierarchy.Tree, variances: Sequence[float | Floats]) -> float:
-        """Mean variance over the workload; variances as for hierarchy.mean_range_variance."""
+        """Mean variance over the workload; variances as for tree_influence.mean_range_variance."""
         if self.kind == "ranges":
-            return hierarchy.mean_range_variance(tree, variances)
-        d = hierarchy.node_variances(tree, variances)
+            return tree_influence.mean_range_variance(tree, variances)
+        d = tree_influence.node_variances(tree, variances)
         if self.kind != "list":
-            both = hierarchy.influences(tree, d)
+            both = tree_influence.influences(tree, d)
             return float(both[self.kind == "prefixes"].squares.mean())
         total = 0.0
         index = np.arange(tree.domain)[:, None]

@@ -18,9 +18,10 @@ from ...device.ldp_client import EPSILON_MAX, ExperimentRefused, Level
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
-from ..mechanisms.choose import Channel, Choice, choose, level_channel
+from ..mechanisms.channel import Channel, level_channel
+from ..mechanisms.choose import Choice, choose
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
-from .expected_error import Design, Question, flat_frequency, variance, well_sampled
+from .expected_error import Design, Question, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
 MOST_DEVICES = 1 << 40
@@ -119,7 +120,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
         return design
     flat = _flat_choices(domain, epsilon)
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
-    tried = {min(flat, key=lambda choice: flat_frequency(flat[choice], share)) for share in shares}
+    tried = {min(flat, key=lambda choice: flat[choice].frequency_variance(share)) for share in shares}
     designs = [Design(domain, epsilon, choice) for choice in tried]
     exact = [d for d in designs if well_sampled(d, question)]
     return min([design, *exact], key=lambda d: variance(d, question))

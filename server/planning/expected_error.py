@@ -1,8 +1,8 @@
 """What an experiment's estimates will be off by, before there is a report: exact variances, times reports.
 
-A statistic r·x is a constant plus a sum over levels of the mean of a weight w_l(code) over the level's
-reports (docs/mathematics.md). Once the population is stated the distribution of codes is known, and with it
-the variance of w_l: correlations between values, common values and the sampling of the population included.
+A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
+reports (docs/mathematics.md). Once the population is stated the law of the codes is known, and with it the
+variance of w: correlations between values, common values and the sampling of the population included.
 
 The population is stated by one number, the share f that what is asked for holds: f spread evenly over its
 values, the rest evenly over all others. Along f a variance is a concave parabola, so that its worst case is
@@ -11,6 +11,7 @@ exact too.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import Level
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
+from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms import choose as oracle
-from ..mechanisms import local_hashing as decode
-from ..mechanisms import tree as hierarchy
+from ..mechanisms.channel import Channel, level_channel
+from ..mechanisms.hierarchy import Hierarchy
 
-Floats = npt.NDArray[np.float64]
 Kind = Literal["frequency", "range", "quantile"]
 
 _MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; beyond, a sample of the statistics
@@ -41,7 +43,7 @@ class Question:
     kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it
     share   what the value or range holds of the population, or the quantile; None: the share for which the
             error, the mean's where a mean is asked for, is largest
-    width   ranges of so many values, wherever they lie; None, without ranges: all ranges
+    width   ranges of this many values, wherever they lie; None, without ranges: all ranges
     ranges  these, indices (low, high), half-open
 
     The error is the root of the mean square over all values, ranges or places that the quantile may have; of
@@ -68,46 +70,31 @@ class Design:
     choice: oracle.Choice
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
-        """What boards run, level by level; one level but in hh."""
-        cells = self.choice.cells or (self.choice.g or self.domain,)
-        weights = self.choice.weights or (1,) * len(cells)
-        fanout = self.choice.fanout or self.domain
-        nodes = hierarchy.heights(self.domain, fanout) if self.choice.fanout else (self.domain,)
-        levels: list[Level] = []
-        offset = 0
-        for i, (n, g, weight) in enumerate(zip(nodes, cells, weights, strict=True)):
-            width = fanout ** (len(nodes) - 1 - i)
-            levels.append(Level(self.epsilon, n, g, width, offset, weight))
-            offset += levels[-1].code_count
-        return tuple(levels)
+    def experiment(self) -> Experiment:
+        """One that asks about domain values with this mechanism."""
+        kind: dict[str, Any] = {"type": "bool"}
+        if self.domain > 2:
+            kind = {"type": "number", "low": 0, "high": self.domain, "bins": self.domain}
+        fields = {"v": 1, "name": "design", **kind, **self.choice.fields(), "epsilon": self.epsilon}
+        fields |= {"budget": {"rule": "unlimited"}, "window": "all"}
+        return Experiment.parse(json.dumps(fields).encode())
 
     @cached_property
-    def drawn(self) -> Floats:
-        """Share of the reports that each level gets, shape (levels,)."""
-        weights = np.array([level.weight for level in self.levels], float)
-        return weights / weights.sum()
+    def mechanism(self) -> Mechanism:
+        """What boards run."""
+        if self.choice.fanout:
+            return Hierarchy(self.experiment, by="variance")
+        return mechanism_of(self.experiment)
 
-    @cached_property
-    def channels(self) -> tuple[oracle.Channel, ...]:
-        """Of the levels."""
-        return tuple(oracle.level_channel(level) for level in self.levels)
-
-    @cached_property
-    def tree(self) -> hierarchy.Tree | None:
-        """Least squares over the levels; None where there is one level and nothing known of its sum."""
-        if not self.choice.fanout:
-            return None
-        variances = [
-            c.variance / share if share else math.inf
-            for c, share in zip(self.channels, self.drawn, strict=True)
-        ]
-        return hierarchy.tree(self.domain, self.choice.fanout, variances)
+    @property
+    def channel(self) -> Channel:
+        """Of single values."""
+        return level_channel(self.experiment.levels[-1])
 
     @cached_property
     def classes(self) -> int:
-        """Codes that support different values, over all levels."""
-        return sum(decode.class_count(level) for level in self.levels)
+        """Codes that mean different things."""
+        return self.mechanism.class_count
 
 
 @dataclass(frozen=True)
@@ -149,22 +136,11 @@ def variance(design: Design, question: Question) -> float:
     statistics is taken over a sample of them that is spread evenly.
     """
     if question.kind == "frequency" and not design.choice.fanout:
-        return flat_frequency(design.channels[0], question.share)
+        return design.channel.frequency_variance(question.share)
     parts = [parabola(design, weights) for weights in _statistics(design, question)]
     joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
-    found = joined.at(question.share).max() if question.ranges else joined.mean().at(question.share)[0]
-    return float(found)
-
-
-def flat_frequency(channel: oracle.Channel, share: float | None) -> float:
-    """Variance, times reports, of one value asked for directly, holding share, or its own worst one.
-
-    A report supports the value or does not: which value it is and what the others hold changes nothing.
-    """
-    spread = channel.p - channel.q
-    f = min(max((0.5 - channel.q) / spread, 0.0), 1.0) if share is None else share
-    support = channel.q + spread * f
-    return support * (1 - support) / spread**2
+    worst = joined.at(question.share).max() if question.ranges else joined.mean().at(question.share)[0]
+    return float(f"{worst:.12g}")  # equal designs are not told apart by the order of sums
 
 
 def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.bool_]]:
@@ -206,41 +182,25 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
     inside = asked.sum(axis=0)
     outside = design.domain - inside
     a, b, c = np.zeros((3, asked.shape[1]))
-    for level, channel, drawn, part in _levels(design, asked):
-        w = decode.class_weights(level, part) / (channel.p - channel.q)
-        of_asked = decode.class_weights(level, _nodes(level, asked))
-        of_all = decode.class_weights(level, _nodes(level, np.ones((design.domain, 1))))
+    mechanism = design.mechanism
+    of_all = mechanism.law(np.ones((design.domain, 1)))
+    weights_of, _ = mechanism.weights(asked, mechanism.drawn)
+    for w, chance, of_asked, whole in zip(
+        weights_of, mechanism.drawn, mechanism.law(asked), of_all, strict=True
+    ):
+        if w is None:
+            continue
         first, second = [], []
-        for support in (of_asked / inside, (of_all - of_asked) / outside):
-            chance = _chances(level, channel, support)
-            weighted = chance * w
-            first.append(weighted.sum(axis=0))
-            weighted *= w
-            second.append(weighted.sum(axis=0))
+        for law in (of_asked / inside, (whole - of_asked) / outside):
+            law *= w
+            first.append(law.sum(axis=0))
+            law *= w
+            second.append(law.sum(axis=0))
         step = first[0] - first[1]
-        a += (second[1] - first[1] ** 2) / drawn
-        b += (second[0] - second[1] - 2 * first[1] * step) / drawn
-        c -= step**2 / drawn
+        a += (second[1] - first[1] ** 2) / chance
+        b += (second[0] - second[1] - 2 * first[1] * step) / chance
+        c -= step**2 / chance
     return Parabola(a, b, c)
-
-
-def _levels(design: Design, weights: Floats) -> Iterator[tuple[Level, oracle.Channel, float, Floats]]:
-    """Yield each level that is drawn, its share of reports, and its weights on its estimates."""
-    parts = hierarchy.transpose(design.tree, weights)[0] if design.tree else [weights]
-    for level, channel, drawn, part in zip(design.levels, design.channels, design.drawn, parts, strict=True):
-        if drawn:
-            yield level, channel, float(drawn), part
-
-
-def _nodes(level: Level, shares: Floats) -> Floats:
-    """Sums over the indices of each of a level's nodes."""
-    return np.add.reduceat(shares, np.arange(0, len(shares), level.width), axis=0)
-
-
-def _chances(level: Level, channel: oracle.Channel, support: Floats) -> Floats:
-    """Probability of each class of codes; support: share of the population that the class supports."""
-    codes = (level.g - 1) / level.seeds if level.t else 1.0
-    return codes * (channel.lie + (channel.p - channel.lie) * support)
 
 
 def even_ranges(design: Design) -> float:
@@ -262,9 +222,11 @@ def even_ranges(design: Design) -> float:
 def _even(design: Design, weights: Floats) -> float:
     """Sum over statistics of their variances in an even population; weights (domain, n)."""
     total = 0.0
-    even = np.full((design.domain, 1), 1 / design.domain)
-    for level, channel, drawn, part in _levels(design, weights):
-        w = decode.class_weights(level, part) / (channel.p - channel.q)
-        chance = _chances(level, channel, decode.class_weights(level, _nodes(level, even)))[:, 0]
-        total += float((chance @ w**2 - (chance @ w) ** 2).sum()) / drawn
+    mechanism = design.mechanism
+    laws = mechanism.law(np.full(design.domain, 1 / design.domain))
+    for w, chance, law in zip(
+        mechanism.weights(weights, mechanism.drawn)[0], mechanism.drawn, laws, strict=True
+    ):
+        if w is not None:
+            total += float((law @ w**2 - (law @ w) ** 2).sum()) / chance
     return total

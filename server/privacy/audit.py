@@ -23,10 +23,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ...device.ldp_client import ONE, Experiment, Level
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
 from ..errors import HushmoteError
+from ..mechanisms import mechanism_of
 
-Floats = npt.NDArray[np.float64]
 Tally = Mapping[int, int]
 Tallied = tuple[Tally, Tally]  # of the first input and of the second
 
@@ -89,36 +90,13 @@ def subject(payload: bytes, whole: bool) -> Subject:
 
 
 def exact_epsilon(experiment: Experiment) -> float:
-    """The ε in nats that the thresholds really give: the largest log ratio over codes and pairs of inputs.
-
-    Every pair that differs on a level reaches that level's ratio of truth to lie, since for any two nodes
-    there is a seed that separates them.
-    """
-    return max(_log_ratio(level) for level in experiment.levels if level.weight)
-
-
-def _log_ratio(level: Level) -> float:
-    return math.log(level.threshold * (level.g - 1)) - math.log(ONE - level.threshold)
+    """The ε in nats that the thresholds really give: the largest log ratio over codes and pairs of inputs."""
+    return math.log(mechanism_of(experiment).odds)
 
 
 def channel(experiment: Experiment, index: int) -> Floats:
     """Probability of every code for an index, shape (code_count,), from the experiment's numbers alone."""
-    out = np.empty(experiment.code_count)
-    for level in experiment.levels:
-        g = level.g
-        node = index // level.width
-        seeds = np.arange(1, level.seeds + 1, dtype=np.int64)
-        cell = np.full(level.seeds, node if not level.t else 0, dtype=np.int64)
-        for _ in range(level.t):
-            cell += node % g * (seeds % g)
-            node //= g
-            seeds //= g
-        share = level.weight / experiment.weight_sum / level.seeds
-        lie = (ONE - level.threshold) / ONE / (g - 1)
-        codes = np.full((level.seeds, g), share * lie)
-        codes[np.arange(level.seeds), cell % g] = share * level.threshold / ONE
-        out[level.offset : level.offset + level.code_count] = codes.reshape(-1)
-    return out
+    return mechanism_of(experiment).code_law(np.eye(1, experiment.domain, index)[0])
 
 
 def lower_bound(

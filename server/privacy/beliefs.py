@@ -1,13 +1,10 @@
 """What an attacker can believe about a board's value after its reports: posteriors, and ε from a risk.
 
-An attacker holds a prior over the values and sees codes. A code supports a class of values; the likelihoods
-of a supported value and of any other are as R to 1, with R = p/lie <= e^ε. So one report moves the belief in
-a value v of class S, prior π, to
-
-    π_v R / (1 + (R - 1) π(S)),
-
-worst where the class of v is lightest. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so
-does the belief in a set of values. Direct answers (rr, grr) reach that bound, hashed ones do not.
+An attacker holds a prior π over the values and sees codes. By the mechanism's law, one report moves the
+belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. Where codes support values, and are R times
+likelier for those than for others, that is π_v R / (1 + (R - 1) π(S)), worst where the supported set S is
+lightest. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so does the belief in a set of
+values. Direct answers (rr, grr) reach that bound, hashed ones do not.
 
 ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
 """
@@ -24,14 +21,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, ONE, Experiment, ExperimentRefused, Level
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment, ExperimentRefused
 from ..accounting.theorem import below, exact_arithmetic, largest
+from ..arrays import Floats
 from ..epsilon import MICRO
 from ..errors import HushmoteError
 from ..experiments.payload import NoMechanism, at_epsilon
-from ..mechanisms.local_hashing import class_weights
-
-Floats = npt.NDArray[np.float64]
+from ..mechanisms import mechanism_of
 
 _ROUNDING = 1e-12  # relative; what sums of a prior may be off by
 
@@ -129,71 +125,20 @@ def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
 
     The maximum over all codes; for hh over all levels that are ever drawn.
     """
-    worst = np.zeros(experiment.domain)
-    for level in _drawn(experiment):
-        masses = class_weights(level, _nodes(level, prior))
-        lightest = np.repeat(_lightest(level, masses), level.width)[: experiment.domain]
-        odds = _odds(level)
-        np.maximum(worst, prior * odds / (1 + (odds - 1) * lightest), out=worst)
-    return np.minimum(worst, 1.0)
+    return np.minimum(prior * mechanism_of(experiment).lift(prior), 1.0)
 
 
 def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> float:
     """The most that one report can make anyone believe in a set of values; exact: the maximum over codes."""
     inside = np.zeros(experiment.domain)
     inside[list(target.members)] = prior[list(target.members)]
-    worst = before = target.prior(prior)
-    for level in _drawn(experiment):
-        both = np.stack([_nodes(level, prior), _nodes(level, inside)], axis=1)
-        masses, odds = class_weights(level, both), _odds(level)
-        after = (before + (odds - 1) * masses[:, 1]) / (1 + (odds - 1) * masses[:, 0])
-        worst = max(worst, float(after.max()))
+    worst = target.prior(prior)
+    mechanism = mechanism_of(experiment)
+    laws = mechanism.law(np.stack([prior, inside], axis=1))
+    for chance, law in zip(mechanism.drawn, laws, strict=True):
+        if chance:
+            worst = max(worst, float((law[:, 1] / law[:, 0]).max()))
     return min(worst, 1.0)
-
-
-def _drawn(experiment: Experiment) -> list[Level]:
-    return [level for level in experiment.levels if level.weight]
-
-
-def _odds(level: Level) -> float:
-    """How much likelier a code is for a value that it supports than for another: p/lie."""
-    return level.threshold * (level.g - 1) / (ONE - level.threshold)
-
-
-def _nodes(level: Level, weights: Floats) -> Floats:
-    """Weights of values summed over each node of a level."""
-    return np.add.reduceat(weights, np.arange(0, len(weights), level.width))
-
-
-def _lightest(level: Level, masses: Floats) -> Floats:
-    """The least mass among the classes that support each node, shape (nodes,).
-
-    `decode.class_supports` with the minimum in place of the sum: the butterfly needs no more than that order
-    does not matter.
-    """
-    if not level.t:
-        return masses
-    g = level.g
-    least = np.array([np.inf])
-    start = 0
-    for j in range(level.t):
-        block = masses[start : start + g ** (j + 1)]
-        start += g ** (j + 1)
-        for i in range(j):
-            block = _least_butterfly(block, g, g ** (j - 1 - i), g**i)
-        least = np.minimum(block.reshape(g, -1), least).reshape(-1)
-    return least[: level.domain]
-
-
-def _least_butterfly(block: Floats, g: int, high: int, low: int) -> Floats:
-    """out[y, :, v, :] = min over a of block[(y + a v) mod g, :, a, :], shape (g, high, g, low)."""
-    s = block.reshape(g, high, g, low)
-    out = np.empty_like(s)
-    cells, digits = np.arange(g)[:, None], np.arange(g)
-    for v in range(g):
-        rows = (cells + digits * v) % g  # (y, a)
-        out[:, :, v] = s[rows, :, digits].min(axis=1)
-    return out
 
 
 # --- ε from a risk --------------------------------------------------------------------------------

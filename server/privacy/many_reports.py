@@ -43,7 +43,8 @@ from ..accounting import (
 )
 from ..accounting.errors import probability, whole
 from ..accounting.majority import MOST_TOTAL
-from .beliefs import DisclosureError, Floats
+from ..arrays import Floats
+from .beliefs import DisclosureError
 
 _BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)
 MOST_ROWS = 300_000

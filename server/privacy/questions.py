@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...device.ldp_client import ONE, Experiment
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
 from ..epsilon import MICRO
 from ..experiments.payload import Fields, chosen_fields, experiment_over, mechanism_fields
 from ..experiments.units import index_names, parse_range
+from ..mechanisms import mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from . import beliefs as disclosure
-from .beliefs import Allowed, DisclosureError, Floats, Mechanism, Risk, Target
+from .beliefs import Allowed, DisclosureError, Mechanism, Risk, Target
 from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
@@ -279,14 +281,13 @@ def _beliefs(
 
 
 def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> Repeated:
-    if experiment.mechanism not in ("rr", "grr"):
+    mechanism = mechanism_of(experiment)
+    if not mechanism.direct:
         raise DisclosureError(
             f"{experiment.mechanism} draws a new hash or level for every report: outcomes are too many to "
             "enumerate, only the theorems' bounds are given"
         )
-    level = experiment.levels[0]
-    odds = level.threshold * (level.g - 1) / (ONE - level.threshold)
-    return repeated_reports(prior, odds, reports, ceilings)
+    return repeated_reports(prior, mechanism.odds, reports, ceilings)
 
 
 def _passes(

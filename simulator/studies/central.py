@@ -14,6 +14,7 @@ import numpy as np
 
 from ...server.arrays import Counts
 from ...server.mechanisms import tree as hierarchy
+from ...server.mechanisms.tree_influence import mean_range_variance
 from .laplace import noise_variance
 from .structures import Fitted, NeighbourRelation, Source, Structure, check_fanout, checked, fitted
 
@@ -130,6 +131,6 @@ def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUT
 
     def mean(fanout: int) -> float:
         tree = _tree(domain, fanout, public_root)
-        return len(tree.nodes) ** 2 * hierarchy.mean_range_variance(tree, [1.0] * len(tree.nodes))
+        return len(tree.nodes) ** 2 * mean_range_variance(tree, [1.0] * len(tree.nodes))
 
     return min((f for f in fanouts if f <= max(2, domain)), key=mean)

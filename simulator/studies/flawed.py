@@ -20,9 +20,9 @@ from ...server.arrays import Counts, Floats
 from ...server.epsilon import MICRO
 from ...server.estimate.estimate import estimate
 from ...server.experiments.payload import experiment_over, mechanism_fields
-from ...server.mechanisms import choose as oracle
-from ...server.mechanisms import local_hashing as decode
+from ...server.mechanisms import butterfly
 from ...server.mechanisms import tree as hierarchy
+from ...server.mechanisms.channel import level_channel
 from .. import vectorised
 from . import ranges_theory
 from .local import LocalFlat, LocalHierarchy
@@ -114,8 +114,8 @@ class FlawedStructure:
         nodes = []
         for level in inverse.levels:
             here = histogram[level.offset : level.offset + level.code_count]
-            channel = oracle.level_channel(level)
-            rate = decode.supports(level, here) / here.sum()
+            channel = level_channel(level)
+            rate = butterfly.supports(level, here) / here.sum()
             nodes.append((rate - channel.q) / (channel.p - channel.q) * n)
         return NodeSums(domain, self.fanout, tuple(nodes))
 

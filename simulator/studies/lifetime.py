@@ -146,7 +146,7 @@ def flat_design(epsilon: int) -> Design:
 
 def predicted_error(design: Design, held: Floats, reports: float) -> float:
     """Root mean square over values of the error of `reports` reports, held being the values' shares."""
-    channel = design.channels[0]
+    channel = design.channel
     support = channel.q + (channel.p - channel.q) * held
     each = support * (1 - support) / (channel.p - channel.q) ** 2
     return math.sqrt(float(each.mean()) / reports)

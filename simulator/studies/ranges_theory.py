@@ -14,9 +14,9 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ...server.arrays import Floats, Ints
-from ...server.mechanisms import choose as oracle
-from ...server.mechanisms import local_hashing as decode
+from ...server.mechanisms import butterfly
 from ...server.mechanisms import tree as hierarchy
+from ...server.mechanisms.channel import level_channel
 from .central import CentralFlat, CentralHierarchy
 from .local import LocalFlat, LocalHierarchy
 
@@ -101,7 +101,7 @@ def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
     """Weights on each level's estimates of the consistent answers; for a single level the same again."""
     if not experiment.fanout:
         return [weights]
-    channels = [oracle.level_channel(level) for level in experiment.levels]
+    channels = [level_channel(level) for level in experiment.levels]
     variances = [
         c.variance * experiment.weight_sum / level.weight if level.weight else math.inf
         for c, level in zip(channels, experiment.levels, strict=True)
@@ -132,13 +132,13 @@ def channel_law(
     for level, other, r in zip(ran.levels, believed.levels, parts, strict=True):
         if not level.weight:
             continue
-        true, used = oracle.level_channel(level), oracle.level_channel(other)
+        true, used = level_channel(level), level_channel(other)
         scale = 1 / (used.p - used.q)
         chance = (1 - unused) * level.weight / ran.weight_sum
         nodes = np.add.reduceat(shares, np.arange(0, domain, level.width))
         codes = (level.g - 1) / level.seeds if level.t else 1.0
-        law_of_codes = codes * (true.lie + (true.p - true.lie) * decode.class_weights(level, nodes))
-        w = decode.class_weights(level, r)
+        law_of_codes = codes * (true.lie + (true.p - true.lie) * butterfly.class_weights(level, nodes))
+        w = butterfly.class_weights(level, r)
         w *= scale
         mean = law_of_codes @ w
         w -= mean

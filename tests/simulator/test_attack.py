@@ -10,7 +10,7 @@ from designs import choice, designed, number
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
-from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.store import Store
 from hushmote.simulator import attack, vectorised
 from hushmote.simulator.attack import AttackError
@@ -52,7 +52,7 @@ def test_promoting_a_value_gains_what_the_paper_says():
     for experiment in EXPERIMENTS[:4]:
         truth = np.full(experiment.domain, 1 / experiment.domain)
         plan = attack.parse(experiment, "promote:0.1")
-        channel = oracle.level_channel(experiment.levels[0])
+        channel = level_channel(experiment.levels[0])
         paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
         found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
         assert found == pytest.approx(paper, rel=1e-9)
@@ -156,7 +156,7 @@ def test_the_page_says_what_theory_and_the_checks_say(name: str):
     page = (Path(__file__).parents[2] / "docs" / "poisoning.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
     _, worth, *cells = (cell.strip() for cell in row.strip("|").split("|"))
-    channel = oracle.level_channel(experiment.levels[-1])
+    channel = level_channel(experiment.levels[-1])
     assert float(worth) == pytest.approx((1 - channel.q) / (channel.p - channel.q), abs=0.006)
     people = rng.multinomial(95_000, np.full(experiment.domain, 1 / experiment.domain))
     truth = np.full(experiment.domain, 1 / experiment.domain)

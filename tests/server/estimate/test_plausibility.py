@@ -9,8 +9,9 @@ from designs import designed, number
 from scipy import special, stats
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.estimate import plausibility
 from hushmote.server.estimate.plausibility import ALARM, LEAST_REPORTS, check
+from hushmote.server.mechanisms import butterfly
+from hushmote.server.mechanisms.invariants import GROUP_REPORTS
 from hushmote.simulator import vectorised
 
 EXPERIMENTS = [
@@ -53,7 +54,7 @@ def test_the_chance_of_a_false_alarm_is_exact_where_groups_are_smallest(sizes: t
 
     Sizes are numbers of seeds in a group; the fewest reports that make so many groups. One of 50 checks.
     """
-    reports, seeds, level = plausibility._GROUP_REPORTS * len(sizes), sum(sizes), ALARM / 50
+    reports, seeds, level = GROUP_REPORTS * len(sizes), sum(sizes), ALARM / 50
     # chi-square = (seeds / reports) * sum of n**2 / size - reports; twice the sum is an integer.
     most = int(2 * reports / seeds * (special.chdtri(len(sizes) - 1, level) + reports))
     mass = np.zeros((reports + 1, most + 1))
@@ -138,7 +139,7 @@ def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():
     """Forgers who draw seeds evenly, and of the cells the one that supports most values or fewest."""
     experiment = designed("olh", 40, 1, g=3)
     level = experiment.levels[0]
-    supported = plausibility.decode.code_weights(level, np.ones(40)).reshape(level.seeds, level.g)
+    supported = butterfly.code_weights(level, np.ones(40)).reshape(level.seeds, level.g)
     for best in (supported.argmax(axis=1), supported.argmin(axis=1)):
         counts = honest(experiment, 300_000, 1).reshape(level.seeds, level.g)
         counts[np.arange(level.seeds), best] += 300_000 // level.seeds
@@ -149,7 +150,7 @@ def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():
 def test_forgers_who_draw_seeds_as_boards_do_are_not_seen():
     experiment = designed("olh", 64, 1, g=3)
     level = experiment.levels[0]
-    supports = plausibility.decode.code_weights(level, np.eye(64)[7]).reshape(level.seeds, level.g)
+    supports = butterfly.code_weights(level, np.eye(64)[7]).reshape(level.seeds, level.g)
     rng = np.random.default_rng(1)
     counts = honest(experiment, 95_000, 1).reshape(level.seeds, level.g)
     cells = supports.argmax(axis=1)

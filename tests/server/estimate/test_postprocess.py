@@ -12,10 +12,10 @@ from scipy import optimize, stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server.estimate import estimate, postprocess
-from hushmote.server.estimate.estimate import simplex
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.mechanisms.decoded import simplex
 from hushmote.simulator import vectorised
 
 
@@ -69,7 +69,7 @@ def test_a_step_of_the_maximisation_is_that_of_the_dense_channel(exp):
     f = rng.dirichlet(np.ones(exp.domain))
     dense = channel(exp)
     expected = f * (dense.T @ (counts / (dense @ f))) / counts.sum()
-    levels = tuple(postprocess._levels(estimate(exp, counts)))
+    levels = tuple(postprocess._histograms(estimate(exp, counts)))
     got, likelihood = postprocess.expectation_maximisation(levels, f)
     np.testing.assert_allclose(got, expected, rtol=1e-10)
     after = postprocess.expectation_maximisation(levels, got)[1]
@@ -82,7 +82,7 @@ def test_a_step_of_the_maximisation_is_that_of_the_dense_channel(exp):
 def test_without_smoothing_the_fixed_point_is_the_maximum_of_the_likelihood(exp):
     """No gradient points from it into the simplex by more than a thousandth of a report's worth."""
     counts = fleet(exp, bell(exp.domain), 20_000, np.random.default_rng(2))
-    levels = tuple(postprocess._levels(estimate(exp, counts)))
+    levels = tuple(postprocess._histograms(estimate(exp, counts)))
     found = postprocess._fixed_point(levels, np.full(exp.domain, 1 / exp.domain), 0.0)
     dense = channel(exp)
     gradient = dense.T @ (counts / (dense @ found)) / counts.sum()

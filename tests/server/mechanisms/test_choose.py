@@ -10,6 +10,8 @@ import pytest
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, Level
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.tree_influence import mean_range_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 
 LN_3 = 1_098_612  # micro-nats
@@ -30,7 +32,7 @@ def cells_of(level: Level) -> np.ndarray:
 )
 def test_p_and_q_are_the_exact_probabilities_of_support(domain: int, g: int) -> None:
     level = Level(1_000_000, domain, g, 1, 0, 1)
-    channel = oracle.level_channel(level)
+    channel = level_channel(level)
     p = Fraction(level.threshold, ONE)
     lie = (1 - p) / (g - 1)
     cells = cells_of(level)
@@ -88,7 +90,7 @@ def test_best_prime_and_its_variance_are_those_of_the_table(
     ],
 )
 def test_direct_variance_is_that_of_the_table(epsilon: int, domain: int, variance: str) -> None:
-    channel = oracle.level_channel(Level(epsilon, domain, domain, 1, 0, 1))
+    channel = level_channel(Level(epsilon, domain, domain, 1, 0, 1))
     digits = len(variance.partition(".")[2])
     assert f"{channel.variance:.{digits}f}" == variance
 
@@ -102,12 +104,12 @@ def test_best_prime_is_the_best_of_all_primes_that_an_experiment_accepts() -> No
                 level = Level(epsilon, 200, g, 1, 0, 1)
             except ExperimentRefused:
                 continue
-            assert best.variance <= oracle.level_channel(level).variance
+            assert best.variance <= level_channel(level).variance
 
 
 def covariance(level: Level, shares: np.ndarray) -> np.ndarray:
     """Of the level's node estimates, times reports, by all seeds and cells; shares of the nodes."""
-    channel = oracle.level_channel(level)
+    channel = level_channel(level)
     cells = cells_of(level)
     support, both = np.zeros(level.domain), np.zeros((level.domain, level.domain))
     for y in range(level.g):
@@ -125,7 +127,7 @@ def test_even_variance_is_half_that_of_a_difference(domain: int, g: int) -> None
     found = covariance(level, np.full(domain, 1 / domain))
     mean_other = (found.sum() - np.trace(found)) / (domain * (domain - 1))
     want = np.trace(found) / domain - mean_other
-    assert oracle.level_channel(level).even == pytest.approx(want, rel=1e-9)
+    assert level_channel(level).even == pytest.approx(want, rel=1e-9)
 
 
 def published(fanout: int) -> tuple[Level, ...]:
@@ -140,8 +142,8 @@ def test_published_hierarchies_are_as_accurate_as_published_or_better(fanout: in
     """D = 256, e^ε = 3, N = 2^26, units of 1e-6, errors independent and of rare values; the collisions
     counted exactly give up to 7 % less."""
     levels = published(fanout)
-    variances = [oracle.level_channel(level).variance * len(levels) for level in levels]
-    got = hierarchy.mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6
+    variances = [level_channel(level).variance * len(levels) for level in levels]
+    got = mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6
     assert 0.92 * printed < got < printed
 
 
@@ -165,7 +167,7 @@ def test_stated_variance_is_the_mean_over_the_workload(domain: int, epsilon: int
     total = sum(level.weight for level in levels)
     shares = [level.weight / total for level in levels]
     assumed = [
-        oracle.level_channel(level).assumed / share if share else math.inf
+        level_channel(level).assumed / share if share else math.inf
         for level, share in zip(levels, shares, strict=True)
     ]
     tree = hierarchy.tree(domain, choice.fanout, assumed)

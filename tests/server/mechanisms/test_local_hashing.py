@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.device.ldp_client import Experiment, Level
-from hushmote.server.mechanisms import local_hashing as decode
+from hushmote.server.mechanisms import butterfly
 
 PRIMES = (2, 3, 5, 7, 11, 13)
 
@@ -53,12 +53,12 @@ def test_supports_are_those_of_the_boards_own_hash(domain: int, g: int) -> None:
     experiment = flat(domain, g)
     histogram = np.random.default_rng(domain).integers(0, 1 << 40, experiment.code_count)
     matrix = board_supports(experiment)
-    got = decode.supports(experiment.levels[0], histogram)
+    got = butterfly.supports(experiment.levels[0], histogram)
     assert got.dtype == np.int64
     assert (got == histogram @ matrix).all()
     weights = np.random.default_rng(g).normal(size=domain)
     np.testing.assert_allclose(
-        decode.code_weights(experiment.levels[0], weights), matrix @ weights, atol=1e-12
+        butterfly.code_weights(experiment.levels[0], weights), matrix @ weights, atol=1e-12
     )
 
 
@@ -74,8 +74,8 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
     rng = np.random.default_rng(seed)
     histogram = rng.integers(0, 100, level.code_count)
     weights = rng.integers(-100, 100, (level.domain, 3))
-    left = decode.supports(level, histogram) @ weights
-    right = histogram @ decode.code_weights(level, weights)
+    left = butterfly.supports(level, histogram) @ weights
+    right = histogram @ butterfly.code_weights(level, weights)
     assert (left == right).all()  # integers below 2**53: no rounding on either side
 
 
@@ -84,29 +84,31 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
 def test_classes_hold_codes_that_support_the_same_values(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)
     histogram = rng.integers(0, 100, level.code_count)
-    per_class = decode.collapse(level, histogram)
-    assert len(per_class) == decode.class_count(level) == level.code_count // (level.g - 1)
+    per_class = butterfly.collapse(level, histogram)
+    assert len(per_class) == butterfly.class_count(level) == level.code_count // (level.g - 1)
     assert per_class.sum() == histogram.sum()
     values = rng.normal(size=len(per_class))
-    assert per_class @ values == pytest.approx(histogram @ decode.expand(level, values))
+    assert per_class @ values == pytest.approx(histogram @ butterfly.expand(level, values))
     weights = rng.normal(size=level.domain)
-    by_class = decode.class_weights(level, weights)
+    by_class = butterfly.class_weights(level, weights)
     seeds = len(per_class) // level.g
-    cells, index = decode.class_cells(level, 0, seeds), decode.class_index(level, 0, seeds)
+    cells, index = butterfly.class_cells(level, 0, seeds), butterfly.class_index(level, 0, seeds)
     for s in rng.integers(0, seeds, 5):
         want = np.bincount(cells[s], weights, minlength=level.g)
         np.testing.assert_allclose(by_class[index[s]], want, atol=1e-12)
-    np.testing.assert_array_equal(decode.class_cells(level, 1, 2)[0], cells[1])
-    np.testing.assert_array_equal(decode.class_index(level, 1, 2)[0], index[1])
+    np.testing.assert_array_equal(butterfly.class_cells(level, 1, 2)[0], cells[1])
+    np.testing.assert_array_equal(butterfly.class_index(level, 1, 2)[0], index[1])
 
 
 def test_several_weights_at_once_are_as_one_at_a_time() -> None:
     for g in (2, 3, 7, 11):
         level = Level(3_000_000, 50, g, 1, 0, 1)
         weights = np.random.default_rng(1).normal(size=(50, 4))
-        together = decode.code_weights(level, weights)
+        together = butterfly.code_weights(level, weights)
         for k in range(4):
-            np.testing.assert_allclose(together[:, k], decode.code_weights(level, weights[:, k]), atol=1e-12)
+            np.testing.assert_allclose(
+                together[:, k], butterfly.code_weights(level, weights[:, k]), atol=1e-12
+            )
 
 
 @pytest.mark.parametrize(
@@ -122,12 +124,12 @@ def test_large_domains_decode_exactly(domain: int, g: int, epsilon: int) -> None
     seeds = (codes // g + 1)[:, None] // digits % g
     values = rng.integers(0, domain, 200)
     cells = seeds @ (values[:, None] // digits % g).T % g
-    assert (decode.supports(level, histogram)[values] == (cells == (codes % g)[:, None]).sum(axis=0)).all()
+    assert (butterfly.supports(level, histogram)[values] == (cells == (codes % g)[:, None]).sum(axis=0)).all()
 
 
 def test_a_wrong_shape_is_refused_with_both_shapes() -> None:
     level = Level(1_000_000, 10, 3, 1, 0, 1)
     with pytest.raises(ValueError, match="78 codes"):
-        decode.supports(level, np.zeros(5, dtype=int))
+        butterfly.supports(level, np.zeros(5, dtype=int))
     with pytest.raises(ValueError, match="10 nodes"):
-        decode.code_weights(level, np.zeros(11))
+        butterfly.code_weights(level, np.zeros(11))

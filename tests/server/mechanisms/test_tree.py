@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.tree_influence import influences
 
 TREES = st.integers(2, 60).flatmap(lambda domain: st.tuples(st.just(domain), st.integers(2, domain)))
 
@@ -95,7 +96,7 @@ def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int
     d = [rng.uniform(size=len(m)) for m in matrices]
     e = [rng.normal(size=(len(m), 2)) for m in matrices]
     domain = case[0]
-    both = hierarchy.influences(tree, d, e)
+    both = influences(tree, d, e)
     for columns, influence in zip((np.eye(domain), np.triu(np.ones((domain, domain)))), both, strict=True):
         parts, _ = hierarchy.transpose(tree, columns)
         squares = sum((part**2).T @ dl for part, dl in zip(parts, d, strict=True))

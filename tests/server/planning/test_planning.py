@@ -11,9 +11,11 @@ from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments.payload import choice_fields, experiment_over
+from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms import local_hashing as decode
 from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.hierarchy import Hierarchy
 from hushmote.server.planning.devices import (
     MICRO,
     Plan,
@@ -54,11 +56,14 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
     for index, share in enumerate(population):
         for code, p in distribution(lambda rng, i=index: experiment.randomize(i, rng)).items():
             chance[code] += share * float(p)
-    parts = hierarchy.transpose(design.tree, asked[:, None])[0] if design.tree else [asked[:, None]]
+    parts = [asked[:, None]]
+    if isinstance(design.mechanism, Hierarchy):
+        tree = design.mechanism.tree(design.mechanism.drawn)
+        parts, _ = hierarchy.transpose(tree, asked[:, None])
     total = 0.0
     for level, part in zip(experiment.levels, parts, strict=True):
-        channel = oracle.level_channel(level)
-        w = decode.code_weights(level, part[:, 0]) / (channel.p - channel.q)
+        channel = level_channel(level)
+        w = butterfly.code_weights(level, part[:, 0]) / (channel.p - channel.q)
         drawn = level.weight / experiment.weight_sum
         within = chance[level.offset : level.offset + level.code_count] / drawn
         total += (within @ w**2 - (within @ w) ** 2) / drawn

@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE
-from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms import local_hashing as decode
-from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms import butterfly
+from hushmote.server.mechanisms.channel import level_channel
 from hushmote.simulator.studies import ranges_theory
 from hushmote.simulator.studies.central import CentralFlat, CentralHierarchy, best_fanout, node_counts
 from hushmote.simulator.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
@@ -148,7 +147,7 @@ def test_the_law_of_central_errors_is_exact(structure):
     assert not law.bias.any()
     if isinstance(structure, CentralHierarchy):
         tree = structure.tree(len(COUNTS))
-        mean = hierarchy.mean_range_variance(tree, [structure.node_variance(tree, 0.7)] * len(tree.nodes))
+        mean = mean_range_variance(tree, [structure.node_variance(tree, 0.7)] * len(tree.nodes))
         assert mean == pytest.approx(np.diag(law.covariance).mean())
 
 
@@ -167,8 +166,8 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
     """Exact, by the probability of each code for each index; no sampling."""
     experiment = LocalFlat().experiment(len(COUNTS), epsilon)
     (level,) = experiment.levels
-    channel = oracle.level_channel(level)
-    supported = decode.code_weights(level, np.eye(level.domain)) > 0.5
+    channel = level_channel(level)
+    supported = butterfly.code_weights(level, np.eye(level.domain)) > 0.5
     p = channel.p if not level.t else channel.p / level.seeds
     lie = channel.lie if not level.t else channel.lie / level.seeds
     chance = np.where(supported, p, lie)  # of each code, for each index

@@ -1,0 +1,102 @@
+"""Codes of levels as boards draw them, an array at a time: the level, the seed, truth or lie, which lie.
+
+The same draws as `Experiment.randomize`. Probabilities are compared as integers, threshold against 30 uniform
+bits, so the distribution is the boards' own to the last bit, not a floating-point neighbour of it.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import ONE, Experiment, Level
+
+Drawn = npt.NDArray[np.uint32]
+
+_TABLE_CELLS = 1 << 16
+
+
+def codes(experiment: Experiment, indices: Drawn, rng: np.random.Generator) -> Drawn:
+    """One code for each index."""
+    levels = experiment.levels
+    if len(levels) == 1:
+        return _draw_level(levels[0], indices, rng)
+    draw = rng.integers(0, experiment.weight_sum, len(indices), dtype=np.uint32)
+    level_of = np.zeros(len(indices), np.uint8)
+    for end in np.cumsum([level.weight for level in levels[:-1]]):
+        level_of += draw >= end
+    out = np.empty(len(indices), np.uint32)
+    for i, level in enumerate(levels):
+        at = np.flatnonzero(level_of == i)
+        out[at] = _draw_level(level, indices[at], rng)
+    return out
+
+
+def _draw_level(level: Level, indices: Drawn, rng: np.random.Generator) -> Drawn:
+    n = len(indices)
+    g = np.uint32(level.g)
+    node = indices // np.uint32(level.width) if level.width > 1 else indices
+    base = None
+    cell = node
+    if level.t:
+        seed = rng.integers(1, level.seeds + 1, n, dtype=np.uint32)
+        cell = _hash(level, node, seed)
+        base = seed
+        base -= np.uint32(1)
+        base *= g
+    other = rng.integers(1, level.g, n, dtype=np.uint32)
+    lies = rng.integers(0, ONE, n, dtype=np.uint32) >= level.threshold
+    other *= lies
+    other += cell
+    code = _modulo(other, g)
+    if base is not None:
+        code += base
+    code += np.uint32(level.offset)
+    return code
+
+
+def _modulo(x: Drawn, n: np.uint32) -> Drawn:
+    """x % n. Division by one number is vectorised in NumPy, the remainder is not."""
+    return x - x // n * n
+
+
+def _hash(level: Level, node: Drawn, seed: Drawn) -> Drawn:
+    """Dot product of the base-g digits of node and seed, not yet reduced mod g."""
+    block, blocks, table = _digit_products(level.g, level.t)
+    size = np.uint32(block)
+    total: Drawn | None = None
+    for i in range(blocks):
+        last = i == blocks - 1
+        node, node_digits = (node, node) if last else _divide(node, size)
+        seed, seed_digits = (seed, seed) if last else _divide(seed, size)
+        products = table[node_digits * size + seed_digits]
+        total = products if total is None else total + products
+    assert total is not None
+    return total
+
+
+def _divide(x: Drawn, n: np.uint32) -> tuple[Drawn, Drawn]:
+    quotient = x // n
+    return quotient, x - quotient * n
+
+
+@lru_cache(maxsize=64)
+def _digit_products(g: int, t: int) -> tuple[int, int, Drawn]:
+    """Dot products mod g of all pairs of several digits at once: a few look-ups instead of t products.
+
+    Returns the number of digit vectors in a block, the number of blocks in t digits, and the table, uint32,
+    at vector * vectors + vector.
+    """
+    digits = 1
+    while digits < t and g ** (2 * digits + 2) <= _TABLE_CELLS:
+        digits += 1
+    blocks = -(-t // digits)
+    digits = -(-t // blocks)
+    vectors = np.arange(g**digits, dtype=np.uint32)
+    table = np.zeros((len(vectors), len(vectors)), np.uint32)
+    for i in range(digits):
+        digit = vectors // g**i % g
+        table += np.outer(digit, digit)
+    table %= g
+    table.flags.writeable = False
+    return len(vectors), blocks, table.ravel()

@@ -1,0 +1,57 @@
+"""hh: a tree of histograms, of which each report answers for one level, for ranges and quantiles.
+
+Privacy: of the level's randomized response; the level is drawn without looking at the reading. Utility: the
+levels' estimates are made consistent by least squares (tree.py), which keeps them unbiased and linear. Cost:
+codes of all levels together; decoding is a butterfly for each hashed level and two passes over the tree.
+Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
+2019, section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+from ...device.ldp_client import Experiment
+from .supports import SupportMechanism
+from .tree import Tree, tree
+
+_NUMBER = {"type": "number", "low": 0, "high": 1000, "mechanism": "hh"}
+
+
+class Hierarchy(SupportMechanism):
+    """The mechanism hh.
+
+    by: the numbers of a level's Channel that least squares takes for its nodes' variances.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"type": "bool", "mechanism": "hh", "fanout": 2, "cells": [2]},
+        _NUMBER | {"bins": 5, "fanout": 2, "cells": [2, 2, 5], "weights": [3, 0, 1]},
+        _NUMBER | {"bins": 16, "fanout": 4, "cells": [4, 3]},
+        _NUMBER | {"bins": 27, "fanout": 5, "cells": [2, 3, 7], "weights": [1, 2, 3]},
+    )
+
+    def __init__(self, experiment: Experiment, by: Literal["assumed", "variance"] = "assumed"):
+        super().__init__(experiment)
+        self._by = by
+
+    def tree(self, reports: Sequence[float]) -> Tree:
+        # The least squares must not depend on what was reported, or it would not be linear.
+        variances = [
+            getattr(code.channel, self._by) / n if n else math.inf
+            for code, n in zip(self.codes, reports, strict=True)
+        ]
+        return _tree(self.domain, self.experiment.fanout, tuple(variances))
+
+    def lacks(self, reports: Sequence[int]) -> str:
+        if reports[-1]:
+            return ""
+        return "no report is about single values yet: wait for reports of the last level"
+
+    def words(self) -> str:
+        cells = " ".join(str(level.g) for level in self.experiment.levels)
+        return f"hh, fanout {self.experiment.fanout}, cells {cells}"
+
+
+_tree = lru_cache(maxsize=16)(tree)

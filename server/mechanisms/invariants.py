@@ -1,0 +1,130 @@
+"""What no fleet of honest boards can bring about, whatever its readings: single checks of a histogram.
+
+Some of what a report says is drawn without looking at the reading: the stratum (a hierarchy's level) and the
+run (a hash's seed). Their counts must fit their chances. The rest is bounded by the mechanism: where codes
+support values, a value is supported by a report with probability between q (nobody holds it) and p (everybody
+does), and the supports of all values together have one known mean.
+
+Citation: the sum by Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
+2009, Theorem 4; shares by binomial bounds, which stochastic dominance makes exact.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from ..arrays import Array, Counts
+from . import butterfly
+from .channel import LevelCode
+
+GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it where groups are uneven
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that honest boards cannot bring about.
+
+    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, between q
+               and p; "sum": supports of all values together
+    level      of the hierarchy, from 0 at the top; None for all together
+    statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
+               support, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
+    p          chance at most, for honest boards, of something so far out
+    words      what was seen
+    """
+
+    kind: Literal["levels", "seeds", "shares", "sum"]
+    level: int | None
+    statistic: float
+    p: float
+    words: str
+
+
+def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[Check]:
+    """Check how many reports each stratum has."""
+    if len(reports) == 1:
+        return
+    never = sum(n for n, chance in zip(reports, chances, strict=True) if not chance)
+    if never:
+        yield Check("levels", None, float(never), 0.0, f"{never:,} reports of levels that are never drawn")
+        return
+    total = sum(reports)
+    drawn = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)
+    expected, seen = [0.0], [0]
+    for chance, n in drawn:  # rare strata are put together until enough reports are expected
+        if expected[-1] >= GROUP_REPORTS:
+            expected.append(0.0)
+            seen.append(0)
+        expected[-1] += total * chance
+        seen[-1] += n
+    if len(seen) > 1 and expected[-1] < GROUP_REPORTS:
+        expected[-2:], seen[-2:] = [sum(expected[-2:])], [sum(seen[-2:])]
+    if len(seen) > 1:
+        statistic, p = _chi_square(np.array(seen), np.array(expected))
+        yield Check("levels", None, statistic, p, "levels are not drawn by their weights")
+
+
+def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
+    """Check that the runs of a stratum, whose counts of codes these are, are drawn equally often."""
+    reports = int(counts.sum())
+    groups = min(runs, reports // GROUP_REPORTS)
+    if groups > 1:
+        edges = np.arange(groups + 1) * runs // groups
+        seen = np.add.reduceat(counts.reshape(runs, -1).sum(axis=1), edges[:-1])
+        statistic, p = _chi_square(seen, reports * np.diff(edges) / runs)
+        words = f"the hash seeds{_where(level)} are not drawn evenly (chi-square {statistic:.4g}, "
+        yield Check("seeds", level, statistic, p, f"{words}{groups - 1} degrees)")
+
+
+def bounded_supports(code: LevelCode, classes: Counts, level: int | None) -> Iterator[Check]:
+    """Check the supports of each value, and of all together, of a level's counts by class."""
+    reports = int(classes.sum())
+    if not reports:
+        return
+    yield _shares(code, butterfly.class_supports(code.level, classes), reports, level)
+    hashed = code.level
+    if hashed.t and hashed.g**hashed.t != hashed.domain and reports > 1:
+        yield _sum(code, classes, reports, level)  # else each report supports as many values as any other
+
+
+def _shares(code: LevelCode, supports: Counts, reports: int, level: int | None) -> Check:
+    """Supports are sums of coins of chances from q to p: binomials of q and of p bound their tails."""
+    channel = code.channel
+    most, least = int(supports.max()), int(supports.min())
+    high = float(special.betainc(most, reports - most + 1, channel.p)) if most else 1.0
+    low = float(special.betainc(reports - least, least + 1, 1 - channel.q)) if least < reports else 1.0
+    p = min(1.0, 2 * channel.domain * min(high, low))
+    if high < low:
+        words = f"a value{_where(level)} has more supports than if all boards held it"
+        return Check("shares", level, most / reports, p, words)
+    words = f"a value{_where(level)} has fewer supports than if no board held it"
+    return Check("shares", level, least / reports, p, words)
+
+
+def _sum(code: LevelCode, classes: Counts, reports: int, level: int | None) -> Check:
+    channel = code.channel
+    supported = butterfly.class_weights(code.level, np.ones(channel.domain))
+    mean = float(classes @ supported) / reports
+    variance = float(classes @ (supported - mean) ** 2) / (reports - 1)
+    width = float(supported.max() - supported.min())
+    expected = channel.p + (channel.domain - 1) * channel.q
+    # distance = sqrt(2 variance x / n) + 7 width x / (3 (n - 1)), solved for x = ln(2 / chance), two-sided.
+    a, b = 7 * width / (3 * (reports - 1)), math.sqrt(2 * variance / reports)
+    distance = abs(mean - expected)
+    root = (math.sqrt(b * b + 4 * a * distance) - b) / (2 * a)
+    total = (mean - channel.domain * channel.q) / (channel.p - channel.q)
+    words = f"the estimated shares{_where(level)} sum to {total:.4g} instead of 1"
+    return Check("sum", level, total, min(1.0, 4 * math.exp(-root * root)), words)
+
+
+def _where(level: int | None) -> str:
+    return "" if level is None else f" of level {level}"
+
+
+def _chi_square(seen: Array, expected: Array) -> tuple[float, float]:
+    statistic = float(((seen - expected) ** 2 / expected).sum())
+    return statistic, float(special.chdtrc(len(seen) - 1, statistic))

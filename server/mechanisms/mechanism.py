@@ -1,0 +1,181 @@
+"""What a mechanism is to the server: a linear map from a population to the chances of its codes, and back.
+
+Everything that the server knows of a fleet follows from `law` and `weights`: estimates and their errors, what
+a design will err by, what an attacker can believe, what an audit expects, what forged reports move. Here that
+is written once, for every mechanism. A mechanism overrides what it can do faster, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment
+from ..arrays import Array, Counts, Floats
+from .decoded import Decoded
+from .invariants import Check, even_runs, known_chances
+
+_CHUNK = 1 << 22  # floats held at once
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Codes that a report falls among with a chance that no reading changes.
+
+    chance  of a report to fall here; the strata's sum is 1
+    first   number of the first of its codes
+    codes   how many there are
+    runs    equal runs of neighbouring codes, each as likely as any other whatever the reading (of a hash: its
+            seeds); 1 where all of the code depends on the reading
+    """
+
+    chance: float
+    first: int
+    codes: int
+    runs: int = 1
+
+
+Weights = tuple[Iterable[Floats | None], Floats]
+"""Of n statistics: for each stratum weights of its classes, shape (classes, n), or None where it has no
+reports, and the constants, shape (n,)."""
+
+
+class Mechanism(ABC):
+    """An experiment's channel: how its codes follow from readings, and what they tell of the readings.
+
+    A *class* is codes that mean the same; classes come stratum by stratum, an array for each. A statistic of
+    weights r, shape (domain, n), is estimated by a constant plus, for each stratum, the mean of a weight over
+    its reports. What a mechanism must have is law, weights and draw, and collapse and expand where several
+    codes mean the same.
+
+    Privacy: of the board's code; tests/contracts enumerates it. Utility: `weights` is unbiased.
+    """
+
+    answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
+    """What can be asked: "frequencies", "ranges", "quantiles", "mean"."""
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    direct: ClassVar[bool] = False
+    """Whether a code is a value, drawn anew for each report by one fixed rule."""
+
+    def __init__(self, experiment: Experiment):
+        self.experiment = experiment
+        self.domain = experiment.domain
+
+    @cached_property
+    def strata(self) -> tuple[Stratum, ...]:
+        """The strata, in the order of their codes; most mechanisms have one."""
+        return (Stratum(1.0, 0, self.experiment.code_count),)
+
+    @abstractmethod
+    def law(self, shares: Floats) -> list[Floats]:
+        """Chance of each class in its stratum; linear. Shape (domain,) or (domain, n) to (classes, ...)."""
+
+    @abstractmethod
+    def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
+        """Weights and constants that estimate statistics, shape (domain, n), without bias.
+
+        reports: of each stratum, or any numbers in proportion to them.
+        """
+
+    @abstractmethod
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        """A code for each index of an array as the board draws it, for simulations."""
+
+    def words(self) -> str:
+        """Name and parameters as people read them."""
+        return self.experiment.mechanism
+
+    def collapse(self, counts: Counts) -> list[Counts]:
+        """Sum a histogram of codes, shape (code_count,), over the classes."""
+        return [counts[s.first : s.first + s.codes] for s in self.strata]
+
+    def expand(self, values: Sequence[Array]) -> Array:
+        """Give every code its class's value, shape (code_count,)."""
+        return np.concatenate(values)
+
+    def lacks(self, reports: Sequence[int]) -> str:
+        """Why nothing can be estimated from so many reports of each stratum, or ""."""
+        return ""
+
+    def decode(self, counts: Counts) -> Decoded:
+        """What a histogram of codes tells; counts of shape (code_count,), with reports."""
+        return Decoded(self, self.collapse(counts))
+
+    def invariants(self, counts: Counts) -> Iterator[Check]:
+        """What no honest fleet can break: the chances of strata and of runs. counts: shape (code_count,)."""
+        parts = [counts[s.first : s.first + s.codes] for s in self.strata]
+        yield from known_chances([s.chance for s in self.strata], [int(part.sum()) for part in parts])
+        for number, (stratum, part) in enumerate(zip(self.strata, parts, strict=True)):
+            yield from even_runs(part, stratum.runs, self.numbered(number))
+
+    def numbered(self, stratum: int) -> int | None:
+        """A stratum's number where there are several."""
+        return stratum if len(self.strata) > 1 else None
+
+    # --- What follows ------------------------------------------------------------------------------
+
+    @cached_property
+    def class_sizes(self) -> list[Floats]:
+        """How many codes each class has."""
+        return [size.astype(float) for size in self.collapse(np.ones(self.experiment.code_count, np.int64))]
+
+    @cached_property
+    def class_count(self) -> int:
+        """Number of classes, of all strata."""
+        return sum(len(size) for size in self.class_sizes)
+
+    @property
+    def drawn(self) -> list[float]:
+        """The strata's chances."""
+        return [stratum.chance for stratum in self.strata]
+
+    def code_law(self, shares: Floats) -> Floats:
+        """Chance of every code, shape (code_count,)."""
+        parts = zip(self.law(shares), self.class_sizes, self.drawn, strict=True)
+        return self.expand([law / size * chance for law, size, chance in parts])
+
+    def columns(self) -> Iterator[tuple[slice, Floats]]:
+        """Yield runs of neighbouring values, and a population for each that holds it alone."""
+        step = max(1, _CHUNK // max(self.domain, self.class_count))
+        for first in range(0, self.domain, step):
+            values = slice(first, min(first + step, self.domain))
+            yield values, np.eye(self.domain, values.stop - first, -first)
+
+    def law_transposed(self, numbers: Sequence[Floats]) -> Floats:
+        """Sum over the strata of the mean of a number for each class over a value's reports: (domain,)."""
+        result = np.empty(self.domain)
+        for values, alone in self.columns():
+            result[values] = sum(n @ law for n, law in zip(numbers, self.law(alone), strict=True))
+        return result
+
+    def lift(self, prior: Floats) -> Floats:
+        """How many times as likely one report can make each value at most, shape (domain,)."""
+        result = np.zeros(self.domain)
+        before = self.law(prior)
+        for values, alone in self.columns():
+            for chance, total, law in zip(self.drawn, before, self.law(alone), strict=True):
+                if chance:
+                    result[values] = np.maximum(result[values], (law / total[:, None]).max(axis=0))
+        return result
+
+    @property
+    def odds(self) -> float:
+        """How much likelier a code can be for one value than for another: e to the real ε of a report."""
+        worst = 0.0
+        least = [np.full(len(size), math.inf) for size in self.class_sizes]
+        most = [np.zeros(len(size)) for size in self.class_sizes]
+        for _, alone in self.columns():
+            for low, high, law in zip(least, most, self.law(alone), strict=True):
+                np.minimum(low, law.min(axis=1), out=low)
+                np.maximum(high, law.max(axis=1), out=high)
+        for chance, low, high in zip(self.drawn, least, most, strict=True):
+            worst = max(worst, float((high / low).max())) if chance else worst
+        return worst

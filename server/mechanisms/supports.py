@@ -1,0 +1,191 @@
+"""Mechanisms whose codes support values: rr, grr, olh, and hh, which has several levels of them.
+
+With C[v] the number of reports that support v, (C[v]/N - q) / (p - q) is its frequency without bias, so that
+a weighted sum of frequencies is a mean of weights over the reports: those of the values that one supports.
+Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
+2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment
+from ..arrays import Array, Counts, Floats
+from . import covariance, draws
+from . import tree as hierarchy
+from .channel import LevelCode
+from .covariance import LevelCounts, Smoothed
+from .decoded import Decoded, Spread, simplex
+from .invariants import Check, bounded_supports, even_runs, known_chances
+from .mechanism import Mechanism, Stratum, Weights
+from .tree_influence import influences
+
+# Errors of all frequencies, or of the whole distribution function, are exact up to this many pairs of a class
+# of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
+_MAX_EXACT_PAIRS = 25_000_000
+# The same where many statistics of a hierarchy are asked for at once, in numbers that the butterflies add.
+_MAX_EXACT_WORK = 500_000_000
+_ALWAYS_EXACT = 16
+
+
+class SupportMechanism(Mechanism):
+    """What rr, grr, olh and hh have in common: levels, each a stratum."""
+
+    def __init__(self, experiment: Experiment):
+        super().__init__(experiment)
+        self.codes = tuple(LevelCode(level) for level in experiment.levels)
+
+    @cached_property
+    def strata(self) -> tuple[Stratum, ...]:
+        total = self.experiment.weight_sum
+        return tuple(
+            Stratum(x.weight / total, x.offset, x.code_count, x.seeds) for x in self.experiment.levels
+        )
+
+    @cached_property
+    def class_count(self) -> int:
+        return sum(code.class_count for code in self.codes)
+
+    def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
+        """Least squares over levels with so many reports each; None where there is nothing to make agree."""
+        return None
+
+    def collapse(self, counts: Counts) -> list[Counts]:
+        return [c.collapse(part) for c, part in zip(self.codes, super().collapse(counts), strict=True)]
+
+    def expand(self, values: Sequence[Array]) -> Array:
+        return np.concatenate([code.expand(part) for code, part in zip(self.codes, values, strict=True)])
+
+    def law(self, shares: Floats) -> list[Floats]:
+        return [code.law(code.node_sums(shares)) for code in self.codes]
+
+    def law_transposed(self, numbers: Sequence[Floats]) -> Floats:
+        parts = ((c, n) for c, n in zip(self.codes, numbers, strict=True) if n.any())
+        return sum((c.spread_out(c.law_transposed(n), self.domain) for c, n in parts), np.zeros(self.domain))
+
+    def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
+        tree = self.tree(reports)
+        nodes, constant = [statistic], np.zeros(statistic.shape[1])
+        if tree:
+            nodes, constant = hierarchy.transpose(tree, statistic)
+        parts = [(c, r if n else None) for c, r, n in zip(self.codes, nodes, reports, strict=True)]
+        constant = sum((c.constant(r) for c, r in parts if r is not None), constant)
+        return (None if r is None else c.weights(r) for c, r in parts), constant
+
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        return draws.codes(self.experiment, indices, rng)
+
+    def decode(self, counts: Counts) -> SupportDecoded:
+        return SupportDecoded(self, self.collapse(counts))
+
+    def invariants(self, counts: Counts) -> Iterator[Check]:
+        parts = Mechanism.collapse(self, counts)
+        yield from known_chances(self.drawn, [int(part.sum()) for part in parts])
+        for number, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
+            yield from even_runs(part, code.level.seeds, self.numbered(number))
+            yield from bounded_supports(code, code.collapse(part), self.numbered(number))
+
+    def lift(self, prior: Floats) -> Floats:
+        result = np.zeros(self.domain)
+        for code, chance in zip(self.codes, self.drawn, strict=True):
+            if chance:  # the belief in a value rises most by the code whose class is lightest
+                odds, lightest = code.channel.odds, code.lightest(code.node_sums(prior))
+                np.maximum(
+                    result, code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain), out=result
+                )
+        return result
+
+    @property
+    def odds(self) -> float:
+        """Every pair of values that differs on a level reaches that level's: some seed separates them."""
+        return max(c.channel.odds for c, chance in zip(self.codes, self.drawn, strict=True) if chance)
+
+
+class SupportDecoded(Decoded):
+    """A histogram of such a mechanism, decoded by butterflies, its moments by the short ways there are."""
+
+    def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
+        super().__init__(mechanism, counts)
+        self.codes = mechanism.codes
+        self._direct = mechanism.direct
+        self._least_squares = mechanism.tree
+        parts = zip(self.codes, counts, self.reports, strict=True)
+        self._levels = [LevelCounts(code, n, part) if n else None for code, part, n in parts]
+        informed = [code.level for code, n in zip(self.codes, self.reports, strict=True) if n]
+        self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in informed)
+        pairs = sum(c.class_count for c, n in zip(self.codes, self.reports, strict=True) if n)
+        self.exact = mechanism.direct or pairs * mechanism.domain <= _MAX_EXACT_PAIRS
+
+    @cached_property
+    def _tree(self) -> hierarchy.Tree | None:
+        return self._least_squares(self.reports)
+
+    @cached_property
+    def _values(self) -> list[Floats]:
+        """Estimates of all nodes, by level."""
+        own = [level.estimates if level else None for level in self._levels]
+        return hierarchy.solve(self._tree, own) if self._tree else [x for x in own if x is not None]
+
+    @cached_property
+    def frequencies(self) -> Floats:
+        return self._values[-1]
+
+    @cached_property
+    def _smoothed(self) -> list[Smoothed | None]:
+        implied = simplex(self.frequencies)
+        parts = zip(self.codes, self._levels, self.shares, strict=True)
+        return [
+            None if level is None or shares is None else Smoothed.of(level, shares, code.node_sums(implied))
+            for code, level, shares in parts
+        ]
+
+    @property
+    def _leaf(self) -> Smoothed:
+        leaf = self._smoothed[-1]
+        assert leaf is not None  # Mechanism.lacks() says so
+        return leaf
+
+    def value(self, statistic: Floats) -> Floats:
+        return self.frequencies @ statistic
+
+    def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
+        if self._tree and at_once > _ALWAYS_EXACT and at_once * self._work > _MAX_EXACT_WORK:
+            parts, _ = hierarchy.transpose(self._tree, statistic)
+            return covariance.model_of(parts, self._smoothed, self._values)
+        return super().spread(statistic, at_once)
+
+    @cached_property
+    def frequency_spread(self) -> Spread:
+        if not self._tree:
+            return covariance.binomial(self._leaf, self._leaf.supports)
+        return self._spreads[0]
+
+    @cached_property
+    def cdf_spread(self) -> Spread:
+        if self._direct:
+            return covariance.binomial(self._leaf, np.cumsum(self._leaf.supports))
+        return self._spreads[1]
+
+    @cached_property
+    def _spreads(self) -> tuple[Spread, Spread]:
+        if self.exact:
+            return covariance.exact(self._tree, self._smoothed, self.mechanism.domain)
+        return covariance.model(self._tree, self._smoothed, self._values)
+
+    def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
+        if not self._direct:
+            return None
+        supports = np.append(0.0, np.cumsum(self._leaf.supports))
+        return covariance.binomial(self._leaf, supports[high] - supports[low])
+
+    def rare_variance(self) -> float:
+        own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
+        if not self._tree:
+            return own[-1]
+        d = [np.full(n, v) for n, v in zip(self._tree.nodes, own, strict=True)]
+        return float(influences(self._tree, d)[0].squares.mean())

@@ -1,0 +1,177 @@
+"""How all estimates of a tree act on every leaf and on every prefix: sums of squares, in O(nodes levels).
+
+The weights behind one leaf are never formed: inside a subtree that does not hold the leaf they are a multiple
+of those of the subtree's upward pass, so that sums over subtrees are enough. docs/mathematics.md derives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import Floats
+from .tree import Tree, transpose
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What a covariance model needs of the weights r_l behind every leaf's value, or every prefix's.
+
+    squares  sum over levels and nodes of d r², shape (domain,)
+    sums     sum over a level's nodes of e r for each level and each e, shape (domain, levels, len(e))
+    """
+
+    squares: Floats
+    sums: Floats
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """For each node of a level, the weights behind one value: the node's, or the prefix's that ends with it.
+
+    inside   what the node's upward pass is multiplied by
+    outside  Influence of all estimates that are not below the node, nor its own
+    """
+
+    inside: Floats
+    outside: Influence
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What is carried down a tree, from the nodes of a level to their children.
+
+    cross  sum of d r r' outside, of the prefix's weights and the node's
+    """
+
+    prefix: _Gathered
+    node: _Gathered
+    cross: Floats
+
+
+def influences(
+    tree: Tree, d: Sequence[Floats], e: Sequence[Floats] | None = None
+) -> tuple[Influence, Influence]:
+    """Influence on every leaf's value, and on every prefix (the sum of leaves 0..i).
+
+    d: per level, shape (nodes,). e: per level, shape (nodes, k), or None for k = 0.
+    """
+    if e is None:
+        e = [np.zeros((n, 0)) for n in tree.nodes]
+    passes = _upward(tree, d, e)
+    # Of the root all is known: no estimate has influence on it.
+    nothing = Influence(np.zeros(1), np.zeros((1, len(tree.nodes), e[0].shape[1])))
+    root = _Gathered(np.zeros(1), nothing)
+    carried = Carried(root, root, np.zeros(1))
+    for level in range(len(tree.nodes)):
+        carried = _down(tree, level, carried, passes[level], d, e)
+    return _whole(carried.node, passes[-1]), _whole(carried.prefix, passes[-1])
+
+
+def _upward(tree: Tree, d: Sequence[Floats], e: Sequence[Floats]) -> list[Influence]:
+    """Influence of each node's subtree, itself included, on the node's upward pass, by level."""
+    height, k = len(tree.nodes), e[0].shape[1]
+    passes: list[Influence] = []
+    for level in range(height - 1, -1, -1):
+        own = tree.own[level]
+        squares = own**2 * d[level]
+        sums = np.zeros((tree.nodes[level], height, k))
+        sums[:, level] = own[:, None] * e[level]
+        if passes:
+            squares = squares + (1 - own) ** 2 * tree.children_sum(passes[0].squares)
+            sums += (1 - own)[:, None, None] * tree.children_sum(passes[0].sums)
+        passes.insert(0, Influence(squares, sums))
+    return passes
+
+
+def _down(
+    tree: Tree,
+    level: int,
+    above: Carried,
+    here: Influence,
+    d: Sequence[Floats],
+    e: Sequence[Floats],
+) -> Carried:
+    """What the nodes of a level carry, from what their parents do; here: of the level's upward pass."""
+    gamma = tree.share[level]
+    taken = _before(tree, gamma) + gamma
+    keep = 1 - taken
+    in_prefix, in_node, cross = (
+        tree.to_children(x, level) for x in (above.prefix.inside, above.node.inside, above.cross)
+    )
+    of_prefix, of_node = (_repeated(tree, level, g.outside) for g in (above.prefix, above.node))
+    if level:
+        own, d_own, e_own = (tree.to_children(x[level - 1], level) for x in (tree.own, d, e))
+    else:
+        own, d_own, e_own = np.zeros(1), np.zeros(1), np.zeros((1, e[0].shape[1]))
+
+    # The parent's upward pass is own of its estimate and 1 - own of its children's passes.
+    parent_prefix, parent_node = in_prefix - keep * in_node, gamma * in_node
+    left, right = parent_prefix * (1 - own) + keep, parent_prefix * (1 - own) - taken
+    other = parent_node * (1 - own) - gamma
+    before = Influence(_before(tree, here.squares), _before(tree, here.sums))
+    after = Influence(
+        tree.to_children(tree.children_sum(here.squares), level) - before.squares - here.squares,
+        tree.to_children(tree.children_sum(here.sums), level) - before.sums - here.sums,
+    )
+
+    own_d = own**2 * d_own
+    prefix_squares = of_prefix.squares - 2 * keep * cross + keep**2 * of_node.squares
+    prefix_squares = prefix_squares + own_d * parent_prefix**2
+    prefix_squares = prefix_squares + left**2 * before.squares + right**2 * after.squares
+    node_squares = gamma**2 * of_node.squares + own_d * parent_node**2
+    node_squares += other**2 * (before.squares + after.squares)
+    cross = gamma * (cross - keep * of_node.squares) + own_d * parent_prefix * parent_node
+    cross += other * (left * before.squares + right * after.squares)
+
+    prefix_sums = of_prefix.sums - keep[:, None, None] * of_node.sums
+    prefix_sums += left[:, None, None] * before.sums + right[:, None, None] * after.sums
+    node_sums = gamma[:, None, None] * of_node.sums + other[:, None, None] * (before.sums + after.sums)
+    if level:
+        prefix_sums[:, level - 1] += (parent_prefix * own)[:, None] * e_own
+        node_sums[:, level - 1] += (parent_node * own)[:, None] * e_own
+    return Carried(
+        _Gathered(left, Influence(prefix_squares, prefix_sums)),
+        _Gathered(other + 1, Influence(node_squares, node_sums)),
+        cross,
+    )
+
+
+def _whole(leaves: _Gathered, passes: Influence) -> Influence:
+    """All influence on leaves, or on the prefixes that end with them, their own estimates' included."""
+    inside, outside = leaves.inside, leaves.outside
+    sums = inside[:, None, None] * passes.sums + outside.sums
+    return Influence(inside**2 * passes.squares + outside.squares, sums)
+
+
+def _before(tree: Tree, values: Floats) -> Floats:
+    """Sums over earlier nodes of the same parent."""
+    total = np.cumsum(values, axis=0) - values
+    return total - np.repeat(total[:: tree.fanout], tree.fanout, axis=0)[: len(total)]
+
+
+def _repeated(tree: Tree, level: int, above: Influence) -> Influence:
+    return Influence(tree.to_children(above.squares, level), tree.to_children(above.sums, level))
+
+
+def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floats]:
+    """Variances of all nodes, by level, shape (nodes,), 0 for infinity, from one for each level or node."""
+    full = (np.broadcast_to(np.float64(v), n) for n, v in zip(tree.nodes, variances, strict=True))
+    return [np.where(np.isfinite(v), v, 0.0) for v in full]
+
+
+def mean_range_variance(tree: Tree, variances: Sequence[float | Floats]) -> float:
+    """Mean variance over all ranges lo < hi, one-value ranges and the whole domain included.
+
+    variances: of a node's estimate, for each level or, shape (nodes,), each of its nodes; taken as
+    independent; infinity where there is none.
+    """
+    d = node_variances(tree, variances)
+    _, prefix = influences(tree, d)
+    # A range is a difference of two of the domain + 1 prefixes, the empty one first.
+    weights, _ = transpose(tree, np.arange(tree.domain, 0, -1, dtype=np.float64))
+    of_sum = sum(float(d[i] @ weights[i] ** 2) for i in range(len(d)))
+    points = tree.domain + 1
+    return float((points * prefix.squares.sum() - of_sum) / (points * (points - 1) / 2))

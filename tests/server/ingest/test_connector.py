@@ -1,6 +1,7 @@
 """Connecting, falling back and explaining a loss, without a broker: the connection is a fake."""
 
 import ssl
+from typing import Any
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -14,7 +15,7 @@ from hushmote.server.ingest.status import Loss, Status
 ALERT = "failed to receive on socket: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] alert"
 
 
-class Connection:
+class FakeConnection:
     """What a connection shows of itself; each fails with the error, if there is one."""
 
     error: Exception | None = None
@@ -27,11 +28,14 @@ class Connection:
             raise self.error
 
 
+Connection: Any = FakeConnection
+
+
 @pytest.fixture
 def make(monkeypatch):
     monkeypatch.setattr(module, "BrokerConnection", Connection)
 
-    def make(protocol="auto", **session):
+    def make(protocol: Any = "auto", **session: Any) -> tuple[Any, Status]:
         status = Status()
         return Connector(Session("host", 1883, "agg", **session), status, protocol, 100, 1.0), status
 

@@ -1,5 +1,7 @@
 """Subscribing a session and retiring it, without a broker."""
 
+from typing import Any
+
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
@@ -11,7 +13,7 @@ ALL = "hushmote/v1/+/report/+"
 CREW = f"$share/crew/{ALL}"
 
 
-class Connection:
+class FakeConnection:
     """What is asked of a connection, and what the broker has answered."""
 
     protocol = "5"
@@ -27,6 +29,9 @@ class Connection:
 
     def unsubscribe(self, filters):
         self.asked.append(("unsubscribe", *filters))
+
+
+Connection: Any = FakeConnection
 
 
 def session(**options):

@@ -71,10 +71,10 @@ class Filter:
 
     def spend(self, report: ReportCost | int) -> None:
         """Count a report that is about to be made, or raise BudgetExceeded and count nothing."""
-        report = _report(report)
+        new = _then(self.history, report, exact(self.own))
         if not self.allows(report):
-            raise BudgetExceeded(self._refusal(report))
-        self.history = self.history.then(report)
+            raise BudgetExceeded(self._refusal(new))
+        self.history = new
 
     def left(self, epsilon: int) -> int:
         """How many more reports of epsilon micro-nats, without a δ of their own, would be let through."""
@@ -89,11 +89,9 @@ class Filter:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
 
-    def _refusal(self, report: ReportCost) -> str:
-        new = self.history.then(report)
-        if new.delta > exact(self.own):
-            return f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}"
-        text = f"ε = {report.epsilon / MICRO:g} more would take Σε to {new.sum / MICRO:g} of {self.total:g}"
+    def _refusal(self, new: History) -> str:
+        more = new.sum - self.history.sum
+        text = f"ε = {more / MICRO:g} more would take Σε to {new.sum / MICRO:g} of {self.total:g}"
         if self.squares_cap == 0:
             return text
         return f"{text} and Σε² to {new.squares / MICRO**2:g} of {self.squares_cap / MICRO**2:g}"
@@ -129,10 +127,7 @@ class Odometer:
 
     def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass what is set aside."""
-        new = self.history.then(_report(report))
-        if new.delta > exact(self.own):
-            raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {self.own:g}")
-        self.history = new
+        self.history = _then(self.history, report, exact(self.own))
 
     def spent(self) -> Spent:
         """What all reports so far are together; epsilon in nats, rounded up."""
@@ -166,12 +161,7 @@ class RogersOdometer:
 
     def add(self, report: ReportCost | int) -> None:
         """Count a report; BudgetExceeded, and nothing counted, where Σδ would pass δ/2."""
-        new = self.history.then(_report(report))
-        if 2 * new.delta > exact(self.delta):
-            raise BudgetExceeded(
-                f"the reports' own δ would come to {float(new.delta):g}, above {self.delta / 2:g}"
-            )
-        self.history = new
+        self.history = _then(self.history, report, exact(self.delta) / 2)
 
     def spent(self) -> Spent:
         """What all reports so far are together; epsilon in nats, rounded up."""
@@ -187,6 +177,14 @@ class RogersOdometer:
             return above(mean_loss(self.history) + 2 * (squares * (1 + Decimal(3).ln() / 2) * log).sqrt())
         spread = 2 * (1 / n**2 + squares) * (1 + (1 + n**2 * squares).ln() / 2) * log
         return above(mean_loss(self.history) + spread.sqrt())
+
+
+def _then(history: History, report: ReportCost | int, own: Decimal) -> History:
+    """The history with one report more; BudgetExceeded where the reports' own δ would pass `own`."""
+    new = history.then(_report(report))
+    if new.delta > own:
+        raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {float(own):g}")
+    return new
 
 
 def _report(report: ReportCost | int) -> ReportCost:

@@ -70,7 +70,6 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        choice = self.design.choice
         return {
             "solved": self.solved,
             "devices": self.devices,
@@ -81,12 +80,15 @@ class Plan:
             "half_width_95": self.error,
             "standard_error": self.stderr,
             "wanted": self.wanted,
-            "mechanism": choice.mechanism,
-            "g": choice.g or None,
-            "fanout": choice.fanout or None,
-            "cells": list(choice.cells) or None,
-            "weights": list(choice.weights) if choice.weights else None,
+            **described(self.design.choice),
         }
+
+
+def described(choice: Choice) -> dict[str, Any]:
+    """A mechanism and all its parameters for JSON; None for those that it lacks."""
+    cells, weights = list(choice.cells) or None, list(choice.weights or ()) or None
+    numbers = {"g": choice.g or None, "fanout": choice.fanout or None}
+    return {"mechanism": choice.mechanism, **numbers, "cells": cells, "weights": weights}
 
 
 def workload_of(question: Question, domain: int) -> Workload:

@@ -24,7 +24,7 @@ from scipy import special
 from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..epsilon import MICRO, check_epsilon
-from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
+from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, described, half_width
 from .expected_error import Design, Question
 
 MOST_EVERY = 1 << 24
@@ -189,19 +189,14 @@ class LifetimePlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
 
-        def described(s: Spending) -> dict[str, Any]:
-            choice = s.design.choice
+        def spent(s: Spending) -> dict[str, Any]:
             return {
                 "composition": s.composition,
                 "reports_per_device": s.cap,
                 "epsilon": s.epsilon / MICRO,
                 "every": s.every,
                 "budget_used": s.used,
-                "mechanism": choice.mechanism,
-                "g": choice.g or None,
-                "fanout": choice.fanout or None,
-                "cells": list(choice.cells) or None,
-                "weights": list(choice.weights) if choice.weights else None,
+                **described(s.design.choice),
                 "windows": [
                     {
                         "days": days,
@@ -223,7 +218,7 @@ class LifetimePlan:
             "lifetime_delta": self.budget.delta,
             "calls_per_device": self.rhythm.calls,
             "days": self.rhythm.days,
-            "best": described(self.best),
+            "best": spent(self.best),
             "shows": [
                 {
                     "days": days,
@@ -231,7 +226,7 @@ class LifetimePlan:
                 }
                 for days in self.windows().values()
             ],
-            "compared": [described(s) for s in self.spendings],
+            "compared": [spent(s) for s in self.spendings],
             "refused": [
                 {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
                 for r in self.refused

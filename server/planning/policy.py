@@ -118,7 +118,7 @@ def literal(policy: Policy, comment: Iterable[str] = ()) -> str:
 
 def replaced(text: str, statement: str) -> str:
     """A firmware file's text with its POLICY, and the comment right above it, replaced by a statement."""
-    node, lines = _only(_assignments(text, _NAME)), text.splitlines(keepends=True)
+    node, lines = _policy_of(text), text.splitlines(keepends=True)
     start = node.lineno - 1
     while start and lines[start - 1].startswith("#"):
         start -= 1
@@ -151,9 +151,10 @@ def read(path: Path) -> Policy:
     """The policy in a firmware's Python file, or in a JSON file of its fields; raises PolicyError."""
     text = read_text(path)
     try:
-        values = {**(json.loads(text) if path.suffix == ".json" else _value(text))}
-        made: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
-        return Policy(**made)
+        plain = json.loads(text) if path.suffix == ".json" else ast.literal_eval(_policy_of(text).value)
+        values: dict[str, Any] = {**plain}
+        values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
+        return Policy(**values)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
     except (ValueError, TypeError):
@@ -170,11 +171,8 @@ def read_text(path: Path) -> str:
         raise PolicyError(f"cannot read {path}: {reason}") from None
 
 
-def _value(text: str) -> Any:
-    return ast.literal_eval(_only(_assignments(text, _NAME)).value)
-
-
-def _only(statements: list[ast.Assign]) -> ast.Assign:
+def _policy_of(text: str) -> ast.Assign:
+    statements = _assignments(text, _NAME)
     if len(statements) != 1:
         raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(statements)}")
     return statements[0]

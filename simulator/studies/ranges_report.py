@@ -121,7 +121,7 @@ def _agreement(study: RangeStudy) -> str:
     everything = [*study.points, *study.flawed]
     z = np.array([point.deviations for point in everything])
     beyond = int(np.sum(np.abs(z) > findings.DISAGREES))
-    verdicts = findings.verdicts(everything)
+    verdicts = [*findings.verdicts(study.points), *findings.verdicts(study.flawed)]
     agree = sum(v.agrees for v in verdicts)
     return (
         f"{agree} of {len(verdicts)} curves agree with theory: of {len(everything):,} points {beyond} are "

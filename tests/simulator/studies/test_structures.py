@@ -11,6 +11,7 @@ from scipy import stats
 from hushmote.device.ldp_client import ONE
 from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.tree_influence import mean_range_variance
 from hushmote.simulator.studies import ranges_theory
 from hushmote.simulator.studies.central import CentralFlat, CentralHierarchy, best_fanout, node_counts
 from hushmote.simulator.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon

@@ -10,7 +10,7 @@ import typer
 from ..server.answers import tables as show
 from ..server.answers.answer import coverage
 from ..simulator.attack import Outcome
-from ..simulator.faults import Faults
+from ..simulator.faithful import Faults
 from ..simulator.population import PopulationError
 from ..simulator.simulate import simulate as run
 from .options import AsJson, print_json

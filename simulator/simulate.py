@@ -15,8 +15,7 @@ from ..server.experiments.definition import Definition, load
 from . import attack as attacks
 from . import population, vectorised
 from .attack import AttackError
-from .faithful import Fleet
-from .faults import Faults
+from .faithful import Faults, Fleet
 from .population import Population, PopulationError
 
 

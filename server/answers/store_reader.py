@@ -144,8 +144,3 @@ class ExperimentReader:
 
     def __repr__(self) -> str:
         return f"<experiment {self.name} of fleet {self.fleet}>"
-
-
-def open_store(url: str) -> StoreReader:
-    """Open a store to read its estimates: an SQLAlchemy URL, such as sqlite:///hushmote.sqlite."""
-    return StoreReader(url)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..server.answers import tables as show
+from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE, Answer, Answers
 from ..server.answers.fleet_estimate import MEAN, FleetEstimate
 from ..server.answers.query import Selection
@@ -119,7 +119,7 @@ def _run(options: EstimateOptions) -> None:
         else:
             answers = _answers(estimate, shares, options)
     if options.plot:
-        show.plot(options.plot, estimate.experiment, answers[0])
+        tables.plot(options.plot, estimate.experiment, answers[0])
     if options.csv:
         _write(options.csv, answers.to_csv())
     if options.as_json:
@@ -129,11 +129,11 @@ def _run(options: EstimateOptions) -> None:
         print_json(head | {"answers": [one.to_dict() for one in answers]})
         return
     versus = f"; against {against}" if against else ""
-    show.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.about}{versus}")
-    show.answers(answers)
+    tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.about}{versus}")
+    tables.answers(answers)
     for path in (options.plot, options.csv):
         if path:
-            show.out.print(f"written: {path}")
+            tables.out.print(f"written: {path}")
 
 
 estimate_command = command(EstimateOptions, _run)

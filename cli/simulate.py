@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..server.answers import tables as show
+from ..server.answers import tables
 from ..server.answers.answer import coverage
 from ..simulator.attack import Outcome
 from ..simulator.faithful import Faults
@@ -101,7 +101,7 @@ def simulate(
         answers.append(estimate.mean())
     covered, known = coverage(answers)
     if plot:
-        show.plot(plot, experiment, answers[0])
+        tables.plot(plot, experiment, answers[0])
     if as_json:
         result = {
             "experiment": experiment.name,
@@ -115,33 +115,34 @@ def simulate(
             result["attack"] = estimate.attack.to_dict()
         print_json(result)
         return
-    show.out.print(
-        f"{experiment.name}: {devices:,} devices, {estimate.reports:,} reports; {show.mechanism(experiment)}"
+    tables.out.print(
+        f"{experiment.name}: {devices:,} devices, {estimate.reports:,} reports; "
+        f"{tables.mechanism(experiment)}"
     )
-    show.answers(answers)
-    show.out.print(f"{covered} of {known} intervals hold the truth")
+    tables.answers(answers)
+    tables.out.print(f"{covered} of {known} intervals hold the truth")
     if estimate.attack:
         _show_attack(estimate.attack)
     if plot:
-        show.out.print(f"plot: {plot}")
+        tables.out.print(f"plot: {plot}")
 
 
 def _show_attack(outcome: Outcome) -> None:
     """The gain of an attack in percent of the fleet, and whether anybody would notice."""
-    table = show.table(f"attack: {outcome.kind}")
+    table = tables.table(f"attack: {outcome.kind}")
     for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):
         table.add_column(heading, justify="right", no_wrap=True)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
     gains = (outcome.gain, outcome.theory)
     table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))
-    show.out.print()
-    show.out.print(table)
-    show.out.print(
+    tables.out.print()
+    tables.out.print(table)
+    tables.out.print(
         f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
         f" ({outcome.share * 100:.2f} %)"
     )
     if outcome.uncapped != outcome.theory:
-        show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
+        tables.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
     seen = outcome.plausibility
     chance = "" if seen.p is None else f" (p {seen.p:.2g})" if seen.p else " (p below 1e-300)"
-    show.out.print(f"detection: {seen.words}{chance}")
+    tables.out.print(f"detection: {seen.words}{chance}")

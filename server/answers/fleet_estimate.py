@@ -18,7 +18,7 @@ from ..estimate.statistic import Floats, Statistic
 from ..experiments.units import IndexRange, parse_range
 from . import answer, change, moments
 from .answer import CONFIDENCE, Answer, Answers
-from .query import Source, check_apart
+from .query import ReportSource, check_apart
 from .shown import Shown
 
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
@@ -45,7 +45,7 @@ class FleetEstimate(Shown):
     unit: str = ""
     confidence: float = CONFIDENCE
     truth: Floats | None = None
-    sources: frozenset[Source] = frozenset()
+    sources: frozenset[ReportSource] = frozenset()
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property

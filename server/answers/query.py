@@ -12,7 +12,7 @@ from ..estimate.pooling import pool
 from ..estimate.statistic import EstimateError
 from ..store.store import Store, Version
 
-Weigh = Literal["reports", "variance"]
+WeighBy = Literal["reports", "variance"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Selection:
         return ", ".join(parts + ([f"version {self.version}"] if self.version else []))
 
 
-class Source(NamedTuple):
+class ReportSource(NamedTuple):
     """Where reports were counted: two estimates with a source in common share reports."""
 
     store: str
@@ -76,7 +76,7 @@ def windows(store: Store, selected: Sequence[Version]) -> list[str]:
     return sorted({w for v in selected for w in store.windows(v.fleet, v.experiment.digest)})
 
 
-def read(store: Store, selection: Selection, weigh: Weigh = "reports") -> Estimates:
+def read(store: Store, selection: Selection, weigh: WeighBy = "reports") -> Estimates:
     """The estimate of a selection: its windows' histograms added, its versions pooled.
 
     weigh: what pools versions, see pool(). Raises UsageError where something selected is not there,
@@ -99,7 +99,7 @@ def _asked(selection: Selection, there: Sequence[str]) -> Sequence[str]:
 
 
 def pooled(
-    store: Store, selected: Sequence[Version], selection: Selection, weigh: Weigh = "reports"
+    store: Store, selected: Sequence[Version], selection: Selection, weigh: WeighBy = "reports"
 ) -> Estimates:
     """The estimate of versions, in the selection's windows; EstimateError as read()."""
     estimates = []
@@ -122,7 +122,7 @@ def _few(names: Sequence[str]) -> str:
     return f"{len(names)}, {names[0]} to {names[-1]}"
 
 
-def by_window(store: Store, selection: Selection, weigh: Weigh = "reports") -> dict[str, Estimates]:
+def by_window(store: Store, selection: Selection, weigh: WeighBy = "reports") -> dict[str, Estimates]:
     """Window -> its estimate, oldest first or as selected; without windows of too few reports.
 
     Raises EstimateError where fewer than 2 are left, otherwise as read().
@@ -141,16 +141,16 @@ def by_window(store: Store, selection: Selection, weigh: Weigh = "reports") -> d
     return estimates
 
 
-def sources(store: Store, selection: Selection) -> frozenset[Source]:
+def sources(store: Store, selection: Selection) -> frozenset[ReportSource]:
     """Where the selected reports were counted."""
     return frozenset(
-        Source(store.where, v.fleet, v.experiment.digest, window)
+        ReportSource(store.where, v.fleet, v.experiment.digest, window)
         for v in versions(store, selection)
         for window in selection.windows or store.windows(v.fleet, v.experiment.digest)
     )
 
 
-def check_apart(before: frozenset[Source], after: frozenset[Source]) -> None:
+def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:
     """Raise UsageError where reports would be on both sides: a comparison takes them as independent."""
     both = before & after
     if both:

@@ -10,7 +10,7 @@ from ..store.store import Store
 from . import query
 from .answer import CONFIDENCE, Answers
 from .fleet_estimate import FleetEstimate, trend
-from .query import Selection, Weigh
+from .query import Selection, WeighBy
 
 
 class StoreReader:
@@ -109,7 +109,7 @@ class ExperimentReader:
         windows: str | Sequence[str] = (),
         *,
         version: str = "",
-        weigh: Weigh = "reports",
+        weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
         """The estimate over windows, without any over all; several are added up.
@@ -128,7 +128,7 @@ class ExperimentReader:
         *statistics: str,
         windows: str | Sequence[str] = (),
         version: str = "",
-        weigh: Weigh = "reports",
+        weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> Answers:
         """How "mean", ranges or labels went over the windows: a row for each, with a test of no change.

@@ -33,5 +33,5 @@ $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.
-	ln -sfn $(addprefix ../../../,device server simulator cli hushmote/__init__.py) $(VENV)/linked/hushmote/
+	ln -sfn $(addprefix ../../../,device server simulator cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	touch $@

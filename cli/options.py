@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+
+Options = TypeVar("Options")
 
 StoreUrl = Annotated[
     str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
@@ -18,3 +22,18 @@ DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))
+
+
+def command(options: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:
+    """A command for typer whose arguments and options are the fields of a dataclass; run gets them."""
+
+    def call(**values: Any) -> None:
+        run(options(**values))
+
+    hints = get_type_hints(options, include_extras=True)
+    fields = inspect.signature(options).parameters.values()
+    call.__doc__ = run.__doc__
+    call.__annotations__ = hints
+    parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
+    return call

@@ -5,20 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from ..device.ldp_client import Experiment
-from ..server.answers import answer
-from ..server.answers import tables as show
-from ..server.estimate.estimate import estimate
-from ..server.experiments.definition import Definition, load
-from ..server.experiments.units import parse_range
-from ..simulator import attack as attacks
-from ..simulator import population, vectorised
-from ..simulator.attack import AttackError
-from ..simulator.faithful import Faults, SimulatedFleet
-from ..simulator.population import Population, PopulationError
+from ..server.answers import tables
+from ..server.answers.answer import coverage
+from ..simulator.attack import Outcome
+from ..simulator.faithful import Faults
+from ..simulator.population import PopulationError
+from ..simulator.simulate import simulate as run
 from .options import AsJson, print_json
 
 
@@ -76,129 +70,79 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth."""
-    definition = load(file)
-    payload = definition.payload()
-    experiment = Experiment.parse(payload)
-    people = _population(definition, spec, csv)
-    rng = np.random.default_rng(seed)
-    forgery, fake, outcome = None, 0, None
-    if attack is not None:
-        if faithful:
-            raise AttackError("fake devices do not run the real client: --attack is without --faithful")
-        fake = round(devices * attackers) if 0 < attackers < 1 else 0
-        if not 0 < fake < devices - 1:
-            raise AttackError(
-                f"attackers must be a share of {devices} devices from 0 to 1, not {attackers:g}"
-            )
-        forgery = attacks.parse(experiment, attack)
-        devices -= fake
+    faults = None
     if faithful:
         try:
             faults = Faults(offline=offline, duplicate=duplicate, late=late, reboot=reboot)
         except ValueError as e:
             raise PopulationError(str(e)) from None
-        truth, counts = _faithful(experiment, payload, people, devices, calls, faults, rng, seed is not None)
-    else:
-        if offline or duplicate or late or reboot:
-            raise PopulationError(
-                "offline, duplicate, late and reboot need --faithful: only real clients have faults"
-            )
-        truth, counts = _vectorised(experiment, people, devices, calls, rng)
-    if forgery is not None:
-        outcome, counts = attacks.run(experiment, forgery, fake, calls, counts, truth, rng)
-        devices += fake
-    found = estimate(experiment, counts)
-    unit = definition.unit
-    answers = [answer.histogram(found, rows, truth, unit)]
+    elif offline or duplicate or late or reboot:
+        raise PopulationError(
+            "offline, duplicate, late and reboot need --faithful: only real clients have faults"
+        )
+    estimate = run(
+        file,
+        devices=devices,
+        population=spec,
+        csv=csv,
+        calls=calls,
+        faults=faults,
+        attack=attack,
+        attackers=attackers,
+        seed=seed,
+    )
+    experiment = estimate.experiment
+    answers = [estimate.histogram(rows)]
     if ranges:
-        wanted = [parse_range(experiment, text) for text in ranges]
-        answers.append(answer.ranges(found, wanted, truth, unit))
+        answers.append(estimate.share(*ranges))
     if quantiles:
-        answers.append(answer.quantiles(found, quantiles, truth, unit))
+        answers.append(estimate.quantile(*quantiles))
     if experiment.type == "number":
-        answers.append(answer.mean_and_deviation(found, truth, unit))
-    covered, known = answer.coverage(answers)
+        answers.append(estimate.mean())
+    covered, known = coverage(answers)
     if plot:
-        show.plot(plot, experiment, answers[0])
+        tables.plot(plot, experiment, answers[0])
     if as_json:
-        result = {"experiment": experiment.name, "devices": devices, "reports": found.reports, "seed": seed}
+        result = {
+            "experiment": experiment.name,
+            "devices": devices,
+            "reports": estimate.reports,
+            "seed": seed,
+        }
         result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
         result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
-        if outcome:
-            result["attack"] = outcome.to_dict()
+        if estimate.attack:
+            result["attack"] = estimate.attack.to_dict()
         print_json(result)
         return
-    show.out.print(
-        f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {show.mechanism(experiment)}"
+    tables.out.print(
+        f"{experiment.name}: {devices:,} devices, {estimate.reports:,} reports; "
+        f"{tables.mechanism(experiment)}"
     )
-    show.answers(answers)
-    show.out.print(f"{covered} of {known} intervals hold the truth")
-    if outcome:
-        _show_attack(outcome)
+    tables.answers(answers)
+    tables.out.print(f"{covered} of {known} intervals hold the truth")
+    if estimate.attack:
+        _show_attack(estimate.attack)
     if plot:
-        show.out.print(f"plot: {plot}")
+        tables.out.print(f"plot: {plot}")
 
 
-def _show_attack(outcome: attacks.Outcome) -> None:
+def _show_attack(outcome: Outcome) -> None:
     """The gain of an attack in percent of the fleet, and whether anybody would notice."""
-    table = show.table(f"attack: {outcome.kind}")
+    table = tables.table(f"attack: {outcome.kind}")
     for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):
         table.add_column(heading, justify="right", no_wrap=True)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
     gains = (outcome.gain, outcome.theory)
     table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))
-    show.out.print()
-    show.out.print(table)
-    show.out.print(
+    tables.out.print()
+    tables.out.print(table)
+    tables.out.print(
         f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
         f" ({outcome.share * 100:.2f} %)"
     )
     if outcome.uncapped != outcome.theory:
-        show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
+        tables.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
     seen = outcome.plausibility
     chance = "" if seen.p is None else f" (p {seen.p:.2g})" if seen.p else " (p below 1e-300)"
-    show.out.print(f"detection: {seen.words}{chance}")
-
-
-def _population(definition: Definition, spec: str | None, csv: str | None) -> Population:
-    if (spec is None) == (csv is None):
-        raise PopulationError("say what devices hold: either --population SPEC or --csv FILE:COLUMN")
-    if spec is not None:
-        return population.parse(spec)
-    path, colon, column = (csv or "").rpartition(":")
-    if not colon or not path:
-        raise PopulationError(f"--csv reads FILE:COLUMN, for example weather.csv:temp, not {csv}")
-    return population.read_csv(path, column, definition.type)
-
-
-def _vectorised(
-    experiment: Experiment, people: Population, devices: int, calls: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """The truth among all calls to report(), and the histogram; budgets are not looked at."""
-    index_counts, missing = people.index_counts(experiment, devices * calls, rng)
-    counts = vectorised.histogram(experiment, index_counts, rng, no_reading=missing, thin=True)
-    return population.reported_shares(index_counts, missing), counts
-
-
-def _faithful(
-    experiment: Experiment,
-    payload: bytes,
-    people: Population,
-    devices: int,
-    calls: int,
-    faults: Faults,
-    rng: np.random.Generator,
-    repeatable: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The truth among the reports that were made, and their histogram, in process."""
-    fleet = SimulatedFleet(
-        "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable
-    )
-    for _ in range(calls):
-        readings = people.sample(experiment, devices, rng)
-        for delivery in fleet.round({experiment.name: readings}):
-            fleet.acknowledge(delivery)
-    for delivery in fleet.flush():
-        fleet.acknowledge(delivery)
-    index_counts, missing = fleet.index_counts(experiment.name)
-    return population.reported_shares(index_counts, missing), fleet.histogram(experiment)
+    tables.out.print(f"detection: {seen.words}{chance}")

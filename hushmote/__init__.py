@@ -1,1 +1,68 @@
-"""Hushmote: private telemetry for fleets of microcontrollers."""
+"""Hushmote: private telemetry for fleets of microcontrollers.
+
+    home = hushmote.open("sqlite:///hushmote.sqlite").fleet("home")
+    home.experiment("room_temp").estimate().quantile(0.5, 0.95)
+
+docs/python.md has the rest. A name is loaded when it is first used: importing hushmote alone loads none of
+NumPy, SciPy, SQLAlchemy and matplotlib.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hushmote.planning import FleetPlan, plan
+    from hushmote.server.answers.answer import Answer, Answers
+    from hushmote.server.answers.fleet_estimate import FleetEstimate
+    from hushmote.server.answers.store_reader import ExperimentReader, FleetReader, StoreReader
+    from hushmote.server.answers.store_reader import StoreReader as open
+    from hushmote.server.errors import HushmoteError
+    from hushmote.simulator.faithful import Faults
+    from hushmote.simulator.simulate import SimulatedEstimate, simulate
+
+    __version__: str
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "ExperimentReader",
+    "Faults",
+    "FleetEstimate",
+    "FleetPlan",
+    "FleetReader",
+    "HushmoteError",
+    "SimulatedEstimate",
+    "StoreReader",
+    "__version__",
+    "open",
+    "plan",
+    "simulate",
+]
+
+_MODULES = {
+    "planning": ("FleetPlan", "plan"),
+    "server.answers.answer": ("Answer", "Answers"),
+    "server.answers.fleet_estimate": ("FleetEstimate",),
+    "server.answers.store_reader": ("ExperimentReader", "FleetReader", "StoreReader"),
+    "server.errors": ("HushmoteError",),
+    "simulator.faithful": ("Faults",),
+    "simulator.simulate": ("SimulatedEstimate", "simulate"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("hushmote")
+    wanted = "StoreReader" if name == "open" else name
+    for module, names in _MODULES.items():
+        if wanted in names:
+            return getattr(import_module(f"hushmote.{module}"), wanted)
+    raise AttributeError(f"module 'hushmote' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -7,10 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...device.ldp_client import Experiment
-from ...server.estimate.estimate import estimate
-from ...server.estimate.pooling import pool
+from ...server.answers import query
 from ...server.estimate.postprocess import METHODS
-from ...server.estimate.statistic import EstimateError
 from ...server.privacy.beliefs import DisclosureError, Floats, checked_prior, uniform
 from ...server.store.store import Store
 from ...simulator import population
@@ -57,25 +55,15 @@ def _shares(source: population.Population, experiment: Experiment) -> Floats:
 def stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     """Return an experiment of a store and the prior that its reports give: shares, none negative, sum 1.
 
-    All versions with the newest one's values are pooled. EstimateError where there are fewer than 2 reports.
+    All versions with the newest one's values are pooled. UsageError where fleet or name is not there,
+    EstimateError where there are fewer than 2 reports.
     """
-    versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
-    if not versions:
-        names = sorted({v.experiment.name for v in store.experiments(fleet)})
-        raise DisclosureError(f"fleet {fleet} has no experiment {name}; it has {', '.join(names) or 'none'}")
+    selection = query.Selection(name, fleet)
+    versions = query.versions(store, selection)
     newest = versions[-1].experiment
-    estimates = []
-    for v in versions:
-        e = v.experiment
-        counts = store.histogram(fleet, e.digest)
-        if _values(e) == _values(newest) and counts.sum() >= 2:
-            estimates.append(estimate(e, counts))
-    if not estimates:
-        raise EstimateError(
-            f"{name} has no 2 reports yet in fleet {fleet}: there is no histogram to start from"
-        )
-    pooled = estimates[0] if len(estimates) == 1 else pool(estimates)
-    shares = np.maximum(METHODS["nonnegative"](pooled).frequencies, 0)
+    alike = [v for v in versions if _values(v.experiment) == _values(newest)]
+    estimates = query.pooled(store, alike, selection)
+    shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
     return newest, checked_prior(shares / shares.sum(), newest.domain)
 
 

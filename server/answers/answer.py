@@ -24,9 +24,12 @@ from ..estimate.statistic import EstimateError, Statistic
 from ..estimate.top_k import top
 from ..experiments.units import IndexRange, bin_edges, index_names, range_name
 from . import moments
+from .shown import Shown
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
+    from rich.console import RenderableType
 
 CONFIDENCE = 0.95
 
@@ -85,9 +88,9 @@ class PostRow(Row):
     processed: float = 0.0
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A table of results.
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
+    """A table of results; printed, it is a table of 80 columns.
 
     kind        what was asked
     experiment  name
@@ -119,35 +122,69 @@ class Answer:
 
     def to_csv(self) -> str:
         """A heading and one line for each row; the columns are those of to_dict()'s rows."""
-        return to_csv([self])
+        return Answers([self]).to_csv()
 
     def to_pandas(self) -> DataFrame:
         """A data frame, one row for each; the columns are those of to_dict()'s rows.
 
         Raises EstimateError where pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise EstimateError("to_pandas needs pandas: pip install 'hushmote[pandas]'") from None
-        return pandas.DataFrame([row.to_dict() for row in self.rows])
+        return _data_frame(row.to_dict() for row in self.rows)
 
-    def plot(self, path: Path, title: str = "", subtitle: str = "") -> None:
-        """Write a picture (PNG, PDF or SVG by its name)."""
+    def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
+        """Draw a picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+        return Answers([self]).plot(path, title, subtitle)
+
+    def __rich__(self) -> RenderableType:
+        return Answers([self]).__rich__()
+
+    def _repr_html_(self) -> str:
+        return Answers([self])._repr_html_()
+
+
+class Answers(Shown, tuple[Answer, ...]):
+    """Several tables, printed one below the other."""
+
+    def to_csv(self) -> str:
+        """All in one table, the first column says which."""
+        text = io.StringIO()
+        lines = self._lines()
+        columns = list(dict.fromkeys(key for line in lines for key in line))
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return text.getvalue()
+
+    def to_pandas(self) -> DataFrame:
+        """One data frame of all, with the columns of to_csv(); EstimateError where pandas is missing."""
+        return _data_frame(self._lines())
+
+    def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
+        """Draw all below one another and return the figure; with a path it is also written, see Answer."""
         from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
 
-        plot(path, self, title, subtitle)
+        return plot(None if path is None else Path(path), self, title, subtitle)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [{"kind": a.kind, "quantity": a.quantity} | row.to_dict() for a in self for row in a.rows]
+
+    def __rich__(self) -> RenderableType:
+        from .tables import stacked  # which imports this module
+
+        return stacked(self)
+
+    def _repr_html_(self) -> str:
+        from .tables import html
+
+        return "".join(html(one) for one in self)
 
 
-def to_csv(answers: Sequence[Answer]) -> str:
-    """Several answers in one table, the first column says which."""
-    text = io.StringIO()
-    lines = [{"kind": a.kind, "quantity": a.quantity} | row.to_dict() for a in answers for row in a.rows]
-    columns = list(dict.fromkeys(key for line in lines for key in line))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+def _data_frame(lines: Iterable[dict[str, Any]]) -> DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise EstimateError("to_pandas needs pandas: pip install 'hushmote[pandas]'") from None
+    return pandas.DataFrame(list(lines))
 
 
 def _answer(
@@ -226,9 +263,9 @@ def _shares(
     confidence: float,
     processed: Shares | None,
 ) -> list[Row]:
-    found = estimate.ranges([r.low for r in wanted], [r.high for r in wanted])
+    statistics = estimate.ranges([r.low for r in wanted], [r.high for r in wanted])
     truths = [None if truth is None else float(truth[r.low : r.high].sum()) for r in wanted]
-    rows = [_row(r.text, found[i], confidence, truths[i]) for i, r in enumerate(wanted)]
+    rows = [_row(r.text, statistics[i], confidence, truths[i]) for i, r in enumerate(wanted)]
     if processed is None:
         return rows
     shares = [float(processed.frequencies[r.low : r.high].sum()) for r in wanted]
@@ -275,12 +312,12 @@ def quantiles(
     edges, middles = bin_edges(estimate.experiment), moments.bin_middles(estimate)
     rows = []
     for q in wanted:
-        found = estimate.quantile(q, confidence)
+        quantile = estimate.quantile(q, confidence)
         true = None
         if truth is not None:
             true = float(middles[min(int(np.searchsorted(np.cumsum(truth), q)), estimate.domain - 1)])
-        low, high = float(edges[found.low]), float(edges[found.high + 1])
-        rows.append(Row(quantile_name(q), float(middles[found.index]), low, high, true))
+        low, high = float(edges[quantile.low]), float(edges[quantile.high + 1])
+        rows.append(Row(quantile_name(q), float(middles[quantile.index]), low, high, true))
     return _answer(estimate, "quantiles", rows, unit, confidence)
 
 
@@ -288,15 +325,15 @@ def mean_and_deviation(
     estimate: Estimates, truth: np.ndarray | None = None, unit: str = "", confidence: float = CONFIDENCE
 ) -> Answer:
     """Mean and standard deviation of a number, readings taken as the middles of their bins."""
-    found = moments.deviation(estimate)
+    spread = moments.deviation(estimate)
     true = [None, None]
     if truth is not None:
         x = moments.bin_middles(estimate)
         centre = float(truth @ x)
         true = [centre, float(np.sqrt(truth @ (x - centre) ** 2))]
     rows = [
-        _row("mean", found.mean, confidence, true[0]),
-        Row("standard deviation", found.value, *found.interval(confidence), true[1]),
+        _row("mean", spread.mean, confidence, true[0]),
+        Row("standard deviation", spread.value, *spread.interval(confidence), true[1]),
     ]
     return _answer(estimate, "moments", rows, unit, confidence)
 
@@ -310,15 +347,15 @@ def most_common(
 ) -> Answer:
     """The k most common values, each with the probability that it is one, then others that may be."""
     names = index_names(estimate.experiment)
-    found = top(estimate, k)
+    common = top(estimate, k)
     rows = [
         TopRow(
             **asdict(_row(names[one.index], one.frequency, confidence, _true(truth, one.index))),
             probability=one.probability,
         )
-        for one in (*found.listed, *found.near)
+        for one in (*common.listed, *common.near)
     ]
-    note = f"below the first {k}: others that may belong there" if found.near else ""
+    note = f"below the first {k}: others that may belong there" if common.near else ""
     return _answer(estimate, "top", rows, unit, confidence, note)
 
 

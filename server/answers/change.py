@@ -41,9 +41,9 @@ def _together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **
 
 
 def _row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
-    found = difference(after, before)
-    low, high = found.interval(confidence)
-    return ChangeRow(name, found.value, low, high, None, before.value, after.value, found.p)
+    change = difference(after, before)
+    low, high = change.interval(confidence)
+    return ChangeRow(name, change.value, low, high, None, before.value, after.value, change.p)
 
 
 def changed_shares(
@@ -107,8 +107,8 @@ def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: flo
 
     def of(estimate: Estimates) -> tuple[float, Callable[[float], Interval]]:
         def interval(level: float) -> Interval:
-            found = estimate.quantile(q, level)
-            return float(edges[found.low]), float(edges[found.high + 1])
+            quantile = estimate.quantile(q, level)
+            return float(edges[quantile.low]), float(edges[quantile.high + 1])
 
         return float(middles[estimate.quantile(q).index]), interval
 
@@ -148,11 +148,11 @@ def trend(
     check_same_quantity(list(windows.values()))
     rows, notes = [], []
     for name, statistic in statistics.items():
-        found = [statistic(e) for e in windows.values()]
-        for (window, e), s in zip(windows.items(), found, strict=True):
+        of_windows = [statistic(e) for e in windows.values()]
+        for (window, e), s in zip(windows.items(), of_windows, strict=True):
             low, high = s.interval(confidence)
             rows.append(TrendRow(name, s.value, low, high, None, window, e.reports))
-        notes.append(f"{name}: p = {homogeneity(found):.2g}")
+        notes.append(f"{name}: p = {homogeneity(of_windows):.2g}")
     first = next(iter(windows.values()))
     reports = sum(e.reports for e in windows.values())
     note = "the same in all windows? " + ", ".join(notes)
@@ -160,9 +160,9 @@ def trend(
     return Answer("trend", first.experiment.name, kind, unit, reports, confidence, tuple(rows), note)
 
 
-def homogeneity(found: Sequence[Statistic]) -> float:
+def homogeneity(of_windows: Sequence[Statistic]) -> float:
     """P value of several independent statistics having one true value. Cochran, Biometrics 1954."""
-    value = np.array([s.value for s in found])
-    weight = 1 / np.maximum([s.stderr**2 for s in found], 1e-300)
+    value = np.array([s.value for s in of_windows])
+    weight = 1 / np.maximum([s.stderr**2 for s in of_windows], 1e-300)
     off = weight @ (value - weight @ value / weight.sum()) ** 2
-    return float(chdtrc(len(found) - 1, off))
+    return float(chdtrc(len(of_windows) - 1, off))

@@ -1,15 +1,15 @@
-"""The project's one style of plot; colours that readers with any colour vision tell apart."""
+"""The project's one style of plot; colours that readers with any colour vision tell apart.
+
+Figures are made without pyplot: nothing that a notebook or a program has set in matplotlib is touched.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,6 +18,15 @@ from ..errors import UsageError
 # Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 BAR, ERROR, TRUTH = "#9ec3e6", "#1f3b57", "#d1495b"
+
+
+class Picture(Figure):
+    """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not."""
+
+    def _repr_png_(self) -> bytes:
+        image = io.BytesIO()
+        self.savefig(image, format="png", dpi=90)
+        return image.getvalue()
 
 
 def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
@@ -35,20 +44,20 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
 
 
 @contextmanager
-def figure(path: Path, columns: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a new figure and its axes, row by row, and write it to path (PNG, PDF or SVG by its name).
+def figure(path: Path | None, columns: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Yield a new figure and its axes, row by row; write it to path, if any (PNG, PDF or SVG by its name).
 
     Raises UsageError where it cannot be written.
     """
     size = (9.5 * max(1.0, 0.62 * columns), 5.2 * max(1.0, 0.8 * rows))
-    formats = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in formats:
+    made = Picture(figsize=size, dpi=150, layout="constrained")
+    if path is not None and path.suffix[1:].lower() not in made.canvas.get_supported_filetypes():
         raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
-    made, axes = plt.subplots(rows, columns, figsize=size, dpi=150, layout="constrained", squeeze=False)
+    axes = made.subplots(rows, columns, squeeze=False)
+    yield made, list(axes.flat)
+    if path is None:
+        return
     try:
-        yield made, list(axes.flat)
         made.savefig(path)
     except OSError as e:
         raise UsageError(f"cannot write {path}: {e.strerror}") from None
-    finally:
-        plt.close(made)

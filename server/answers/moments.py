@@ -49,8 +49,8 @@ def _centred(estimate: Estimates, weights: Floats) -> Statistic:
     Taking off the middle of the weights takes away most of what the sum of the estimates is off by.
     """
     constant = float(weights.mean())
-    found = estimate.linear(weights - constant)
-    return Statistic(found.value + constant, found.stderr, found.skew)
+    centred = estimate.linear(weights - constant)
+    return Statistic(centred.value + constant, centred.stderr, centred.skew)
 
 
 def mean(estimate: Estimates) -> Statistic:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
@@ -15,13 +16,15 @@ from .figure import BAR, COLOURS, ERROR, TRUTH, figure, style
 _INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 
 
-def plot(path: Path, answer: Answer, title: str = "", subtitle: str = "") -> None:
-    """Write an answer as a picture: PNG, PDF or SVG by the path's name."""
-    draw = {"histogram": _histogram, "cdf": _cdf, "trend": _trend}.get(answer.kind, _side_by_side)
-    with figure(path) as (_, (axes,)):
-        xlabel, ylabel = draw(axes, answer)
-        style(axes, title or answer.experiment, subtitle, xlabel, ylabel)
-        axes.grid(visible=answer.kind != "histogram", axis="x")
+def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle: str = "") -> Figure:
+    """Draw answers one below the other and write them to path, if any: PNG, PDF or SVG by its name."""
+    with figure(path, rows=max(1, len(answers))) as (made, panels):
+        for axes, answer in zip(panels, answers, strict=False):
+            draw = {"histogram": _histogram, "cdf": _cdf, "trend": _trend}.get(answer.kind, _side_by_side)
+            heading = title or f"{answer.experiment}: {answer.reports:,} private reports"
+            style(axes, heading, subtitle or f"{_interval_name(answer)}s", *draw(axes, answer))
+            axes.grid(visible=answer.kind != "histogram", axis="x")
+    return made
 
 
 def _quantity(answer: Answer) -> tuple[float, str]:

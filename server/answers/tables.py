@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,9 @@ from ..accounting import Kind
 from ..experiments.definition import Definition
 from ..mechanisms import mechanism_of
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -51,16 +55,50 @@ _TITLES = {
 }
 
 
-def answer(found: Answer, title: str = "") -> Table:
+Column = tuple[str, Callable[[Any], str | Text]]  # a heading, and what of a row stands below it
+
+
+def answer(table_of: Answer, title: str = "") -> Table:
     """An answer's table: shares in percent or readings in their unit, with intervals; 80 columns or less."""
-    share = found.quantity == "share"
-    unit = "%" if share else found.unit
+    columns = _columns(table_of)
+    result = table(title or _TITLES[table_of.kind])
+    for heading, _ in columns:
+        result.add_column(heading, justify="right", no_wrap=True)
+    bars = table_of.quantity == "share" and _row_class(table_of) in (Row, PostRow)
+    if bars:
+        result.add_column("", no_wrap=True, overflow="crop", style="blue")
+    most = max([row.value for row in table_of.rows] + [0.0])
+    for row in table_of.rows:
+        cells = [cell(row) for _, cell in columns]
+        result.add_row(*cells, *([_bar(row.value, most)] if bars else []))
+    return result
+
+
+def html(table_of: Answer) -> str:
+    """The same table for a notebook."""
+    columns = _columns(table_of)
+    headings = "".join(f"<th>{escape(heading)}</th>" for heading, _ in columns)
+    rows = (
+        "<tr>" + "".join(f"<td>{escape(str(cell(row)))}</td>" for _, cell in columns) + "</tr>"
+        for row in table_of.rows
+    )
+    caption = f"<caption>{escape(_TITLES[table_of.kind])}</caption>"
+    note = f"<p>{escape(table_of.note)}</p>" if table_of.note else ""
+    return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+
+
+def _row_class(table_of: Answer) -> type[Row]:
+    return type(table_of.rows[0]) if table_of.rows else Row
+
+
+def _columns(table_of: Answer) -> list[Column]:
+    share = table_of.quantity == "share"
+    unit = "%" if share else table_of.unit
     number = _percent if share else _reading
-    interval = f"{found.confidence * 100:g} % interval"
-    rows = found.rows
-    known = any(row.truth is not None for row in rows)
-    kind = type(rows[0]) if rows else Row
-    columns: list[tuple[str, Callable[[Any], str | Text]]] = [(_heading(found), lambda r: r.name)]
+    interval = f"{table_of.confidence * 100:g} % interval"
+    known = any(row.truth is not None for row in table_of.rows)
+    kind = _row_class(table_of)
+    columns: list[Column] = [(_heading(table_of), lambda r: r.name)]
     if kind is TrendRow:
         columns.insert(0, ("window", lambda r: r.window))
         columns.append(("reports", lambda r: f"{r.reports:,}"))
@@ -74,27 +112,17 @@ def answer(found: Answer, title: str = "") -> Table:
     if known:
         columns.append(("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:
-        columns.append((f"{found.note.partition(':')[0]} %", lambda r: number(r.processed)))
+        columns.append((f"{table_of.note.partition(':')[0]} %", lambda r: number(r.processed)))
     if kind is TopRow:
         columns.append(("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
     if kind is ChangeRow:
-        columns.append(("p", lambda r: _p_value(r.p_adjusted, 1 - found.confidence)))
-    result = table(title or _TITLES[found.kind])
-    for heading, _ in columns:
-        result.add_column(heading, justify="right", no_wrap=True)
-    bars = share and kind in (Row, PostRow)
-    if bars:
-        result.add_column("", no_wrap=True, overflow="crop", style="blue")
-    most = max([row.value for row in rows] + [0.0])
-    for row in rows:
-        cells = [cell(row) for _, cell in columns]
-        result.add_row(*cells, *([_bar(row.value, most)] if bars else []))
-    return result
+        columns.append(("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
+    return columns
 
 
-def _heading(found: Answer) -> str:
-    if found.kind in ("histogram", "ranges", "cdf", "top", "change") and found.quantity == "share":
-        return found.unit or found.experiment
+def _heading(table_of: Answer) -> str:
+    if table_of.quantity == "share" and table_of.kind in ("histogram", "ranges", "cdf", "top", "change"):
+        return table_of.unit or table_of.experiment
     return ""
 
 
@@ -110,14 +138,18 @@ def _p_value(p: float, level: float) -> Text:
     return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 
-def answers(found: Sequence[Answer]) -> None:
+def answers(tables: Sequence[Answer]) -> None:
     """Print several answers' tables."""
-    for number, one in enumerate(found):
-        if number:
-            out.print()
-        out.print(answer(one))
-        if one.note:
-            out.print(one.note)
+    out.print(stacked(tables))
+
+
+def stacked(tables: Sequence[Answer]) -> Group:
+    """Several answers' tables, each with its note below it and an empty line between two."""
+    parts: list[RenderableType] = []
+    for number, one in enumerate(tables):
+        parts += ["", answer(one)] if number else [answer(one)]
+        parts += [one.note] if one.note else []
+    return Group(*parts)
 
 
 def mechanism(experiment: Experiment) -> str:
@@ -150,8 +182,8 @@ def guarantee(definition: Definition) -> str:
     return f"{found.words} A board makes {of_all}, which takes {nats:.6g} of the {found.epsilon:g}."
 
 
-def plot(path: Path, experiment: Experiment, found: Answer, title: str = "") -> None:
-    """Write an answer as a picture, the experiment's mechanism below its title."""
-    title = title or f"{experiment.name}: {found.reports:,} private reports"
+def plot(path: Path | None, experiment: Experiment, pictured: Answer) -> Figure:
+    """Draw an answer, the experiment's mechanism below its title, and write it to path, if any."""
+    title = f"{experiment.name}: {pictured.reports:,} private reports"
     subtitle = f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
-    found.plot(path, title, f"{subtitle}; {found.confidence * 100:g} % intervals")
+    return pictured.plot(path, title, f"{subtitle}; {pictured.confidence * 100:g} % intervals")

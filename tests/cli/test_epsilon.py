@@ -100,7 +100,8 @@ def test_a_prior_comes_from_a_store_s_reports(hushmote, tmp_path: Path):
     assert found["tightest"]["prior"] == pytest.approx(0.3, abs=0.03)
     text = hushmote("local", "--store", url, "--prior-from", name, "--risk", "1/2", expect=1)
     assert text.startswith("hushmote: idle: before any report the belief is 0.")
-    assert "has no experiment other" in hushmote("local", "--store", url, "--prior-from", "other", expect=1)
+    mistake = hushmote("local", "--store", url, "--prior-from", "other", expect=1)
+    assert "no experiment other in fleet home; its experiments: mode" in mistake
 
 
 def test_the_central_form_prints_the_paper_s_numbers(hushmote):

@@ -103,10 +103,10 @@ def test_the_most_common_post_processing_csv_and_pictures(store: Path, hushmote)
 
 def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote):
     cases = {
-        ("nothing",): "there is no experiment nothing in fleet home; there is mode, temp",
-        ("temp", "--fleet", "attic"): "there is no fleet attic; there is home, lab",
+        ("nothing",): "no experiment nothing in fleet home; its experiments: mode, temp",
+        ("temp", "--fleet", "attic"): "no fleet attic in this store; its fleets: home, lab",
         ("temp", "--window", "2027-01-01"): "no reports in window 2027-01-01; it has 2026-11-19, 2026-11-20",
-        ("temp", "--version", "zz"): "temp has no version zz; it has ",
+        ("temp", "--version", "zz"): "temp has no version zz; its versions: ",
         ("temp", "--against-fleet", "home"): "both sides are the same",
         ("temp", "--against-window", DAYS[0]): f"reports of {DAYS[0]} would be on both sides",
         ("temp", "--trend", "--against-fleet", "lab"): "two questions: ask one at a time",

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from designs import bell, choice, draw, number
 
-from hushmote.server.answers import answer
-from hushmote.server.answers import change as compare
-from hushmote.server.answers import tables as show
+from hushmote.server.answers import answer, change, tables
 from hushmote.server.estimate import postprocess
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.units import IndexRange, UnitsError, parse_range
@@ -36,9 +34,9 @@ def all_kinds() -> list[answer.Answer]:
         answer.quantiles(FOUND, [0.05, 0.5, 0.95], F, "°C"),
         answer.mean_and_deviation(FOUND, F, "°C"),
         answer.most_common(COMMON, 2, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])),
-        compare.changed_shares(FOUND, other, wanted, "°C"),
-        compare.changed_readings(FOUND, other, [0.5], "°C"),
-        compare.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
+        change.changed_shares(FOUND, other, wanted, "°C"),
+        change.changed_readings(FOUND, other, [0.5], "°C"),
+        change.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
     ]
 
 
@@ -60,13 +58,13 @@ def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame()
 
 
 def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(show.out, "_width", 80)
+    monkeypatch.setattr(tables.out, "_width", 80)
     for number_, found in enumerate(all_kinds()):
         path = tmp_path / f"{number_}.png"
         found.plot(path, "a title", "a subtitle")
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 10_000
-        show.answers([found])
+        tables.answers([found])
         text = capsys.readouterr().out
         assert max(map(len, text.splitlines())) <= 80
         assert "…" not in text

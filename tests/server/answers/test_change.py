@@ -9,8 +9,7 @@ import pytest
 from designs import bell, choice, draw, number
 from scipy import stats
 
-from hushmote.server.answers import change as compare
-from hushmote.server.answers import moments
+from hushmote.server.answers import change, moments
 from hushmote.server.answers.answer import ChangeRow, TrendRow, histogram_ranges
 from hushmote.server.estimate.statistic import EstimateError, Statistic
 from hushmote.server.experiments.units import IndexRange
@@ -22,9 +21,9 @@ RANGES = [IndexRange(0, 12, "below 12"), IndexRange(12, 18, "12 to 18"), IndexRa
 
 def test_holm_adjusts_as_published():
     # Worked by hand: 0.01*4, max(0.04, 0.02*3), max(0.06, 0.03*2), 0.5.
-    assert compare.holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert compare.holm([0.9, 0.9]) == [1, 1]
-    assert compare.holm([]) == []
+    assert change.holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert change.holm([0.9, 0.9]) == [1, 1]
+    assert change.holm([]) == []
 
 
 def test_two_weeks_of_one_population_are_rarely_called_different():
@@ -33,8 +32,8 @@ def test_two_weeks_of_one_population_are_rarely_called_different():
     rng, shares, readings = np.random.default_rng(1), 0, 0
     for _ in range(300):
         a, b = (draw(NUMBER, F, 4000, rng) for _ in range(2))
-        shares += min(row.p_adjusted for row in changes(compare.changed_shares(a, b, RANGES))) < 0.05
-        rows = changes(compare.changed_readings(a, b, [0.25, 0.5]))
+        shares += min(row.p_adjusted for row in changes(change.changed_shares(a, b, RANGES))) < 0.05
+        rows = changes(change.changed_readings(a, b, [0.25, 0.5]))
         readings += min(row.p_adjusted for row in rows) < 0.05
     most = stats.binom.isf(1e-10, 300, 0.055)
     assert shares <= most
@@ -49,12 +48,12 @@ def test_a_real_change_is_found_where_it_is_and_nowhere_else():
     rng = np.random.default_rng(2)
     before = draw(NUMBER, F, 200_000, rng)
     after = draw(NUMBER, bell(32, 17, 4), 200_000, rng)
-    rows = {row.name: row for row in changes(compare.changed_shares(before, after, RANGES))}
+    rows = {row.name: row for row in changes(change.changed_shares(before, after, RANGES))}
     assert rows["below 12"].p_adjusted < 1e-9
     assert rows["below 12"].high < -0.1
     assert rows["below 12"].value == pytest.approx(rows["below 12"].after - rows["below 12"].before)
     assert rows["30 and above"].p_adjusted > 1e-6
-    found = {row.name: row for row in changes(compare.changed_readings(before, after, [0.5, 0.9]))}
+    found = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
     assert list(found) == ["mean", "standard deviation", "median", "90 % quantile"]
     assert found["mean"].low < 3 < found["mean"].high
     assert found["mean"].p_adjusted < 1e-9
@@ -68,7 +67,7 @@ def test_a_quantiles_p_value_agrees_with_its_interval():
     for shift in (0, 0.5, 1, 1.5):
         a, b = draw(NUMBER, F, 20_000, rng), draw(NUMBER, bell(32, 14 + shift, 4), 20_000, rng)
         for confidence in (0.8, 0.95, 0.99):
-            row = changes(compare.changed_readings(a, b, [0.5], confidence=confidence))[2]
+            row = changes(change.changed_readings(a, b, [0.5], confidence=confidence))[2]
             assert (row.p < 1 - confidence) == (not row.low <= 0 <= row.high)
 
 
@@ -77,15 +76,15 @@ def test_a_trend_has_a_row_for_each_window_and_a_test_that_notices():
     share = {"below 12": lambda e: e.range(0, 12)}
     steady = {f"2026-11-{d}": draw(NUMBER, F, 20_000, rng) for d in range(10, 17)}
     moving = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 17)}
-    flat, rising = (compare.trend(w, share, "share") for w in (steady, moving))
+    flat, rising = (change.trend(w, share, "share") for w in (steady, moving))
     assert [row.window for row in flat.rows if isinstance(row, TrendRow)] == list(steady)
     assert all(row.reports == 20_000 for row in flat.rows if isinstance(row, TrendRow))
     p = [float(a.note.rpartition("p = ")[2]) for a in (flat, rising)]
     assert p[0] > 1e-9  # one case: this is its chance to fail
     assert p[1] < 1e-12
-    assert compare.trend(moving, {"mean": moments.mean}, "reading", "°C").unit == "°C"
+    assert change.trend(moving, {"mean": moments.mean}, "reading", "°C").unit == "°C"
     with pytest.raises(EstimateError, match="at least 2 windows"):
-        compare.trend({"2026-11-10": flat_estimate()}, share, "share")
+        change.trend({"2026-11-10": flat_estimate()}, share, "share")
 
 
 def flat_estimate():
@@ -98,7 +97,7 @@ def test_the_homogeneity_test_has_its_level():
     x = rng.normal(size=(4000, 5)) * [1, 2, 3, 0.5, 1]
     low = 0
     for row in x:
-        p = compare.homogeneity([Statistic(v, s) for v, s in zip(row, [1, 2, 3, 0.5, 1], strict=True)])
+        p = change.homogeneity([Statistic(v, s) for v, s in zip(row, [1, 2, 3, 0.5, 1], strict=True)])
         low += p < 0.05
     assert stats.binom.ppf(5e-11, 4000, 0.05) <= low <= stats.binom.isf(5e-11, 4000, 0.05)
 
@@ -108,9 +107,9 @@ def test_only_the_same_quantity_is_compared():
     other = draw(number(32, 2, high=40_000), F, 1000, rng)
     mine = draw(NUMBER, F, 1000, rng)
     for call in (
-        lambda: compare.changed_shares(mine, other, RANGES),
-        lambda: compare.changed_readings(mine, other),
-        lambda: compare.trend({"a": mine, "b": other}, {}, "share"),
+        lambda: change.changed_shares(mine, other, RANGES),
+        lambda: change.changed_readings(mine, other),
+        lambda: change.trend({"a": mine, "b": other}, {}, "share"),
     ):
         with pytest.raises(EstimateError, match="high is the same, not 32000 and 40000"):
             call()
@@ -123,6 +122,6 @@ def test_labels_are_compared_by_name():
         draw(modes, np.array([0.5, 0.3, 0.2, 0]), 50_000, rng),
         draw(modes, np.array([0.3, 0.5, 0.2, 0]), 50_000, rng),
     )
-    rows = changes(compare.changed_shares(a, b, histogram_ranges(modes, 16)))
+    rows = changes(change.changed_shares(a, b, histogram_ranges(modes, 16)))
     assert [row.name for row in rows] == ["idle", "heating", "door", "other"]
     assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]

@@ -1,0 +1,165 @@
+"""What a fleet says of an experiment: ask the estimate a question, get a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Group, RenderableType
+
+from ...device.ldp_client import Experiment
+from ..errors import UsageError
+from ..estimate.estimate import Estimates
+from ..estimate.postprocess import METHODS, Shares
+from ..estimate.statistic import Floats, Statistic
+from ..experiments.units import IndexRange, parse_range
+from . import answer, change, moments
+from .answer import CONFIDENCE, Answer, Answers
+from .query import ReportSource, check_apart
+from .shown import Shown
+
+MEAN = "mean"  # of a number, where trends take a range or a label otherwise
+
+
+@dataclass(frozen=True, repr=False)
+class FleetEstimate(Shown):
+    """An estimate of an experiment; printed, it is the histogram and a number's mean.
+
+    estimates   unbiased statistics by index: frequencies, errors, linear()
+    about       which reports it rests on, in words
+    unit        of the readings, or an empty text
+    confidence  of the intervals, between 0 and 1
+    truth       shares of the indices, shape (domain,), where a simulation knows them
+    sources     where the reports were counted
+
+    Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
+    name of a post-processing step: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
+    ones. Methods raise UnitsError for a range that does not fit, EstimateError for what cannot be estimated.
+    """
+
+    estimates: Estimates
+    about: str = ""
+    unit: str = ""
+    confidence: float = CONFIDENCE
+    truth: Floats | None = None
+    sources: frozenset[ReportSource] = frozenset()
+    _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment, in its newest version."""
+        return self.estimates.experiment
+
+    @property
+    def reports(self) -> int:
+        """How many reports it rests on."""
+        return self.estimates.reports
+
+    @property
+    def frequencies(self) -> npt.NDArray[np.float64]:
+        """Share of each index, shape (domain,); unbiased, so that some may be negative."""
+        return self.estimates.frequencies
+
+    def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
+        """The whole domain, a number's in at most rows rows."""
+        return answer.histogram(self.estimates, rows, *self._common, self._processed(post))
+
+    def share(self, *ranges: str, post: str = "raw") -> Answer:
+        """Shares of the fleet inside ranges, or with labels."""
+        wanted = parse_ranges(self.experiment, ranges)
+        return answer.ranges(self.estimates, wanted, *self._common, self._processed(post))
+
+    def cdf(self) -> Answer:
+        """The share below every edge of a number's bins."""
+        return answer.cdf(self.estimates, *self._common)
+
+    def quantile(self, *q: float) -> Answer:
+        """Quantiles of a number, each between 0 and 1; 0.5 is the median."""
+        return answer.quantiles(self.estimates, q or (0.5,), *self._common)
+
+    def mean(self) -> Answer:
+        """Mean and standard deviation of a number."""
+        return answer.mean_and_deviation(self.estimates, *self._common)
+
+    def top(self, k: int) -> Answer:
+        """The k most common values, each with the probability that it is one, then others that may be."""
+        return answer.most_common(self.estimates, k, *self._common)
+
+    def summary(self, rows: int = 16) -> Answers:
+        """The histogram, and a number's mean and standard deviation."""
+        tables = [self.histogram(rows)]
+        return Answers([*tables, self.mean()] if self.experiment.type == "number" else tables)
+
+    def change_since(
+        self, before: FleetEstimate, *ranges: str, quantiles: Sequence[float] = (), rows: int = 16
+    ) -> Answers:
+        """What changed since another window, or differs from another fleet or version.
+
+        Shares of ranges, without any those of the histogram; of a number also mean, standard deviation and
+        quantiles. UsageError where reports are on both sides.
+        """
+        check_apart(before.sources, self.sources)
+        sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
+        wanted = parse_ranges(self.experiment, ranges) or answer.histogram_ranges(self.experiment, rows)
+        tables = [change.changed_shares(*sides, wanted, *common)]
+        if self.experiment.type == "number":
+            tables.append(change.changed_readings(*sides, quantiles, *common))
+        return Answers(tables)
+
+    @property
+    def _common(self) -> tuple[Floats | None, str, float]:
+        return self.truth, self.unit, self.confidence
+
+    def _processed(self, method: str) -> Shares | None:
+        if method not in METHODS:
+            raise UsageError(f"no post-processing is called {method}; there are {', '.join(METHODS)}")
+        if method == "raw":
+            return None
+        if method not in self._post:
+            self._post[method] = METHODS[method](self.estimates)
+        return self._post[method]
+
+    def _title(self) -> str:
+        return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.about}" if self.about else "")
+
+    def __rich__(self) -> RenderableType:
+        return Group(self._title(), self.summary())
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
+
+
+def parse_ranges(experiment: Experiment, ranges: Sequence[str]) -> list[IndexRange]:
+    """The indices of several ranges or labels; UnitsError where one does not fit."""
+    return [parse_range(experiment, text) for text in ranges]
+
+
+def trend(
+    windows: Mapping[str, Estimates],
+    statistics: Sequence[str],
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answers:
+    """How statistics went over the windows: one table of shares, one of a number's mean.
+
+    statistics: ranges and labels, and "mean" for a number's; without any a number's mean, the shares of all
+    labels, or that of "yes". Raises EstimateError for fewer than two windows, UnitsError as parse_range().
+    """
+    experiment = next(iter(windows.values())).experiment
+    number = experiment.type == "number"
+    ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
+    if not ranges and not number:
+        ranges = answer.histogram_ranges(experiment, experiment.domain)
+        ranges = ranges[1:] if experiment.type == "bool" else ranges
+    tables: list[Answer] = []
+    if ranges:
+        shares: dict[str, Callable[[Estimates], Statistic]] = {
+            r.text: partial(Estimates.range, lo=r.low, hi=r.high) for r in ranges
+        }
+        tables.append(change.trend(windows, shares, "share", unit, confidence))
+    if number and (MEAN in statistics or not ranges):
+        tables.append(change.trend(windows, {MEAN: moments.mean}, "reading", unit, confidence))
+    return Answers(tables)

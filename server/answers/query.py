@@ -1,0 +1,160 @@
+"""The estimate of an experiment in a store, over these windows, these versions and this fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..errors import UsageError
+from ..estimate.estimate import Estimates, estimate
+from ..estimate.pooling import pool
+from ..estimate.statistic import EstimateError
+from ..store.store import Store, Version
+
+WeighBy = Literal["reports", "variance"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Reports that an estimate rests on: an experiment's, of some windows or all, of a version or all.
+
+    version: how the digest begins, in hexadecimal digits; empty for all versions.
+    """
+
+    experiment: str
+    fleet: str
+    windows: tuple[str, ...] = ()
+    version: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"fleet {self.fleet}", *self.windows]
+        return ", ".join(parts + ([f"version {self.version}"] if self.version else []))
+
+
+class ReportSource(NamedTuple):
+    """Where reports were counted: two estimates with a source in common share reports."""
+
+    store: str
+    fleet: str
+    digest: bytes
+    window: str
+
+
+def versions(store: Store, selection: Selection) -> list[Version]:
+    """The selected versions, oldest first; raises UsageError where fleet, name or version is not there."""
+    name, fleet = selection.experiment, selection.fleet
+    the_name("fleet", fleet, tuple(store.fleets()), "in this store")
+    the_name("experiment", name, experiment_names(store, fleet), f"in fleet {fleet}")
+    named = [v for v in store.experiments(fleet) if v.experiment.name == name]
+    selected = [v for v in named if v.experiment.digest.hex().startswith(selection.version)]
+    if not selected:
+        digests = ", ".join(v.experiment.digest.hex() for v in named)
+        raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
+    return selected
+
+
+def experiment_names(store: Store, fleet: str) -> tuple[str, ...]:
+    """Names of a fleet's experiments, sorted."""
+    return tuple(sorted({v.experiment.name for v in store.experiments(fleet)}))
+
+
+def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
+    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
+    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
+    if name is None:
+        if len(there) == 1:
+            return there[0]
+        raise UsageError(f"name one {what} {where}; {listed}")
+    if name not in there:
+        raise UsageError(f"no {what} {name} {where}; {listed}")
+    return name
+
+
+def windows(store: Store, selected: Sequence[Version]) -> list[str]:
+    """The windows in which any of the versions has reports, oldest first."""
+    return sorted({w for v in selected for w in store.windows(v.fleet, v.experiment.digest)})
+
+
+def read(store: Store, selection: Selection, weigh: WeighBy = "reports") -> Estimates:
+    """The estimate of a selection: its windows' histograms added, its versions pooled.
+
+    weigh: what pools versions, see pool(). Raises UsageError where something selected is not there,
+    EstimateError where it has fewer than 2 reports or versions do not go together.
+    """
+    selected = versions(store, selection)
+    if selection.windows:
+        _asked(selection, windows(store, selected))
+    return pooled(store, selected, selection, weigh)
+
+
+def _asked(selection: Selection, there: Sequence[str]) -> Sequence[str]:
+    """The selection's windows, or all; raises EstimateError for one without reports."""
+    for window in selection.windows:
+        if window not in there:
+            raise EstimateError(
+                f"{selection.experiment} has no reports in window {window}; it has {_few(there)}"
+            )
+    return selection.windows or there
+
+
+def pooled(
+    store: Store, selected: Sequence[Version], selection: Selection, weigh: WeighBy = "reports"
+) -> Estimates:
+    """The estimate of versions, in the selection's windows; EstimateError as read()."""
+    estimates = []
+    for version in selected:
+        digest = version.experiment.digest
+        counts = [store.histogram(version.fleet, digest, w) for w in selection.windows or (None,)]
+        total = sum(counts[1:], counts[0])
+        if total.sum() >= 2:
+            estimates.append(estimate(version.experiment, total))
+    if not estimates:
+        raise EstimateError(
+            f"{selection.experiment} has fewer than 2 reports yet in {selection}: an estimate needs 2"
+        )
+    return estimates[0] if len(estimates) == 1 else pool(estimates, by=weigh)
+
+
+def _few(names: Sequence[str]) -> str:
+    if len(names) <= 4:
+        return ", ".join(names) or "none"
+    return f"{len(names)}, {names[0]} to {names[-1]}"
+
+
+def by_window(store: Store, selection: Selection, weigh: WeighBy = "reports") -> dict[str, Estimates]:
+    """Window -> its estimate, oldest first or as selected; without windows of too few reports.
+
+    Raises EstimateError where fewer than 2 are left, otherwise as read().
+    """
+    estimates: dict[str, Estimates] = {}
+    for window in _asked(selection, windows(store, versions(store, selection))):
+        one = Selection(selection.experiment, selection.fleet, (window,), selection.version)
+        try:
+            estimates[window] = read(store, one, weigh)
+        except EstimateError:
+            continue  # too few reports there: the next window may have more
+    if len(estimates) < 2:
+        raise EstimateError(
+            f"a trend needs at least 2 windows with reports; {selection.experiment} has {len(estimates)}"
+        )
+    return estimates
+
+
+def sources(store: Store, selection: Selection) -> frozenset[ReportSource]:
+    """Where the selected reports were counted."""
+    return frozenset(
+        ReportSource(store.where, v.fleet, v.experiment.digest, window)
+        for v in versions(store, selection)
+        for window in selection.windows or store.windows(v.fleet, v.experiment.digest)
+    )
+
+
+def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:
+    """Raise UsageError where reports would be on both sides: a comparison takes them as independent."""
+    both = before & after
+    if both:
+        window = min(source.window for source in both)
+        raise UsageError(
+            f"reports of {window} would be on both sides: compare windows, versions or fleets that are apart"
+        )

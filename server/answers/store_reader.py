@@ -1,0 +1,146 @@
+"""A store, read and never written: its fleets, their experiments, and the estimates of those."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+from ..errors import UsageError
+from ..store.store import Store
+from . import query
+from .answer import CONFIDENCE, Answers
+from .fleet_estimate import FleetEstimate, trend
+from .query import Selection, WeighBy
+
+
+class StoreReader:
+    """A store by SQLAlchemy URL, such as sqlite:///hushmote.sqlite; made by hushmote.open().
+
+    A context manager; without `with` it closes itself when nothing refers to it any more. Raises StoreError
+    where there is no store, or it cannot be read.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._store = Store(url, create=False)
+        self._finalizer = weakref.finalize(self, self._store.close)
+
+    def close(self) -> None:
+        """Close all connections; fleets and experiments that were taken from it end with it."""
+        self._finalizer()
+
+    def __enter__(self) -> StoreReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises UsageError after close()."""
+        if not self._finalizer.alive:
+            raise UsageError(f"the store {self._store.where} is closed: ask before the end of its with block")
+        return self._store
+
+    @property
+    def fleets(self) -> tuple[str, ...]:
+        """Names of the fleets, sorted."""
+        return tuple(self.store.fleets())
+
+    def fleet(self, name: str | None = None) -> FleetReader:
+        """A fleet by its name, which may be left out where there is only one. UsageError for another."""
+        return FleetReader(self, query.the_name("fleet", name, self.fleets, "in this store"))
+
+    def __repr__(self) -> str:
+        return f"<store {self._store.where}>"
+
+
+class FleetReader:
+    """A fleet of a store; made by StoreReader.fleet()."""
+
+    def __init__(self, reader: StoreReader, name: str) -> None:
+        self._reader = reader
+        self.name = name
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """Names of the experiments, sorted."""
+        return query.experiment_names(self._reader.store, self.name)
+
+    def experiment(self, name: str | None = None, unit: str | None = None) -> ExperimentReader:
+        """An experiment by its name, which may be left out where there is only one.
+
+        unit: what readings are in, such as "°C"; a store does not keep it. UsageError for another name.
+        """
+        where = f"in fleet {self.name}"
+        return ExperimentReader(
+            self._reader, self.name, query.the_name("experiment", name, self.experiments, where), unit
+        )
+
+    def __repr__(self) -> str:
+        return f"<fleet {self.name}>"
+
+
+class ExperimentReader:
+    """An experiment of a fleet; made by FleetReader.experiment().
+
+    unit: what readings are in, or None where it was not said.
+    """
+
+    def __init__(self, reader: StoreReader, fleet: str, name: str, unit: str | None) -> None:
+        self._reader = reader
+        self.fleet = fleet
+        self.name = name
+        self.unit = unit
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows with reports, oldest first: days such as 2026-11-21, hours 2026-11-21T14, or all."""
+        store = self._reader.store
+        return tuple(query.windows(store, query.versions(store, self._selection())))
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Digests of the versions in hexadecimal digits, oldest first."""
+        selected = query.versions(self._reader.store, self._selection())
+        return tuple(v.experiment.digest.hex() for v in selected)
+
+    def estimate(
+        self,
+        windows: str | Sequence[str] = (),
+        *,
+        version: str = "",
+        weigh: WeighBy = "reports",
+        confidence: float = CONFIDENCE,
+    ) -> FleetEstimate:
+        """The estimate over windows, without any over all; several are added up.
+
+        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh.
+        confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
+        EstimateError for a window without reports or fewer than 2 reports in all.
+        """
+        selection, store = self._selection(windows, version), self._reader.store
+        estimates = query.read(store, selection, weigh)
+        sources = query.sources(store, selection)
+        return FleetEstimate(estimates, str(selection), self.unit or "", confidence, None, sources)
+
+    def trend(
+        self,
+        *statistics: str,
+        windows: str | Sequence[str] = (),
+        version: str = "",
+        weigh: WeighBy = "reports",
+        confidence: float = CONFIDENCE,
+    ) -> Answers:
+        """How "mean", ranges or labels went over the windows: a row for each, with a test of no change.
+
+        Without statistics a number's mean, or the shares of the labels. Otherwise as estimate().
+        """
+        by_window = query.by_window(self._reader.store, self._selection(windows, version), weigh)
+        return trend(by_window, statistics, self.unit or "", confidence)
+
+    def _selection(self, windows: str | Sequence[str] = (), version: str = "") -> Selection:
+        chosen = (windows,) if isinstance(windows, str) else tuple(windows)
+        return Selection(self.name, self.fleet, chosen, version)
+
+    def __repr__(self) -> str:
+        return f"<experiment {self.name} of fleet {self.fleet}>"

@@ -1,0 +1,227 @@
+"""import hushmote: stores read, answers shown, fleets planned and simulated; nothing global is touched."""
+
+import dataclasses
+import gc
+import subprocess
+import sys
+import typing
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hushmote
+
+HEAVY = ("numpy", "scipy", "sqlalchemy", "matplotlib", "rich", "typer", "pandas")
+
+
+@pytest.fixture
+def home(stored: Path) -> hushmote.FleetReader:
+    return hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home")
+
+
+@pytest.fixture
+def room(home: hushmote.FleetReader) -> hushmote.ExperimentReader:
+    return home.experiment("room_temp", unit="°C")
+
+
+def python(code: str, cwd: Path) -> str:
+    run = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_importing_hushmote_loads_nothing_heavy_and_every_name_is_there(tmp_path: Path):
+    code = f"import sys, hushmote; print([m for m in {HEAVY} if m in sys.modules])"
+    assert python(code, tmp_path).strip() == "[]"
+    for name in hushmote.__all__:
+        assert getattr(hushmote, name)
+        assert name in dir(hushmote)
+    assert hushmote.__version__.count(".") == 2
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_pictures_leave_matplotlib_as_it_was(stored: Path):
+    """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
+    code = """
+import sys, matplotlib, hushmote
+matplotlib.use("svg")
+before = dict(matplotlib.rcParams)
+room = hushmote.open("sqlite:///hushmote.sqlite").fleet("home").experiment("room_temp")
+figures = [room.estimate().histogram().plot("room.png"), room.trend("mean", ":20").plot()]
+print(matplotlib.get_backend(), dict(matplotlib.rcParams) == before, "matplotlib.pyplot" in sys.modules)
+print([len(figure.axes) for figure in figures], figures[1]._repr_png_()[1:4])
+"""
+    assert python(code, stored).splitlines() == ["svg True False", "[1, 2] b'PNG'"]
+    assert (stored / "room.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: hushmote.ExperimentReader):
+    with hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}") as store:
+        assert store.fleets == ("home", "lab")
+        home = store.fleet("home")
+        assert home.experiments == ("mode", "room_temp")
+        assert (room.windows, len(room.versions), room.unit) == (("2026-11-14", "2026-11-21"), 2, "°C")
+        assert home.experiment("mode").unit is None
+        wrong = {
+            "no fleet attic in this store; its fleets: home, lab": lambda: store.fleet("attic"),
+            "name one fleet in this store; its fleets: home, lab": store.fleet,
+            "no experiment x in fleet home; its experiments: mode, room_temp": lambda: home.experiment("x"),
+            "room_temp has no reports in window today; it has 2026-11-14, 2026-11-21": lambda: room.estimate(
+                "today"
+            ),
+            f"room_temp has no version x; its versions: {', '.join(room.versions)}": lambda: room.estimate(
+                version="x"
+            ),
+            "no post-processing is called x; there are raw, nonnegative, smooth": lambda: (
+                room.estimate().histogram(post="x")
+            ),
+            "mode has no label x; it has idle, heating, door, other": lambda: (
+                home.experiment("mode").estimate().share("x")
+            ),
+            "a trend needs at least 2 windows with reports; room_temp has 1": lambda: room.trend(
+                "mean", windows="2026-11-14"
+            ),
+            "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(
+                windows=["x", "2026-11-14"]
+            ),
+        }
+        for text, call in wrong.items():
+            with pytest.raises(hushmote.HushmoteError) as raised:
+                call()
+            assert str(raised.value) == text
+    with pytest.raises(hushmote.HushmoteError, match="is closed: ask before the end of its with block"):
+        home.experiment("mode")
+
+
+def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
+    store = hushmote.open(f"sqlite:///{after_demo.parent / 'out' / 'demo.sqlite'}")
+    assert store.fleet().experiment().estimate().reports == 20_000
+
+
+def test_a_store_that_is_forgotten_closes_itself_and_was_never_written(stored: Path):
+    before = (stored / "hushmote.sqlite").read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        room = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("mode")
+        gc.collect()
+        assert room.estimate().reports == 40_000
+        store = room._reader.store  # pyright: ignore[reportPrivateUsage]
+        del room
+        gc.collect()
+    assert store.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+    assert (stored / "hushmote.sqlite").read_bytes() == before
+    with pytest.raises(hushmote.HushmoteError, match="there is no store at"):
+        hushmote.open(f"sqlite:///{stored / 'none.sqlite'}")
+    assert not (stored / "none.sqlite").exists()
+
+
+def test_answers_are_what_the_estimate_says(room: hushmote.ExperimentReader):
+    estimate = room.estimate("2026-11-21", confidence=0.9)
+    assert (estimate.reports, estimate.confidence, estimate.unit) == (40_000, 0.9, "°C")
+    assert room.estimate(["2026-11-14", "2026-11-21"]).reports == room.estimate().reports == 80_000
+    assert room.estimate(version=room.versions[0][:6]).reports == 40_000
+    assert estimate.frequencies.shape == (64,)
+    shares = estimate.share("18:22", ":16")
+    assert [row.name for row in shares.rows] == ["18 to 22", "below 16"]
+    assert shares.rows[0].value == pytest.approx(estimate.frequencies[38:42].sum(), abs=1e-9)
+    assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95 % quantile"]
+    assert estimate.quantile().rows[0].name == "median"
+    assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
+    assert len(estimate.cdf().rows) == 63
+    assert estimate.top(2).kind == "top"
+    assert "nonnegative" in str(estimate.histogram(8, post="nonnegative"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        estimate.unit = "K"  # type: ignore[misc]
+
+
+def test_labels_name_the_shares_of_a_choice(home: hushmote.FleetReader):
+    mode = home.experiment("mode")
+    assert [row.name for row in mode.estimate().histogram().rows] == ["idle", "heating", "door", "other"]
+    assert mode.estimate().share("door").rows[0].value == pytest.approx(0.1, abs=6 * 0.01)
+    assert {row.name for row in mode.trend()[0].rows} == {"idle", "heating", "door", "other"}
+    assert [row.name for row in mode.trend("idle")[0].rows] == ["idle", "idle"]
+
+
+def test_changes_and_trends(stored: Path, home: hushmote.FleetReader, room: hushmote.ExperimentReader):
+    """Means differ by 2 and by 3 degrees; their errors are below 0.3: six of them are 2e-9."""
+    before, after = room.estimate("2026-11-14"), room.estimate("2026-11-21")
+    shares, readings = after.change_since(before, ":20", quantiles=[0.5])
+    assert [row.name for row in shares.rows] == ["below 20"]
+    assert [row.name for row in readings.rows] == ["mean", "standard deviation", "median"]
+    assert abs(readings.rows[0].value - 2) < 6 * 0.3
+    lab = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("lab").experiment("room_temp")
+    assert abs(lab.estimate().change_since(room.estimate())[1].rows[0].value - 3) < 6 * 0.3
+    same = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("room_temp")
+    for other in (room, same):
+        with pytest.raises(hushmote.HushmoteError, match="reports of 2026-11-21 would be on both sides"):
+            after.change_since(other.estimate())
+    assert [answer.quantity for answer in room.trend(":20", "mean")] == ["share", "reading"]
+    assert room.trend() == room.trend("mean")
+    assert room.trend("mean")[0].unit == "°C"
+
+
+def test_everything_prints_in_80_columns_and_is_html(room: hushmote.ExperimentReader):
+    estimate = room.estimate()
+    shown = [
+        estimate,
+        estimate.share("18:22", post="smooth"),
+        room.estimate("2026-11-21").change_since(room.estimate("2026-11-14"), ":20"),
+        room.trend(":20", "mean"),
+        hushmote.plan(devices=20_000, bins=64, epsilon=2),
+    ]
+    for one in shown:
+        text = str(one)
+        assert repr(one) == text
+        assert max(map(len, text.splitlines())) <= 80
+        assert "…" not in text
+        assert "\x1b" not in text
+        html = typing.cast(typing.Any, one)._repr_html_()
+        assert html.count("<table>") == html.count("</table>") > 0
+    assert (
+        "&lt;"
+        in hushmote.Answer("ranges", "<x>", "share", "<x>", 1, 0.95, estimate.share(":20").rows)._repr_html_()
+    )
+
+
+def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.ExperimentReader):
+    trend = room.trend(":20", "mean")
+    frame = trend.to_pandas()
+    assert len(frame) == 4
+    assert list(frame.columns) == trend.to_csv().splitlines()[0].split(",")
+
+
+def test_three_of_four_give_the_fourth():
+    """The numbers are those of `hushmote plan` with the same options."""
+    plan = hushmote.plan(devices=20_000, bins=64, epsilon=2)
+    assert f"{plan.error:.3%}" == "2.914%"
+    assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
+    assert plan.mechanism.startswith("hh, fanout 2, cells 2 4 8")
+    assert "±2.914% of the devices   <- the answer" in str(plan)
+    assert hushmote.plan(epsilon=1, yes_no=True, error=0.01).to_dict()["solved"] == "devices"
+    assert hushmote.plan(epsilon=1, labels=["a", "b"], error=0.01).values == 3
+    assert "a quantile: 0.5" in str(hushmote.plan(devices=20_000, bins=64, epsilon=2, of="quantile"))
+    with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, domain"):
+        hushmote.plan(devices=10)
+
+
+def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
+    file = after_demo / "room_temp.toml"
+    normal = hushmote.simulate(file, devices=1_000_000, population="normal:21:3", seed=1)
+    assert (normal.devices, normal.unit, normal.attack) == (1_000_000, "°C", None)
+    for answer in (normal.share("18:22"), normal.quantile(0.5), normal.mean()):
+        assert all(row.truth is not None for row in answer.rows)
+    again = hushmote.simulate(str(file), devices=1_000_000, population="normal:21:3", seed=1)
+    assert np.array_equal(normal.frequencies, again.frequencies)
+    assert len(normal.change_since(again)) == 2
+    few = hushmote.simulate(
+        file, devices=200, population="normal:21:3", calls=300, faults=hushmote.Faults(late=0.1)
+    )
+    assert 0 < few.reports <= 200 * 4
+    attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30", attackers=0.1)
+    assert attacked.attack
+    assert attacked.attack.fake_devices == 10_000
+    with pytest.raises(hushmote.HushmoteError, match="say what devices hold"):
+        hushmote.simulate(file)

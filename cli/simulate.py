@@ -140,7 +140,7 @@ def simulate(
         show.out.print(f"plot: {plot}")
 
 
-def _show_attack(outcome: attacks.Outcome) -> None:
+def _show_attack(outcome: attacks.AttackOutcome) -> None:
     """The gain of an attack in percent of the fleet, and whether anybody would notice."""
     table = show.table(f"attack: {outcome.kind}")
     for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):

@@ -9,7 +9,7 @@ import typer
 
 from ..server.answers import tables
 from ..server.answers.answer import coverage
-from ..simulator.attack import Outcome
+from ..simulator.attack import AttackOutcome
 from ..simulator.faithful import Faults
 from ..simulator.population import PopulationError
 from ..simulator.simulate import simulate as run
@@ -127,7 +127,7 @@ def simulate(
         tables.out.print(f"plot: {plot}")
 
 
-def _show_attack(outcome: Outcome) -> None:
+def _show_attack(outcome: AttackOutcome) -> None:
     """The gain of an attack in percent of the fleet, and whether anybody would notice."""
     table = tables.table(f"attack: {outcome.kind}")
     for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):

@@ -98,6 +98,7 @@ def _exp_bounds(epsilon, bits):
 
 
 def truth_threshold(epsilon, g):
+    # type: (int, int) -> int
     """Return exactly floor(p * ONE) for p = e^eps / (e^eps + g - 1), the same on every runtime.
 
     epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24. Rounding down
@@ -253,23 +254,23 @@ class Level:
     """
 
     def __init__(self, epsilon, domain, g, width, offset, weight):
-        self.domain = domain
-        self.g = g
-        self.width = width
-        self.offset = offset
-        self.weight = weight
+        self.domain = domain  # type: int
+        self.g = g  # type: int
+        self.width = width  # type: int
+        self.offset = offset  # type: int
+        self.weight = weight  # type: int
         t = 0
         size = 1
         if g != domain:
             while size < domain:
                 size *= g
                 t += 1
-        self.t = t
-        self.seeds = size - 1 if t else 1
-        self.code_count = self.seeds * g
+        self.t = t  # type: int
+        self.seeds = size - 1 if t else 1  # type: int
+        self.code_count = self.seeds * g  # type: int
         if offset + self.code_count > _MAX_CODES:
             raise ExperimentRefused("more than 16777216 codes: take a smaller domain")
-        self.threshold = truth_threshold(epsilon, g)
+        self.threshold = truth_threshold(epsilon, g)  # type: int
         # At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
         if self.threshold * g <= ONE:
             raise ExperimentRefused("epsilon is too small for so many cells: take a smaller g")
@@ -417,7 +418,7 @@ class Experiment:
         _take_int(fields, "v", 1, 1)
         self.name = _take_name(fields, "name")  # type: str
         self._take_type(fields)
-        self.epsilon = _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)
+        self.epsilon = _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)  # type: int
         self._take_mechanism(fields)
         self.every = _take_int(fields, "every", 1, _MAX_CODES, 1)
         self._take_budget(fields)
@@ -425,10 +426,10 @@ class Experiment:
         _take_no_more(fields)
 
     def _take_type(self, fields):
-        self.type = _take_choice(fields, "type", ("bool", "choice", "number"))
+        self.type = _take_choice(fields, "type", ("bool", "choice", "number"))  # type: str
         self.labels = ()
         self.low = self.high = 0
-        self.domain = 2
+        self.domain = 2  # type: int
         if self.type == "choice":
             labels = _take(fields, "labels")
             good = type(labels) is list and labels
@@ -447,8 +448,8 @@ class Experiment:
             self.domain = _take_int(fields, "bins", 2, _MAX_CODES)
 
     def _take_mechanism(self, fields):
-        self.mechanism = _take_choice(fields, "mechanism", ("rr", "grr", "olh", "hh"))
-        self.fanout = 0
+        self.mechanism = _take_choice(fields, "mechanism", ("rr", "grr", "olh", "hh"))  # type: str
+        self.fanout = 0  # type: int
         domain = self.domain
         cells = [domain]
         weights = [1]
@@ -480,8 +481,8 @@ class Experiment:
             levels.append(Level(self.epsilon, nodes, g, width, offset, weight))
             offset += levels[-1].code_count
             width //= self.fanout or 1
-        self.levels = tuple(levels)
-        self.weight_sum = sum(weights)
+        self.levels = tuple(levels)  # type: tuple[Level, ...]
+        self.weight_sum = sum(weights)  # type: int
         self.code_count = offset  # type: int
         self.code_bytes = 1 if offset <= 1 << 8 else 2 if offset <= 1 << 16 else 3
 

@@ -53,7 +53,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttackOutcome:
     """What an attack came to, all shares from 0 to 1.
 
     kind           of the attack
@@ -108,7 +108,7 @@ def run(
     honest: Counts,
     truth: Floats,
     rng: np.random.Generator,
-) -> tuple[Outcome, Counts]:
+) -> tuple[AttackOutcome, Counts]:
     """Add fake devices' reports to an honest histogram; returns what came of it and the new histogram.
 
     Fake devices toss no coin of `every`: each sends a report at every call until it reaches its cap, beyond
@@ -124,7 +124,7 @@ def run(
         target[index], name = 1.0, _name(experiment, index)
     reports, added = int(counts.sum()), int(forgeries.sum())
     all_calls = fake_devices * calls
-    outcome = Outcome(
+    outcome = AttackOutcome(
         attack.kind,
         name,
         fake_devices,
@@ -152,10 +152,10 @@ def parse(experiment: Experiment, text: str) -> Attack:
         raise AttackError(f"{_HOW}, not {text}")
     if kind == "shift":
         try:
-            found = parse_range(experiment, rest)
+            asked = parse_range(experiment, rest)
         except UnitsError as e:
             raise AttackError(str(e)) from None
-        return Attack(kind, found.low, found.high, found.text)
+        return Attack(kind, asked.low, asked.high, asked.text)
     index = _index(experiment, rest)
     return Attack("promote" if kind == "promote" else "flood", index, index + 1, _name(experiment, index))
 
@@ -203,7 +203,7 @@ def _codes(stratum: Stratum) -> slice:
 
 
 def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> list[Floats]:
-    """How much each class raises the target's estimate, less a constant; strata of so many reports each."""
+    """How much each class raises the target's estimate, less a constant; reports: of the strata."""
     weights, _ = mechanism.weights(target[:, None], reports)
     return [
         np.zeros(len(size)) if w is None else w[:, 0]

@@ -27,7 +27,7 @@ class SimulatedEstimate(FleetEstimate):
     """
 
     devices: int = 0
-    attack: attacks.Outcome | None = None
+    attack: attacks.AttackOutcome | None = None
 
 
 def simulate(

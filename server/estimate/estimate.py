@@ -7,6 +7,7 @@ intervals are for the population that the reports were drawn from. Nothing here 
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -51,17 +52,17 @@ class Estimates:
         """Number of values."""
         return self.experiment.domain
 
-    @property
+    @cached_property
     def frequencies(self) -> Floats:
         """Share of each value, shape (domain,); unbiased, so that some may be negative."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def spread(self) -> Spread:
         """Variances and skews of the frequencies."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def cdf_spread(self) -> Spread:
         """Variances and skews of cdf()."""
         raise NotImplementedError
@@ -185,15 +186,15 @@ class Estimate(Estimates):
         self.reports = sum(decoded.reports)
         self.stderr_method = "exact" if decoded.exact else "approximate"
 
-    @property
+    @cached_property
     def frequencies(self) -> Floats:
         return self.decoded.frequencies
 
-    @property
+    @cached_property
     def spread(self) -> Spread:
         return self.decoded.frequency_spread
 
-    @property
+    @cached_property
     def cdf_spread(self) -> Spread:
         return self.decoded.cdf_spread
 

@@ -24,23 +24,23 @@ from ..mechanisms.decoded import IMPLIED_SHARE, simplex
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, intervals
 
-_REACH = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
-_STEP = 0.25  # of the grid, in standard errors
+_GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
+_GRID_STEP = 0.25  # of the grid, in standard errors
 _ROUNDS = 60  # of the maximum likelihood: to stop early smooths
-_VAGUE = 1.0  # values' worth of prior that is spread over the whole grid
-_TELLING = 4096  # values that the prior is made from, and as many of the rest
+_PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid
+_PRIOR_SAMPLE = 4096  # values that the prior is made from, and as many of the rest
 _RARE = 0.02  # chances up to this are summed as a power series
-_ENDS = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
-_NODES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
-_WIDE = 7.0  # standard deviations of a number of values beyond which it is not looked for
+_END_CHANCES = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
+_NODE_CHANCES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
+_COUNT_DEVIATIONS = 7.0  # standard deviations of a number of values beyond which it is not looked for
 _CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
-_PARTS = 2.0  # an atom with many values is cut into so many parts for each √k values in it
-_MAX_PARTS = 1000
-_NEAR = 0.05
+_ATOM_SPLITS = 2.0  # an atom with many values is cut into this many parts for each √k values in it
+_MOST_SPLITS = 1000
+_ALSO_LISTED_ABOVE = 0.05
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RankedValue:
     """A value, its frequency, and the probability that it is among the true top k."""
 
     index: int
@@ -59,8 +59,8 @@ class TopK:
     experiment: Experiment
     k: int
     reports: int
-    listed: tuple[Candidate, ...]
-    near: tuple[Candidate, ...]
+    listed: tuple[RankedValue, ...]
+    near: tuple[RankedValue, ...]
     probabilities: Floats
 
     @property
@@ -76,18 +76,19 @@ def top(estimate: Estimates, k: int) -> TopK:
     with an equal chance. Raises EstimateError for another k.
     """
     domain = estimate.domain
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < domain:
+    whole = not isinstance(k, bool) and isinstance(k, int | np.integer)  # pyright: ignore
+    if not whole or not 1 <= k < domain:
         raise EstimateError(
             f"a top k needs k from 1 to {domain - 1}, one less than there are values, not {k}"
         )
     chances = membership(_posterior(estimate), int(k))
     chances.flags.writeable = False
     order = np.argsort(-estimate.frequencies, kind="stable")
-    rest = order[k:][chances[order[k:]] > _NEAR]
+    rest = order[k:][chances[order[k:]] > _ALSO_LISTED_ABOVE]
     rest = rest[np.argsort(-chances[rest], kind="stable")]
     chosen = np.concatenate([order[:k], rest])
-    found = estimate.ranges(chosen, chosen + 1)
-    candidates = tuple(Candidate(int(v), found[i], float(chances[v])) for i, v in enumerate(chosen))
+    statistics = estimate.ranges(chosen, chosen + 1)
+    candidates = tuple(RankedValue(int(v), statistics[i], float(chances[v])) for i, v in enumerate(chosen))
     return TopK(estimate.experiment, int(k), estimate.reports, candidates[:k], candidates[k:], chances)
 
 
@@ -119,10 +120,10 @@ def _posterior(estimate: Estimates) -> Posterior:
     floor = np.maximum(variance - unit * at, 0.1 * variance)
     number = np.maximum(x + floor / unit, 0) / unit
 
-    low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _REACH)
+    low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
     v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
-    count = int(np.ceil(_scale(np.array([max(high.max(), 0.0)]), v, u)[0] / _STEP)) + 1
-    steps = np.arange(count) * _STEP
+    count = int(np.ceil(_scale(np.array([max(high.max(), 0.0)]), v, u)[0] / _GRID_STEP)) + 1
+    steps = np.arange(count) * _GRID_STEP
     grid = ((np.sqrt(v) + u * steps / 2) ** 2 - v) / u
     first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
     last = np.maximum(np.searchsorted(grid, np.maximum(high, 0), side="right"), first + 1)
@@ -142,7 +143,7 @@ def _posterior(estimate: Estimates) -> Posterior:
         log = np.where(n > 0, n * np.log(mean / np.maximum(n, 1e-300)), 0) - (mean - n)
     log[outside] = -np.inf
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
-    told, weight = _telling(x)
+    told, weight = _prior_sample(x)
     prior = _prior(likelihood[told], index[told], weight, len(grid))
     mass = likelihood * prior[index]
     mass /= mass.sum(axis=1, keepdims=True)
@@ -154,16 +155,16 @@ def _scale(theta: Floats, variance: float, unit: float) -> Floats:
     return 2 / unit * (np.sqrt(variance + unit * theta) - np.sqrt(variance))
 
 
-def _telling(x: Floats) -> tuple[Ints, Floats]:
+def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
     """Values that the prior is made from, and for how many each stands: the largest, and some of the rest."""
     order = np.argsort(-x, kind="stable")
-    stride = max(1, len(x) // _TELLING)
-    rest = order[_TELLING:]
+    stride = max(1, len(x) // _PRIOR_SAMPLE)
+    rest = order[_PRIOR_SAMPLE:]
     some = rest[stride // 2 :: stride]
-    weights = np.ones(min(len(x), _TELLING) + len(some))
+    weights = np.ones(min(len(x), _PRIOR_SAMPLE) + len(some))
     if len(some):
-        weights[_TELLING:] = len(rest) / len(some)
-    return np.concatenate([order[:_TELLING], some]), weights
+        weights[_PRIOR_SAMPLE:] = len(rest) / len(some)
+    return np.concatenate([order[:_PRIOR_SAMPLE], some]), weights
 
 
 def _prior(likelihood: Floats, index: Ints, weight: Floats, atoms: int) -> Floats:
@@ -173,7 +174,7 @@ def _prior(likelihood: Floats, index: Ints, weight: Floats, atoms: int) -> Float
     for _ in range(_ROUNDS):
         share = likelihood * prior[index]
         share *= (weight / share.sum(axis=1))[:, None]
-        prior = np.bincount(flat, share.ravel(), atoms) + _VAGUE / atoms
+        prior = np.bincount(flat, share.ravel(), atoms) + _PRIOR_PSEUDOCOUNT / atoms
         prior /= prior.sum()
     return prior
 
@@ -189,7 +190,8 @@ def membership(posterior: Posterior, k: int) -> Floats:
     # tail[i, j]: probability that value i is at atom j of its window or above.
     tail = np.zeros((len(first), window + 1))
     tail[:, :-1] = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
-    per_atom = np.bincount((first[:, None] + np.arange(window)).ravel(), mass.ravel(), atoms + window)[:atoms]
+    index = np.add.outer(first, np.arange(window)).ravel()
+    per_atom = np.bincount(index, mass.ravel(), atoms + window)[:atoms]
     above = np.cumsum(per_atom[::-1])[::-1] - per_atom
     # Chernoff: outside, fewer than k are above with a probability of less than 1e-9 or more than 1 - 1e-9.
     most = k + _CHERNOFF + np.sqrt(_CHERNOFF**2 + 2 * _CHERNOFF * k)
@@ -203,12 +205,12 @@ def membership(posterior: Posterior, k: int) -> Floats:
         if above[atom] + per_atom[atom] < least:
             certain = atom
             continue
-        begin, end = np.searchsorted(first, [atom - window + 1, atom + 1])
+        begin, end = (int(np.searchsorted(first, x)) for x in (atom - window + 1, atom + 1))
         rows = np.arange(begin, end)
         place = atom - first[begin:end]
         here, higher = mass[rows, place], tail[rows, place + 1]
         asked = np.flatnonzero(here > 0)
-        parts = int(np.clip(np.ceil(_PARTS * per_atom[atom] / np.sqrt(k)), 1, _MAX_PARTS))
+        parts = int(np.clip(np.ceil(_ATOM_SPLITS * per_atom[atom] / np.sqrt(k)), 1, _MOST_SPLITS))
         for part in range(parts):
             chance = higher + here * ((part + 0.5) / parts)
             fewer = fewer_above(chance, asked, k - (len(first) - end))
@@ -225,7 +227,7 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     chance: of success of each value, shape (domain,), independent of each other.
     """
     deviation = np.sqrt(float((chance * (1 - chance)).sum()))
-    size = min(len(chance) + 1, int(2 * (_WIDE * deviation + 16))) | 1  # odd: z is never -1
+    size = min(len(chance) + 1, int(2 * (_COUNT_DEVIATIONS * deviation + 16))) | 1  # odd: z is never -1
     start = max(0, int(chance.sum()) - size // 2)
     if start + size <= k:
         return np.ones(len(asked))
@@ -240,13 +242,13 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     log = p.sum() * off - (p**2).sum() * off**2 / 2 + (p**3).sum() * off**3 / 3
     p, back = 1 - chance[common], np.conj(z) - 1
     log += common.sum() * np.log(z) + p.sum() * back - (p**2).sum() * back**2 / 2 + (p**3).sum() * back**3 / 3
-    many = len(middle) > len(_NODES)
+    many = len(middle) > len(_NODE_CHANCES)
     points = middle
     if many:
-        place = middle * (len(_NODES) - 1)
-        left = np.minimum(place.astype(np.int64), len(_NODES) - 2)
+        place = middle * (len(_NODE_CHANCES) - 1)
+        left = np.minimum(place.astype(np.int64), len(_NODE_CHANCES) - 2)
         right = place - left
-        points = _NODES
+        points = _NODE_CHANCES
         weight = np.bincount(left, 1 - right, len(points)) + np.bincount(left + 1, right, len(points))
         log += weight @ np.log(1 + points[:, None] * off)
     else:
@@ -254,11 +256,11 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
 
     # The number of successes modulo size has probabilities whose sum up to k - 1 is linear in log's exp.
     # To leave one value out is to divide by its factor: for the rest of the values a smooth function.
-    points = np.concatenate([_ENDS, points])
+    points = np.concatenate([_END_CHANCES, points])
     answers = ((np.exp(log) * _sums(z, start, k, size)) / (1 + points[:, None] * off)).real.sum(axis=1)
     low, high, answers = answers[:3], answers[3:6], answers[6:]
     result = np.empty(len(chance))
-    result[~rare & ~common] = np.interp(middle, _NODES, answers) if many else answers
+    result[~rare & ~common] = np.interp(middle, _NODE_CHANCES, answers) if many else answers
     result[rare] = _parabola(low, chance[rare] / _RARE)
     result[common] = _parabola(high, (chance[common] - 1 + _RARE) / _RARE)
     return np.clip(result[asked], 0, 1)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...device.ldp_client import ONE, truth_threshold
+from ..arrays import Floats
 from ..epsilon import check_epsilon
 from . import allocation
 from . import tree as hierarchy
@@ -167,7 +168,7 @@ def workload_variance(
     share = np.array(weights) / sum(weights)
     with np.errstate(divide="ignore"):
         tree = hierarchy.tree(domain, fanout, list(np.array([c.assumed for c in channels]) / share))
-    errors = []
+    errors: list[float | Floats] = []
     for level, channel in enumerate(channels):
         width = fanout ** (len(channels) - 1 - level)
         nodes = np.full(channel.domain, channel.node_variance(width / domain))

@@ -199,7 +199,7 @@ def model(
         np.stack([np.ones(n), p.shares], axis=1) if p else np.zeros((n, 2))
         for p, n in zip(all_pairs, tree.nodes, strict=True)
     ]
-    result = []
+    result: list[Spread] = []
     for influence in influences(tree, d, e):
         variance = influence.squares.copy()
         for number, pairs in enumerate(all_pairs):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
+from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
 from ..arrays import Array, Counts
 from . import butterfly

@@ -102,7 +102,7 @@ class Mechanism(ABC):
         return np.concatenate(values)
 
     def lacks(self, reports: Sequence[int]) -> str:
-        """Why nothing can be estimated from so many reports of each stratum, or ""."""
+        """Why nothing can be estimated from these numbers of reports of the strata, or ""."""
         return ""
 
     def decode(self, counts: Counts) -> Decoded:

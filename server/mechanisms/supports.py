@@ -52,7 +52,7 @@ class SupportMechanism(Mechanism):
         return sum(code.class_count for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
-        """Least squares over levels with so many reports each; None where there is nothing to make agree."""
+        """Least squares over levels of these numbers of reports; None where nothing has to agree."""
         return None
 
     def collapse(self, counts: Counts) -> list[Counts]:

@@ -121,8 +121,8 @@ def run(
 ) -> list[Tallies]:
     """Run all jobs on a runtime, as one process, and return their tallies in the same order.
 
-    client: the randomizer's file (a board has its own). drawn: is told of so many more draws made. silence_s:
-    how long a runtime may print nothing (it prints at least every 1,000 draws).
+    client: the randomizer's file (a board has its own). drawn: is told how many more draws were made.
+    silence_s: how long a runtime may print nothing (it prints at least every 1,000 draws).
     Raises AuditError where the runtime fails or does not do what was asked.
     """
     with tempfile.TemporaryDirectory(prefix="hushmote-audit-") as name:

@@ -244,7 +244,7 @@ def largest_epsilon(
         try:
             return within(mechanism(epsilon), prior, targets, risk, _ROUNDING)
         except (ExperimentRefused, NoMechanism):
-            return epsilon < MICRO  # too little ε for so many cells: look higher
+            return epsilon < MICRO  # too little ε for the cells: look higher
 
     found = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
     if found < EPSILON_MIN:

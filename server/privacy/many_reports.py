@@ -74,7 +74,7 @@ class BudgetRow:
 
 
 def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
-    """What each theorem allows so many reports while a loss stays within total (micro-nats, >= 1).
+    """What each theorem allows n reports while a loss stays within total (micro-nats, >= 1).
 
     fails: in [0, 1), the chance that it does not; at 0 only what never fails. Rounded down.
     """
@@ -111,10 +111,10 @@ def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
         total = math.floor((nats - margin) * MICRO)
         if not total:
             continue
-        found = Optimal(total / MICRO, _as_written(-eta * math.expm1(-margin)))
-        epsilon = found.most_epsilon(n) or 0
+        theorem = Optimal(total / MICRO, _as_written(-eta * math.expm1(-margin)))
+        epsilon = theorem.most_epsilon(n) or 0
         if epsilon > most:
-            best, most = found, epsilon
+            best, most = theorem, epsilon
     words = f"where it is true, the belief passes its ceiling with probability at most {eta:g}"
     if best.delta == 0:
         words = "the belief never passes its ceiling"
@@ -151,7 +151,7 @@ class LossRow:
 
 
 def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
-    """What so many reports of epsilon micro-nats each may lose under each theorem that bounds a loss.
+    """What n reports of epsilon micro-nats each may lose under each theorem that bounds a loss.
 
     fails: in [0, 1), the chance of more, where A is true; at 0 only what never fails. Rounded up.
     """
@@ -239,7 +239,7 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
 
 
 def _compositions(n: int, parts: int) -> np.ndarray:
-    """All ways to write n as an ordered sum of so many whole numbers >= 0, one in each row."""
+    """All ways to write n as an ordered sum of parts, whole numbers >= 0, one in each row."""
     rows, left = np.zeros((1, 0), np.int64), np.array([n])
     for _ in range(parts - 1):
         repeats = left + 1

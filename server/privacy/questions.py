@@ -45,8 +45,8 @@ class Values:
         UnitsError or DisclosureError where there is none such.
         """
         if self.experiment.type == "number" and not self.bare:
-            found = parse_range(self.experiment, text)
-            return Target(found.text, tuple(range(found.low, found.high)))
+            asked = parse_range(self.experiment, text)
+            return Target(asked.text, tuple(range(asked.low, asked.high)))
         members: list[int] = []
         for part in text.split(","):
             members += self._bare(part) if self.bare else self._labels(part)
@@ -59,8 +59,8 @@ class Values:
         return f"values {int(low or 0)} to {int(high or self.experiment.domain) - 1}"
 
     def _labels(self, text: str) -> range:
-        found = parse_range(self.experiment, text.strip())
-        return range(found.low, found.high)
+        asked = parse_range(self.experiment, text.strip())
+        return range(asked.low, asked.high)
 
     def _bare(self, text: str) -> range:
         low, colon, high = text.partition(":")
@@ -122,7 +122,7 @@ class Chosen:
 
     allowed: the bound for any mechanism, for all that a board ever says. exact: of one report of `mechanism`;
     changes: whether a little above it another mechanism is chosen.
-    beliefs: at `exact`, those in most danger first. rows: each theorem's ε for so many reports; passes:
+    beliefs: at `exact`, those in most danger first. rows: each theorem's ε for the reports; passes:
     beside it the exact chance that the belief in a constant true value passes its ceiling, None where it is
     not known, and `refused` says why.
     """
@@ -164,7 +164,7 @@ class Chosen:
 class Seen:
     """What reports of a given ε make an attacker believe.
 
-    beliefs: after one report, those in most danger first. rows: what so many reports lose under each theorem,
+    beliefs: after one report, those in most danger first. rows: what the reports lose under each theorem,
     and posteriors: the belief in the first of them below which it then stays. repeated: exact, where one
     value never changes and reports are direct; else `refused` says why not.
     """
@@ -222,8 +222,8 @@ def from_risk(
     """
     asked = disclosure.singles(prior, values.names) if targets is None else targets
     allowed = disclosure.allowed_loss(prior, asked, risk)
-    found = disclosure.largest_epsilon(mechanism, prior, targets, risk)
-    at = mechanism(found) if found else None
+    largest = disclosure.largest_epsilon(mechanism, prior, targets, risk)
+    at = mechanism(largest) if largest else None
     beliefs = _beliefs(at, values, prior, targets) if at else ()
     rows: list[BudgetRow] = []
     passes: list[float | None] = []
@@ -231,7 +231,7 @@ def from_risk(
     if reports is not None and allowed.total:
         rows = budget_rows(allowed.total, reports, fails)
         passes, refused = _passes(at, prior, targets, risk, reports, rows)
-    exact = None if found is None else found / MICRO
+    exact = None if largest is None else largest / MICRO
     changes = at is not None and _describe(mechanism(min(at.epsilon + 1, 16_000_000))) != _describe(at)
     return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
 
@@ -244,7 +244,7 @@ def from_epsilon(
     reports: int | None,
     fails: float,
 ) -> Seen:
-    """What one report, and so many, of an experiment make an attacker believe about the targets."""
+    """What one report, and n of them, of an experiment make an attacker believe about the targets."""
     beliefs = _beliefs(experiment, values, prior, targets)
     rows: list[LossRow] = []
     repeated, refused = None, ""
@@ -265,18 +265,18 @@ def _beliefs(
     epsilon = experiment.epsilon / MICRO
     bound = disclosure.posterior_bound
     if targets is not None:
-        found = [(t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t)) for t in targets]
-        others = [0] * len(found)
+        shown = [(t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t)) for t in targets]
+        others = [0] * len(shown)
     else:
         after, names = disclosure.worst_posteriors(experiment, prior), values.names
         pairs = np.stack([prior, after], axis=1).round(12)
         _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
         worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
-        found = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
+        shown = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
         others = (alike[worst] - 1).tolist()
     return tuple(
         Belief(name, p, after, bound(p, epsilon), n)
-        for (name, p, after), n in zip(found, others, strict=True)
+        for (name, p, after), n in zip(shown, others, strict=True)
     )
 
 
@@ -308,8 +308,8 @@ def _passes(
         if row.epsilon is None or not 0.001 <= row.epsilon <= 16:
             continue
         try:
-            found = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)
+            repeated = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)
         except DisclosureError as e:
             return [None] * len(rows), str(e)
-        chances[i] = min(1.0, float(found.passes.max()))
+        chances[i] = min(1.0, float(repeated.passes.max()))
     return chances, ""

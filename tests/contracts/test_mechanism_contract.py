@@ -152,7 +152,8 @@ def test_short_ways_agree_with_the_general_one(experiment: Experiment):
     mechanism = mechanism_of(experiment)
     shares, counts = fleet(experiment, 3000, 3)
     np.testing.assert_allclose(mechanism.lift(shares), Mechanism.lift(mechanism, shares), rtol=1e-9)
-    general_odds = Mechanism.odds.fget  # pyright: ignore[reportAttributeAccessIssue]
+    general_odds = Mechanism.odds.fget
+    assert general_odds is not None
     assert mechanism.odds == pytest.approx(general_odds(mechanism), rel=1e-9)
     short, general = mechanism.decode(counts), Decoded(mechanism, mechanism.collapse(counts))
     assert short.reports == general.reports

@@ -66,7 +66,7 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
         w = butterfly.code_weights(level, part[:, 0]) / (channel.p - channel.q)
         drawn = level.weight / experiment.weight_sum
         within = chance[level.offset : level.offset + level.code_count] / drawn
-        total += (within @ w**2 - (within @ w) ** 2) / drawn
+        total += float(within @ w**2 - (within @ w) ** 2) / drawn
     return total
 
 

@@ -1,4 +1,4 @@
-"""The simulator's commands: `hushmote demo` and `hushmote simulate`."""
+"""`hushmote simulate`: a fleet before it is built."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..device.ldp_client import Experiment
 from ..server.answers import answer
 from ..server.answers import tables as show
 from ..server.estimate.estimate import estimate
+from ..server.experiments import words
 from ..server.experiments.definition import Definition, load
 from ..server.experiments.units import parse_range
 from ..simulator import attack as attacks
@@ -21,25 +22,6 @@ from ..simulator.faithful import Fleet
 from ..simulator.faults import Faults
 from ..simulator.population import Population, PopulationError
 from .options import AsJson, print_json
-
-
-def demo(
-    broker: Annotated[
-        str,
-        typer.Option(help="auto (mosquitto where it is installed), embedded, mosquitto, or mqtt://host:port"),
-    ] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the plot, the store and the log.")] = Path("out"),
-    devices: Annotated[int | None, typer.Option(help="Only so many of the 26,115 readings.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Watch thousands of devices report real readings through a real broker, and what is learned of them."""
-    from ..simulator import demo as demonstration
-
-    outcome = demonstration.run(broker, out, devices, quiet=as_json)
-    if as_json:
-        print_json(outcome.to_dict())
-    else:
-        demonstration.show_outcome(outcome)
 
 
 def simulate(
@@ -130,7 +112,7 @@ def simulate(
         print_json(result)
         return
     show.out.print(
-        f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {show.mechanism(experiment)}"
+        f"{definition.name}: {devices:,} devices, {found.reports:,} reports; {words.mechanism(experiment)}"
     )
     show.answers(answers)
     show.out.print(f"{covered} of {known} intervals hold the truth")

@@ -51,7 +51,7 @@ class Neighbours(enum.StrEnum):
 @epsilon_app.command("local")
 def local(
     file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
-    domain: Annotated[int | None, typer.Option(help="Instead of a file: so many values.")] = None,
+    domain: Annotated[int | None, typer.Option(help="Instead of a file: the number of values.")] = None,
     mechanism: Annotated[
         Wanted, typer.Option(help="With --domain; auto: the best for frequencies.")
     ] = Wanted.auto,
@@ -90,15 +90,15 @@ def local(
         wanted = Risk(
             fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
         )
-        found = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
+        choice = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
         if plot:
             from .plot import local_curves  # matplotlib takes a second to load
 
-            local_curves(plot, at, beliefs, targets, found)
+            local_curves(plot, at, beliefs, targets, choice)
         if as_json:
-            print_json(found.to_dict())
+            print_json(choice.to_dict())
             return
-        epsilon_show.chosen(found)
+        epsilon_show.chosen(choice)
     else:
         if epsilon is None and values.bare:
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
@@ -210,8 +210,8 @@ def central(
 def _records(text: str) -> Floats:
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
-        found = population.read_csv(file, column)
-        return np.array([x for x in found.readings if x is not None], dtype=np.float64)
+        readings = population.read_csv(file, column).readings
+        return np.array([x for x in readings if x is not None], dtype=np.float64)
     return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
 
 

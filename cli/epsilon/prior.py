@@ -42,16 +42,16 @@ def prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Fl
         if bare:
             raise DisclosureError("a column of readings needs an experiment's file: it says where they fall")
         return _shares(population.read_csv(file, column, experiment.type), experiment)
-    found = population.parse(text)
-    if bare and isinstance(found, population.Continuous):
-        raise DisclosureError(f"{found.name} is in an experiment's units: give its file, not a domain")
-    return _shares(found, experiment)
+    source = population.parse(text)
+    if bare and isinstance(source, population.Continuous):
+        raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a domain")
+    return _shares(source, experiment)
 
 
 def _shares(source: population.Population, experiment: Experiment) -> Floats:
     """Shares of the indices among readings; those without a reading are reported as any index."""
-    found = source.probabilities(experiment)
-    return checked_prior(found[:-1] + found[-1] / experiment.domain, experiment.domain)
+    shares = source.probabilities(experiment)
+    return checked_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
 
 
 def stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
@@ -62,7 +62,8 @@ def stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
     if not versions:
         names = sorted({v.experiment.name for v in store.experiments(fleet)})
-        raise DisclosureError(f"fleet {fleet} has no experiment {name}; it has {', '.join(names) or 'none'}")
+        there = f"its experiments: {', '.join(names)}" if names else "nor any other"
+        raise DisclosureError(f"fleet {fleet} has no experiment {name}; {there}")
     newest = versions[-1].experiment
     estimates = []
     for v in versions:

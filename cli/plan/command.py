@@ -81,7 +81,7 @@ def plan_command(
             help="Share that the value or range holds; without it the worst one.", show_default=False
         ),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Ranges of so many bins; without it all ranges.")] = None,
+    width: Annotated[int | None, typer.Option(help="Ranges of n bins; without it all ranges.")] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="low:high in the unit, or in bins without --low; either may be empty."),

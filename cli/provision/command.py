@@ -242,8 +242,8 @@ def renew_command(
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
     if all_boards:
         gone = opened.journal().revoked
-        found = sorted((opened.path / DEVICES).glob("*.settings.json"))
-        paths = [p for p in found if p.name.split(".")[0] not in gone]
+        everyone = sorted((opened.path / DEVICES).glob("*.settings.json"))
+        paths = [p for p in everyone if p.name.split(".")[0] not in gone]
     for path in paths:
         provision.load_settings(path)  # before the first is changed
     made = [(path, rotation.renew(opened, path, master, now_utc(), days)) for path in paths]

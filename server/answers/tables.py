@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...device.ldp_client import Experiment
-from ..accounting import Kind
-from ..experiments.definition import Definition
+from ..experiments import words
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 
 out = Console(highlight=False)
@@ -119,42 +118,8 @@ def answers(found: Sequence[Answer]) -> None:
             out.print(one.note)
 
 
-def mechanism(experiment: Experiment) -> str:
-    """A mechanism and its numbers in a few words."""
-    if experiment.mechanism == "olh":
-        return f"olh, {experiment.levels[0].g} cells"
-    if experiment.mechanism == "hh":
-        return f"hh, fanout {experiment.fanout}, cells {' '.join(str(x.g) for x in experiment.levels)}"
-    return experiment.mechanism
-
-
-def budget(experiment: Experiment) -> str:
-    """What one board may spend on the experiment, in words."""
-    thinned = "" if experiment.every == 1 else f"; one call in {experiment.every} reports"
-    if experiment.rule == "unlimited":
-        return "no cap of its own" + thinned
-    if experiment.rule == "count":
-        return f"at most {experiment.cap} reports for life{thinned}"
-    reports = experiment.cap // experiment.cost()
-    if experiment.rule == "sum":
-        return f"Σε at most {experiment.cap / 1e6:g} for life: {reports} reports{thinned}"
-    return f"Σε² at most {experiment.cap / 1e12:g} for life: {reports} reports{thinned}"
-
-
-def guarantee(definition: Definition) -> str:
-    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words."""
-    found, spent = definition.guarantee(), definition.spent()
-    if spent is None:
-        return found.words
-    reports, nats = spent
-    of_all = f"{reports:,} of ε = {definition.epsilon:f}"
-    if found.kind == Kind.ONE_BIT:
-        return f"{found.words} They are {reports * definition.epsilon:f}-LDP: {of_all}."
-    return f"{found.words} A board makes {of_all}, which takes {nats:.6g} of the {found.epsilon:g}."
-
-
 def plot(path: Path, experiment: Experiment, found: Answer, title: str = "") -> None:
     """Write an answer as a picture, the experiment's mechanism below its title."""
     title = title or f"{experiment.name}: {found.reports:,} private reports"
-    subtitle = f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
+    subtitle = f"{words.mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
     found.plot(path, title, f"{subtitle}; {found.confidence * 100:g} % intervals")

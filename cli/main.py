@@ -134,7 +134,7 @@ def main() -> None:
 def _run() -> int:
     try:
         status = app(standalone_mode=False) or 0
-        sys.stdout.flush()  # while a full disk, or a reader who went away, can still be told
+        print(end="", flush=True)  # now, while a full disk can still be told
     except _UsageMistake as e:
         if e.format_message().strip():  # a command without arguments has printed its help instead
             path = e.ctx.command_path if e.ctx else "hushmote"
@@ -144,12 +144,15 @@ def _run() -> int:
         _complain(str(e))
     except (typer.Abort, KeyboardInterrupt):
         _complain("stopped before its end")
-    except MemoryError:
-        _complain("this machine has not enough memory for that: take smaller numbers")
+    except (MemoryError, OverflowError):
+        _complain("a number is too large for this machine: take a smaller one")
+    except UnicodeEncodeError as e:
+        letter = e.object[e.start]
+        _complain(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
     except BrokenPipeError:  # `hushmote status | head -1`: who reads has what he wanted
         _drop_output()
     except OSError as e:
-        _complain(f"{e.filename}: {e.strerror}" if e.filename else e.strerror or str(e))
+        _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {e.strerror or e}")
         _drop_output()
     else:
         if status == 130:
@@ -163,6 +166,9 @@ def _complain(text: str, *more: str) -> None:
 
 
 def _drop_output() -> None:
-    """Close standard output with what it could not write, which Python would try again at its end."""
-    with contextlib.suppress(OSError):
-        sys.stdout.close()
+    """Close standard output with what it cannot write, which Python would try again at its end."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()

@@ -53,7 +53,7 @@ def simulate(
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
     rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
     seed: Annotated[
-        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.")
+        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the histogram as a PNG.")] = None,
     as_json: AsJson = False,

@@ -1,6 +1,18 @@
 """The entry of the command line: `hushmote` and `python -m hushmote`."""
 
-from hushmote.cli.main import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from hushmote.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,6 @@ from ...server.accounting import compare as budget
 from ...server.accounting.compare import Row, plain_guarantee
 from ...server.answers import tables as show
 from ...server.errors import UsageError
-from ...server.experiments import words
 from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, print_json
@@ -105,12 +104,12 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _comment(made: Policy, promised: Guarantee) -> list[str]:
     """What a policy guarantees, as the comment above it."""
-    holds = ", ".join(f"{words.reports(n)} of ε = {policy.nats(e)}" for e, n in policy.examples(made).items())
+    holds = ", ".join(f"{n:,} of ε = {policy.nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
         "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
         f"all experiments and their versions, reports go on while {while_}. {promised.words} A life "
-        f"holds {holds}, or a mixture."
+        f"holds this many reports: {holds}, or a mixture."
     )
     return textwrap.wrap(text, 98)
 

@@ -115,7 +115,7 @@ def plan_command(
         bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")
     ] = False,
     fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200,
-    seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None,
     write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None,
     name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None,
     purpose: Annotated[str | None, typer.Option(help="With --write: why it is asked.")] = None,
@@ -239,7 +239,7 @@ def _finite(name: str, value: float) -> float:
 
 
 def _micro(name: str, value: float | None) -> int | None:
-    return None if value is None else round(_finite(name, value) * MICRO)
+    return None if value is None else round(_finite(name, value * MICRO))
 
 
 def _reading(

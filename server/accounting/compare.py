@@ -69,7 +69,7 @@ def for_epsilon(total: float, delta: float, epsilon: int) -> list[Row]:
 
 def micro(epsilon: float) -> int:
     """An ε in nats as whole micro-nats; AccountingError where it is not one."""
-    whole = round(epsilon * MICRO)
+    whole = round(epsilon * MICRO) if math.isfinite(epsilon) else 0
     if whole < 1 or abs(whole - epsilon * MICRO) > 1e-6:
         raise AccountingError(f"epsilon is a whole number of millionths above 0, not {epsilon}")
     return whole

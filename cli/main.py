@@ -98,12 +98,13 @@ class _Commands(TyperGroup):
     """COMMANDS, each no more than its line of help until it is called: what it needs takes long to load."""
 
     def __init__(self, **attributes: Any) -> None:
-        lines = {name: TyperCommand(name, help=text) for name, (_, text) in COMMANDS.items()}
-        super().__init__(**attributes | {"commands": lines})
+        super().__init__(**attributes)
+        for name, (_, text) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=text))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
-        return name, line and load(name), rest
+        return name, line and name and load(name), rest
 
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

@@ -31,7 +31,7 @@ epsilon_app = typer.Typer(
 )
 
 
-class Wanted(enum.StrEnum):
+class MechanismName(enum.StrEnum):
     """Mechanisms that a number of values can be reported by."""
 
     auto = "auto"
@@ -41,7 +41,7 @@ class Wanted(enum.StrEnum):
     hh = "hh"
 
 
-class Neighbours(enum.StrEnum):
+class NeighbourKind(enum.StrEnum):
     """Which releases are neighbours: a record more or less, or one changed."""
 
     unbounded = "unbounded"
@@ -53,8 +53,8 @@ def local(
     file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
     domain: Annotated[int | None, typer.Option(help="Instead of a file: the number of values.")] = None,
     mechanism: Annotated[
-        Wanted, typer.Option(help="With --domain; auto: the best for frequencies.")
-    ] = Wanted.auto,
+        MechanismName, typer.Option(help="With --domain; auto: the best for frequencies.")
+    ] = MechanismName.auto,
     prior: Annotated[
         str,
         typer.Option(help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN."),
@@ -119,7 +119,7 @@ def local(
 def _asked(
     file: Path | None,
     domain: int | None,
-    mechanism: Wanted,
+    mechanism: MechanismName,
     prior: str,
     prior_from: str,
     store: str,
@@ -141,7 +141,7 @@ def _asked(
             )
         return Values(experiment), fixed(experiment), shares
     if file is not None:
-        if mechanism != Wanted.auto:
+        if mechanism != MechanismName.auto:
             raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
         experiment = load(file).experiment()
         return Values(experiment), fixed(experiment), prior_from_text(prior, experiment)
@@ -163,8 +163,8 @@ def central(
     size: Annotated[int | None, typer.Option(help="Records in the release; all but one by default.")] = None,
     distance: Annotated[int, typer.Option(help="Records that neighbours differ by.")] = 1,
     neighbours: Annotated[
-        Neighbours, typer.Option(help="Records fewer or more, or other ones.")
-    ] = Neighbours.unbounded,
+        NeighbourKind, typer.Option(help="Records fewer or more, or other ones.")
+    ] = NeighbourKind.unbounded,
     epsilon: Annotated[float | None, typer.Option(help="Show both bounds at this ε, too.")] = None,
     answer: Annotated[
         float | None, typer.Option(help="With --epsilon and one --query: beliefs after this answer.")

@@ -1,4 +1,4 @@
-"""`hushmote serve`; with an entry of its own, because most of what other commands need takes long to load."""
+"""`hushmote serve`: the aggregator; it is restarted most and waited for, so it loads little."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import enum
 import logging
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -215,21 +214,3 @@ def _password(path: Path) -> str:
     if not password:
         raise UsageError(f"{path} must hold a password, one line of text")
     return password
-
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command("serve")(serve_command)
-
-
-@app.callback()
-def _group() -> None:
-    """Private telemetry for fleets of microcontrollers."""
-
-
-def main() -> None:
-    """Run `hushmote serve`, as cli.main does it, without loading the other commands."""
-    try:
-        app()
-    except (HushmoteError, LDPError) as e:
-        print(f"hushmote: {e}", file=sys.stderr)
-        sys.exit(1)

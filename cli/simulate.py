@@ -1,4 +1,4 @@
-"""The simulator's commands: `hushmote demo` and `hushmote simulate`."""
+"""`hushmote simulate`: a fleet before it is built."""
 
 from __future__ import annotations
 
@@ -9,30 +9,12 @@ import typer
 
 from ..server.answers import tables
 from ..server.answers.answer import coverage
+from ..server.experiments import words
 from ..simulator.attack import AttackOutcome
 from ..simulator.faithful import Faults
 from ..simulator.population import PopulationError
 from ..simulator.simulate import simulate as run
 from .options import AsJson, print_json
-
-
-def demo(
-    broker: Annotated[
-        str,
-        typer.Option(help="auto (mosquitto where it is installed), embedded, mosquitto, or mqtt://host:port"),
-    ] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the plot, the store and the log.")] = Path("out"),
-    devices: Annotated[int | None, typer.Option(help="Only so many of the 26,115 readings.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Watch thousands of devices report real readings through a real broker, and what is learned of them."""
-    from ..simulator import demo as demonstration
-
-    outcome = demonstration.run(broker, out, devices, quiet=as_json)
-    if as_json:
-        print_json(outcome.to_dict())
-    else:
-        demonstration.show_outcome(outcome)
 
 
 def simulate(
@@ -64,7 +46,7 @@ def simulate(
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
     rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
     seed: Annotated[
-        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.")
+        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the histogram as a PNG.")] = None,
     as_json: AsJson = False,
@@ -116,8 +98,7 @@ def simulate(
         print_json(result)
         return
     tables.out.print(
-        f"{experiment.name}: {devices:,} devices, {estimate.reports:,} reports; "
-        f"{tables.mechanism(experiment)}"
+        f"{experiment.name}: {devices:,} devices, {estimate.reports:,} reports; {words.mechanism(experiment)}"
     )
     tables.answers(answers)
     tables.out.print(f"{covered} of {known} intervals hold the truth")

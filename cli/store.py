@@ -1,7 +1,8 @@
-"""`hushmote store`: the store itself, apart from what is in it: upgrade, back up, check."""
+"""`hushmote store` and `merge`: stores themselves, apart from what is in them."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from ..server.store import schema
 from ..server.store.backup import backup
 from ..server.store.check import check
 from ..server.store.database import Database
+from ..server.store.merge import Merged, merge
 from ..server.store.store import Store
 from .options import AsJson, print_json
 
@@ -63,19 +65,61 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
     Prints a line for each contradiction, and exits with status 1 where there is any.
     """
     with Store(url, create=False) as store:
-        found = check(store)
+        soundness = check(store)
         where = store.where
     if as_json:
-        print_json({"store": where} | asdict(found))
+        print_json({"store": where} | asdict(soundness))
     else:
-        for line in found.violations:
+        for line in soundness.violations:
             _say(line)
-        if not found.violations:
-            _say(
-                f"{where} is sound: {found.reports:,} reports of {found.devices:,} devices, each counted once"
-            )
-    if found.violations:
+        if not soundness.violations:
+            reports = f"{soundness.reports:,} reports of {soundness.devices:,} devices"
+            _say(f"{where} is sound: {reports}, each counted once")
+    if soundness.violations:
         raise typer.Exit(1)
+
+
+def merge_command(
+    into: Annotated[str, typer.Argument(metavar="INTO", help="URL of the store that is added to.")],
+    sources: Annotated[list[str], typer.Argument(metavar="FROM", help="URLs of the stores to add.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge stores of sites without a network; refuses if a report was counted twice.
+
+    All of them are added, or none. Stop the aggregators of INTO first: they could not write meanwhile.
+    """
+    with ExitStack() as stack:
+        target = stack.enter_context(Store(into, create=False))
+        opened = [stack.enter_context(Store(source, create=False)) for source in sources]
+        added = merge(target, opened, dry_run=dry_run)
+        where = target.where
+    if as_json:
+        print_json({"into": where, "dry_run": dry_run} | asdict(added))
+    else:
+        _show_merged(added, where, dry_run)
+
+
+def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
+    table = show.table()
+    for heading in ("fleet", "experiment"):
+        table.add_column(heading)
+    for heading in ("versions", "reports", "new devices"):
+        table.add_column(heading, justify="right")
+    for line in added.experiments:
+        numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))
+        table.add_row(line.fleet, line.experiment, *numbers)
+    _say(f"would be added to {where}" if dry_run else f"added to {where}")
+    if table.row_count:
+        show.out.print(table)
+    if added.fleets:
+        show.out.print(f"new fleets: {', '.join(added.fleets)}")
+    show.out.print(f"rejected reports: {added.rejects:,}")
+    if added.named or added.revoked:
+        show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
+    kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
+    if kept:
+        show.out.print(f"published there otherwise, and left as it was here: {', '.join(kept)}")
 
 
 def _say(text: str) -> None:

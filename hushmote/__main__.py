@@ -6,11 +6,11 @@ import sys
 
 
 def main() -> None:
-    """Run the command; `serve`, which is restarted most and waited for, loads nothing of the others."""
-    if sys.argv[1:2] == ["serve"]:
-        from hushmote.cli.serve import main as run
-    else:
+    """Run the command line."""
+    try:
         from hushmote.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
     run()
 
 

@@ -85,12 +85,12 @@ def policy_command(
         None if max_epsilon is None else micro_nats(max_epsilon, AccountingError),
         _names(rules),
     )
-    found = policy.guarantee(epsilon, delta)
-    statement = policy.literal(made, _comment(made, found))
+    promised = policy.guarantee(epsilon, delta)
+    statement = policy.literal(made, _comment(made, promised))
     lacking = [] if write is None else policy.write(write, statement, made.experiments)
     if as_json:
         reports = {nats(e): n for e, n in policy.examples(made).items()}
-        print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(found), "reports": reports})
+        print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(promised), "reports": reports})
         return
     typer.echo(statement, nl=False)
     if write is not None:
@@ -103,14 +103,14 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _comment(made: Policy, found: Guarantee) -> list[str]:
+def _comment(made: Policy, promised: Guarantee) -> list[str]:
     """What a policy guarantees, as the comment above it."""
     holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
         "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
-        f"all experiments and their versions, reports go on while {while_}. {found.words} A life holds so "
-        f"many reports: {holds}, or a mixture."
+        f"all experiments and their versions, reports go on while {while_}. {promised.words} A life "
+        f"holds this many reports: {holds}, or a mixture."
     )
     return textwrap.wrap(text, 98)
 

@@ -149,7 +149,7 @@ def _numbers(most: int) -> np.ndarray:
 
 @contextmanager
 def _panels(path: Path, count: int) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with so many axes, two in a row where there are several."""
+    """A figure with `count` axes, two in a row where there are several."""
     columns = min(2, count)
     with figure(path, columns=columns, rows=-(-count // columns)) as (made, axes):
         for empty in axes[count:]:

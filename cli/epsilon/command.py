@@ -30,7 +30,7 @@ epsilon_app = typer.Typer(
 )
 
 
-class Wanted(enum.StrEnum):
+class MechanismName(enum.StrEnum):
     """Mechanisms that a number of values can be reported by."""
 
     auto = "auto"
@@ -40,7 +40,7 @@ class Wanted(enum.StrEnum):
     hh = "hh"
 
 
-class Neighbours(enum.StrEnum):
+class NeighbourKind(enum.StrEnum):
     """Which releases are neighbours: a record more or less, or one changed."""
 
     unbounded = "unbounded"
@@ -50,10 +50,10 @@ class Neighbours(enum.StrEnum):
 @epsilon_app.command("local")
 def local(
     file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
-    domain: Annotated[int | None, typer.Option(help="Instead of a file: so many values.")] = None,
+    domain: Annotated[int | None, typer.Option(help="Instead of a file: the number of values.")] = None,
     mechanism: Annotated[
-        Wanted, typer.Option(help="With --domain; auto: the best for frequencies.")
-    ] = Wanted.auto,
+        MechanismName, typer.Option(help="With --domain; auto: the best for frequencies.")
+    ] = MechanismName.auto,
     prior: Annotated[
         str,
         typer.Option(help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN."),
@@ -89,15 +89,15 @@ def local(
         wanted = Risk(
             fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
         )
-        found = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
+        choice = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
         if plot:
             from .plot import local_curves  # matplotlib takes a second to load
 
-            local_curves(plot, at, beliefs, targets, found)
+            local_curves(plot, at, beliefs, targets, choice)
         if as_json:
-            print_json(found.to_dict())
+            print_json(choice.to_dict())
             return
-        epsilon_show.chosen(found)
+        epsilon_show.chosen(choice)
     else:
         if epsilon is None and values.bare:
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
@@ -117,7 +117,7 @@ def local(
 def _asked(
     file: Path | None,
     domain: int | None,
-    mechanism: Wanted,
+    mechanism: MechanismName,
     prior: str,
     prior_from: str,
     store: str,
@@ -139,7 +139,7 @@ def _asked(
             )
         return Values(experiment), fixed(experiment), shares
     if file is not None:
-        if mechanism != Wanted.auto:
+        if mechanism != MechanismName.auto:
             raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
         experiment = load(file).experiment()
         return Values(experiment), fixed(experiment), prior_from_text(prior, experiment)
@@ -161,8 +161,8 @@ def central(
     size: Annotated[int | None, typer.Option(help="Records in the release; all but one by default.")] = None,
     distance: Annotated[int, typer.Option(help="Records that neighbours differ by.")] = 1,
     neighbours: Annotated[
-        Neighbours, typer.Option(help="Records fewer or more, or other ones.")
-    ] = Neighbours.unbounded,
+        NeighbourKind, typer.Option(help="Records fewer or more, or other ones.")
+    ] = NeighbourKind.unbounded,
     epsilon: Annotated[float | None, typer.Option(help="Show both bounds at this ε, too.")] = None,
     answer: Annotated[
         float | None, typer.Option(help="With --epsilon and one --query: beliefs after this answer.")
@@ -208,8 +208,8 @@ def central(
 def _records(text: str) -> Floats:
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
-        found = population.read_csv(file, column)
-        return np.array([x for x in found.readings if x is not None], dtype=np.float64)
+        readings = population.read_csv(file, column).readings
+        return np.array([x for x in readings if x is not None], dtype=np.float64)
     return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
 
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from ...device.ldp_client import ExperimentRefused
 from ...server.answers.figure import COLOURS, figure, style
-from ...server.answers.tables import mechanism as mechanism_name
 from ...server.epsilon import MICRO
+from ...server.experiments import words
 from ...server.experiments.payload import NoMechanism
 from ...server.privacy.beliefs import (
     Floats,
@@ -29,35 +29,35 @@ _RISK = "#555555"
 
 
 def local_curves(
-    path: Path, mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, found: Chosen
+    path: Path, mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, choice: Chosen
 ) -> None:
     """Write the belief in the target that sets the limit against ε: any mechanism's bound, and the exact one.
 
     Exact for the cells that were chosen, at every ε.
     """
-    mechanism = fixed(found.mechanism) if found.mechanism is not None else mechanism
-    ends = [e for e in (found.exact, (found.allowed.total or 0) / MICRO) if e]
+    mechanism = fixed(choice.mechanism) if choice.mechanism is not None else mechanism
+    ends = [e for e in (choice.exact, (choice.allowed.total or 0) / MICRO) if e]
     grid = np.linspace(0.001, min(16.0, 2 * max(ends, default=4.0)), 160).round(6)
-    before, ceiling = found.allowed.prior, found.allowed.ceiling
+    before, ceiling = choice.allowed.prior, choice.allowed.ceiling
     exact = np.array([_belief(mechanism, round(e * MICRO), prior, targets, before) for e in grid])
     with figure(path) as (made, (axes,)):
         axes.plot(grid, [posterior_bound(before, e) for e in grid], color=COLOURS[1], lw=2)
         axes.plot(grid, exact, color=COLOURS[0], lw=2)
         axes.lines[0].set_label("any ε-LDP mechanism, or all reports together")
-        if found.mechanism is not None:
-            axes.lines[1].set_label(f"one report by {mechanism_name(found.mechanism)}, exact")
+        if choice.mechanism is not None:
+            axes.lines[1].set_label(f"one report by {words.mechanism(choice.mechanism)}, exact")
         axes.axhline(before, color=_RISK, lw=1, ls=(0, (1, 2)), label=f"before any report: {before:.4g}")
         axes.axhline(ceiling, color=_RISK, lw=1.2, ls=(0, (5, 3)), label=f"risk: {ceiling:.4g}")
-        if found.allowed.total:
-            _mark(axes, found.allowed.total / MICRO, ceiling, left=True)
-        if found.exact is not None and found.exact < 16:
-            reached = _belief(mechanism, round(found.exact * MICRO), prior, targets, before)
-            _mark(axes, found.exact, reached, left=False)
+        if choice.allowed.total:
+            _mark(axes, choice.allowed.total / MICRO, ceiling, left=True)
+        if choice.exact is not None and choice.exact < 16:
+            reached = _belief(mechanism, round(choice.exact * MICRO), prior, targets, before)
+            _mark(axes, choice.exact, reached, left=False)
         axes.set_xlim(0, float(grid[-1]))
         axes.set_ylim(0, None)
         style(
             axes,
-            f"What an attacker can come to believe: {found.allowed.target}",
+            f"What an attacker can come to believe: {choice.allowed.target}",
             "the highest belief that any report can cause",
             "ε, nats",
             "belief",

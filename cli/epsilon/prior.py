@@ -40,16 +40,16 @@ def prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Fl
         if bare:
             raise DisclosureError("a column of readings needs an experiment's file: it says where they fall")
         return _shares(population.read_csv(file, column, experiment.type), experiment)
-    found = population.parse(text)
-    if bare and isinstance(found, population.Continuous):
-        raise DisclosureError(f"{found.name} is in an experiment's units: give its file, not a domain")
-    return _shares(found, experiment)
+    source = population.parse(text)
+    if bare and isinstance(source, population.Continuous):
+        raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a domain")
+    return _shares(source, experiment)
 
 
 def _shares(source: population.Population, experiment: Experiment) -> Floats:
     """Shares of the indices among readings; those without a reading are reported as any index."""
-    found = source.probabilities(experiment)
-    return checked_prior(found[:-1] + found[-1] / experiment.domain, experiment.domain)
+    shares = source.probabilities(experiment)
+    return checked_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
 
 
 def stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:

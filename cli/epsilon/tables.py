@@ -1,4 +1,4 @@
-"""How `hushmote epsilon` prints what it found: 80 columns, and the same in words."""
+"""How `hushmote epsilon` prints its answers: 80 columns, and the same in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
+from ...server.experiments import words
 from ...server.privacy.beliefs import Allowed, chance
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice, upper
@@ -15,38 +16,38 @@ from ...simulator.studies.sensitivity import many
 _NAME = 24
 
 
-def chosen(found: Chosen) -> None:
+def chosen(choice: Chosen) -> None:
     """Print the ε that keep a risk."""
-    total = found.allowed.total
+    total = choice.allowed.total
     if total is None:
         show.out.print("any ε will do: no report can take a belief that far", markup=False)
         return
-    table = show.table(f"the largest ε for a risk of {found.risk}")
+    table = show.table(f"the largest ε for a risk of {choice.risk}")
     table.add_column("")
     table.add_column("ε", justify="right")
     table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
-    if found.mechanism is not None and found.exact is not None:
-        note = " (the most there is)" if found.exact >= 16 else ""
-        table.add_row(f"one report by {_mechanism(found)}, exact{note}", f"{found.exact:.6f}")
+    if choice.mechanism is not None and choice.exact is not None:
+        note = " (the most there is)" if choice.exact >= 16 else ""
+        table.add_row(f"one report by {_mechanism(choice)}, exact{note}", f"{choice.exact:.6f}")
     show.out.print(table)
-    if found.changes:
+    if choice.changes:
         show.out.print("above that another mechanism is chosen, which does not keep the risk")
-    if total < 1000 and found.exact is None:
+    if total < 1000 and choice.exact is None:
         show.out.print("below 0.001, the least that an experiment can have: allow a higher risk")
     show.out.print()
-    show.out.print(_sentence(found.allowed), markup=False)
-    if found.beliefs and found.exact is not None:
+    show.out.print(_sentence(choice.allowed), markup=False)
+    if choice.beliefs and choice.exact is not None:
         show.out.print()
-        _beliefs(f"after the worst report at ε = {found.exact:g}", found.beliefs)
-    if found.reports is not None and found.rows:
+        _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
+    if choice.reports is not None and choice.rows:
         show.out.print()
-        _budgets(found)
+        _budgets(choice)
 
 
-def _mechanism(found: Chosen) -> str:
-    assert found.mechanism is not None
-    text = show.mechanism(found.mechanism)
-    return text if len(text) <= 28 else found.mechanism.mechanism
+def _mechanism(choice: Chosen) -> str:
+    assert choice.mechanism is not None
+    text = words.mechanism(choice.mechanism)
+    return text if len(text) <= 28 else choice.mechanism.mechanism
 
 
 def _sentence(allowed: Allowed) -> str:
@@ -60,9 +61,9 @@ def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     for heading in ("before", "at most", "any mechanism", "in words"):
         table.add_column(heading, justify="right", no_wrap=True)
     for b in beliefs:
-        words = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
+        move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
-        table.add_row(b.name[:_NAME] + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), words)
+        table.add_row(b.name[:_NAME] + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
     show.out.print(table)
 
 
@@ -70,14 +71,14 @@ def _belief(probability: float) -> str:
     return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
 
 
-def _budgets(found: Chosen) -> None:
-    exact = any(p is not None for p in found.passes)
-    table = show.table(f"{found.reports:,} reports of a board within the same risk")
+def _budgets(choice: Chosen) -> None:
+    exact = any(p is not None for p in choice.passes)
+    table = show.table(f"{choice.reports:,} reports of a board within the same risk")
     for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
         table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
     if exact:
         table.add_column("exactly", justify="right", no_wrap=True)
-    for row, p in zip(found.rows, found.passes, strict=True):
+    for row, p in zip(choice.rows, choice.passes, strict=True):
         cells = [
             TITLES.get(row.theorem, row.theorem),
             "" if row.total is None else f"{row.total:.6f}",
@@ -92,45 +93,45 @@ def _budgets(found: Chosen) -> None:
         + (" exactly: where one value is reported each time." if exact else ""),
         markup=False,
     )
-    if any(row.epsilon is not None and row.epsilon < 0.001 for row in found.rows):
+    if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
         show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.", markup=False)
-    for row in found.rows:
+    for row in choice.rows:
         if row.fails is None and row.theorem == "majority":
             show.out.print(f"majority {row.words}.", markup=False)
-    if found.refused:
-        show.out.print(f"no exact chance: {found.refused}.", markup=False)
+    if choice.refused:
+        show.out.print(f"no exact chance: {choice.refused}.", markup=False)
 
 
-def seen(found: Seen) -> None:
+def seen(view: Seen) -> None:
     """Print what reports of an ε make an attacker believe."""
-    epsilon = found.experiment.epsilon / MICRO
-    _beliefs(f"after the worst report at ε = {epsilon:g} ({show.mechanism(found.experiment)})", found.beliefs)
-    first = found.beliefs[0]
+    epsilon = view.experiment.epsilon / MICRO
+    _beliefs(f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs)
+    first = view.beliefs[0]
     show.out.print()
     before, after = chance(first.prior), chance(first.posterior, up=True)
-    words = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report."
-    show.out.print(words, markup=False)
-    if found.reports is None:
+    sentence = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report."
+    show.out.print(sentence, markup=False)
+    if view.reports is None:
         return
     show.out.print()
-    table = show.table(f"after {found.reports:,} such reports: the belief in {first.name}")
-    for heading in ("theorem", "loss", "belief at most", "in words", "more, if true"):
+    table = show.table(f"after {view.reports:,} such reports: the belief in {first.name}")
+    for heading in ("theorem", "loss", "belief at most", "in words", "chance of exceeding it"):
         table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
-    for row, p in zip(found.rows, found.posteriors, strict=True):
+    for row, p in zip(view.rows, view.posteriors, strict=True):
         more = "never" if not row.fails else f"<= {row.fails:g}"
         table.add_row(
             TITLES.get(row.theorem, row.theorem), f"{row.loss:.6f}", f"{p:.6f}", chance(p, up=True), more
         )
     show.out.print(table)
-    if found.repeated:
-        mean, guess = found.repeated.mean, found.repeated.guess
+    if view.repeated:
+        mean, guess = view.repeated.mean, view.repeated.guess
         show.out.print(
             "Exactly, where one value is reported each time: the attacker believes the truth to be "
             f"{chance(mean)} on average, and the best guess is right {guess:.2%} of the time.",
             markup=False,
         )
-    elif found.refused:
-        show.out.print(f"no exact belief: {found.refused}.", markup=False)
+    elif view.refused:
+        show.out.print(f"no exact belief: {view.refused}.", markup=False)
 
 
 def central(

@@ -20,6 +20,17 @@ from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
+# Two lines each: eight columns have to fit on 80.
+_HEADINGS = (
+    "ε",
+    "per new\nboard",
+    "spent\nboards",
+    "left\nin all",
+    "reports\n/day",
+    "half\nspent on",
+    "all but 5 %\nspent on",
+)
+
 
 def ledger_command(
     store: StoreUrl = DEFAULT_STORE,
@@ -28,7 +39,7 @@ def ledger_command(
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
     ] = None,
     boards: Annotated[int | None, typer.Option(help="Boards in the field, heard from or not.", min=1)] = None,
-    days: Annotated[int, typer.Option(help="The rate is that of the last so many full days.", min=1)] = 7,
+    days: Annotated[int, typer.Option(help="The rate is that of the last n full days.", min=1)] = 7,
     device: Annotated[list[str] | None, typer.Option(help="This device's line; may be repeated.")] = None,
     status: Annotated[
         Path | None, typer.Option(help="Instead, one board: what client.status() returned there; - is stdin.")
@@ -85,7 +96,7 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
     table = show.table(f"fleet {ledger.fleet}: {boards:,} boards")
     table.add_column("experiment")
-    for heading in ("ε", "holds", "silent", "left", "a day", "half silent", "dry"):
+    for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for line in lines:
         b = line.budget
@@ -116,14 +127,15 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
 
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> list[str]:
     notes = [
-        "holds: reports of a new board; left: of all boards together; silent: boards with none left. Half "
-        "silent, dry: when half of the boards and all but 5 % will be silent at this rate.",
         "Counted from the reports that arrived; the boards' own ledgers may be further.",
     ]
     if ledger.policy is None:
         notes.append("The boards' policy may hold less: give their firmware file as --policy.")
     elif len(lines) > 1:
-        notes.append("left: if a board makes no other reports; the dates: as all share their life, drawn.")
+        notes.append(
+            "Experiments share a board's life. The dates are from boards drawn with all of them; left in all "
+            "is for each experiment alone."
+        )
     unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
     if unheard:
         notes.append(f"never heard from: {', '.join(unheard)}")

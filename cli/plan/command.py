@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import enum
-import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,48 +10,12 @@ import typer
 
 from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
-from ...server.planning.devices import Plan, PlanError, check_ranges, solve
-from ...server.planning.expected_error import Kind, Question
-from ...server.planning.experiment_file import Reading, Terms
-from ...server.planning.lifetime import (
-    DEFAULT_LIMIT,
-    LifetimeBudget,
-    LifetimePlan,
-    Rhythm,
-    parse_duration,
-    plan_lifetime,
-)
+from ...server.planning.devices import Plan, PlanError, solve
+from ...server.planning.experiment_file import Reading
+from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimePlan, plan_lifetime
 from ..options import AsJson, print_json
 from . import tables as plan_show
-
-
-class For(enum.StrEnum):
-    """What the error is of."""
-
-    frequency = "frequency"
-    range = "range"
-    quantile = "quantile"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to come out besides the numbers; see the options of the same names."""
-
-    fleets: int
-    seed: int | None
-    write: Path | None
-    name: str | None
-    purpose: str | None
-    owner: str
-    plot: Path | None
-    as_json: bool
-
-    def terms(self, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
-        """What the experiment file says besides the reading and the mechanism."""
-        assert self.write
-        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
-        name = self.name or plan_file.name_from(self.write)
-        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
+from .options import For, LifetimeOptions, Output, QuestionOptions, ReadingOptions, micro
 
 
 def plan_command(
@@ -82,7 +42,7 @@ def plan_command(
             help="Share that the value or range holds; without it the worst one.", show_default=False
         ),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Ranges of so many bins; without it all ranges.")] = None,
+    width: Annotated[int | None, typer.Option(help="Ranges of n bins; without it all ranges.")] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", help="low:high in the unit, or in bins without --low; either may be empty."),
@@ -116,7 +76,7 @@ def plan_command(
         bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")
     ] = False,
     fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200,
-    seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None,
     write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None,
     name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None,
     purpose: Annotated[str | None, typer.Option(help="With --write: why it is asked.")] = None,
@@ -129,9 +89,10 @@ def plan_command(
     With --lifetime, --horizon and --call instead of --epsilon: how to spend a lifetime budget, and what a
     day, a week and 30 days of the fleet will show.
     """
-    reading = _reading(bins, labels, yes_no, low, high, unit)
-    question = _question(reading, kind, share, width, ranges, quantile)
-    density = _density(reading, question, density)
+    reading = ReadingOptions(bins, labels, yes_no, low, high, unit).reading()
+    asked = QuestionOptions(kind, share, width, tuple(ranges or ()), quantile, density)
+    question = asked.question(reading)
+    density = asked.devices_per_unit(reading, question)
     if unit_error is not None:
         if error is not None or question.kind != "quantile" or density is None:
             raise PlanError(
@@ -147,81 +108,69 @@ def plan_command(
         raise PlanError(f"--fleets must be from 2 to 100000, not {fleets}")
     if plot and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise PlanError(f"a plot is a .png, .pdf or .svg file, not {plot}")
-    wanted = Wanted(fleets if check else 0, seed, write, name, purpose, owner, plot, as_json)
+    output = Output(fleets if check else 0, seed, write, name, purpose, owner, plot, as_json)
+    life = LifetimeOptions(lifetime, delta, horizon, call, limit)
     if lifetime is None:
-        for option, value in (
-            ("--horizon", horizon),
-            ("--call", call),
-            ("--limit", limit),
-            ("--delta", delta),
-        ):
-            if value:
-                raise PlanError(f"{option} goes with --lifetime, the budget of a board's whole life")
+        life.check_absent()
         plan = solve(
-            question, devices=devices, epsilon=_micro("epsilon", epsilon), domain=reading.domain, error=error
+            question, devices=devices, epsilon=micro("epsilon", epsilon), domain=reading.domain, error=error
         )
-        _one_report(plan, reading, density, wanted)
+        _one_report(plan, reading, density, output)
         return
     if epsilon is not None:
         raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
-    if horizon is None or call is None:
-        raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
+    budget, rhythm, most = life.parsed()
     if devices is None or reading.domain is None:
         raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
     if error is not None and not 0 < error < 0.5:
         raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
-    budget = LifetimeBudget(_micro("lifetime", lifetime) or 0, _finite("delta", delta))
-    rhythm = Rhythm(parse_duration(call), parse_duration(horizon))
-    most = _micro("limit", limit)
-    life = plan_lifetime(
-        question, devices, reading.domain, budget, rhythm, DEFAULT_LIMIT if most is None else most
-    )
-    _life(life, reading, density, error, wanted)
+    plan = plan_lifetime(question, devices, reading.domain, budget, rhythm, most)
+    _life(plan, reading, density, error, output)
 
 
-def _one_report(plan: Plan, reading: Reading, density: float | None, wanted: Wanted) -> None:
+def _one_report(plan: Plan, reading: Reading, density: float | None, output: Output) -> None:
     checked = []
-    if wanted.fleets:
+    if output.fleets:
         from ...simulator import plan_check
 
-        checked = plan_check.check_plan(plan, wanted.fleets, wanted.seed)
-    if wanted.write:
+        checked = plan_check.check_plan(plan, output.fleets, output.seed)
+    if output.write:
         said = f"{plan_show.asked(plan.question)}, to ±{plan.error:.2%} with {plan.devices:,} devices"
-        terms = wanted.terms(said, 365, 1, "sum", plan_file.nats(plan.design.epsilon))
+        terms = output.terms(said, 365, 1, "sum", plan_file.nats(plan.design.epsilon))
         sized = reading if reading.domain else dataclasses.replace(reading, bins=plan.design.domain)
-        plan_file.write(wanted.write, plan_file.toml(sized, plan.design, terms))
-    if wanted.plot:
+        plan_file.write(output.write, plan_file.toml(sized, plan.design, terms))
+    if output.plot:
         from .plot import plot_plan
 
-        plot_plan(wanted.plot, plan)
-    if wanted.as_json:
+        plot_plan(output.plot, plan)
+    if output.as_json:
         result = plan.to_dict() | plan_show.in_unit(plan.error, plan.design.domain, reading, density)
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.one_report(plan, reading, density)
-    plan_show.after(checked, wanted.write, wanted.plot)
+    plan_show.after(checked, output.write, output.plot)
 
 
 def _life(
-    life: LifetimePlan, reading: Reading, density: float | None, error: float | None, wanted: Wanted
+    life: LifetimePlan, reading: Reading, density: float | None, error: float | None, output: Output
 ) -> None:
     checked = []
-    if wanted.fleets:
+    if output.fleets:
         from ...simulator import plan_check
 
-        checked = plan_check.check_lifetime(life, wanted.fleets, wanted.seed)
+        checked = plan_check.check_lifetime(life, output.fleets, output.seed)
     best = life.best
-    if wanted.write:
+    if output.write:
         length = plan_show.length(life.rhythm.horizon_s)
         said = f"{plan_show.asked(life.question)}, {life.devices:,} devices, for {length}"
         cap = plan_file.nats(best.cap * best.epsilon) if best.rule == "sum" else str(best.cap)
-        terms = wanted.terms(said, life.rhythm.days, best.every, best.rule, cap)
-        plan_file.write(wanted.write, plan_file.toml(reading, best.design, terms))
-    if wanted.plot:
+        terms = output.terms(said, life.rhythm.days, best.every, best.rule, cap)
+        plan_file.write(output.write, plan_file.toml(reading, best.design, terms))
+    if output.plot:
         from .plot import plot_lifetime
 
-        plot_lifetime(wanted.plot, life)
-    if wanted.as_json:
+        plot_lifetime(output.plot, life)
+    if output.as_json:
         result = life.to_dict()
         if error is not None:
             result["devices_for_error"] = {
@@ -230,108 +179,4 @@ def _life(
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.lifetime(life, reading, density, error)
-    plan_show.after(checked, wanted.write, wanted.plot)
-
-
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise PlanError(f"{name} must be a number, not {value}")
-    return value
-
-
-def _micro(name: str, value: float | None) -> int | None:
-    return None if value is None else round(_finite(name, value) * MICRO)
-
-
-def _reading(
-    bins: int | None, labels: str | None, yes_no: bool, low: float | None, high: float | None, unit: str
-) -> Reading:
-    if sum((bins is not None, labels is not None, yes_no)) > 1:
-        raise PlanError("a reading is one of --bins (a number), --labels (a choice) and --yes-no")
-    if (low is None) != (high is None):
-        raise PlanError("--low and --high go together")
-    if low is not None and high is not None:
-        if labels is not None or yes_no:
-            raise PlanError("--low and --high are for a number: they go with --bins")
-        if not _finite("low", low) < _finite("high", high):
-            raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}")
-    names = tuple(label.strip() for label in labels.split(",")) if labels is not None else ()
-    if labels is not None and ("" in names or len(set(names)) < len(names)):
-        raise PlanError(f"--labels reads a,b,c: different, none empty, not {labels!r}")
-    if "other" in names:
-        raise PlanError("the label other is always there, as the last one: leave it out")
-    return Reading(yes_no, names, bins, low, high, unit)
-
-
-def _question(
-    reading: Reading,
-    kind: For | None,
-    share: float | None,
-    width: int | None,
-    ranges: list[str] | None,
-    quantile: float | None,
-) -> Question:
-    single = reading.yes_no or bool(reading.labels)
-    if kind is None:
-        kind = For.quantile if quantile is not None else For.frequency if single else For.range
-    wanted: Kind = kind.value
-    if single and wanted != "frequency":
-        raise PlanError(f"a {wanted} is asked of a number (--bins); labels and yes or no have frequencies")
-    if (width is not None or ranges) and wanted != "range":
-        raise PlanError(f"--width and --range go with --for range, not {wanted}")
-    if width is not None and ranges:
-        raise PlanError("--width and --range do not go together: one is any place, the other stated ones")
-    if share is not None and not 0 <= share <= 1:
-        raise PlanError(f"--share must be from 0 to 1, not {share:g}")
-    if wanted == "quantile":
-        if share is not None:
-            raise PlanError("a quantile's share is its own: say --quantile 0.9, not --share")
-        quantile = 0.5 if quantile is None else quantile
-        if not 0 < quantile < 1:
-            raise PlanError(f"--quantile must be between 0 and 1, not {quantile:g}")
-        return Question("quantile", quantile)
-    if quantile is not None:
-        raise PlanError(f"--quantile goes with --for quantile, not {wanted}")
-    pairs = tuple(_indices(text, reading) for text in ranges or ())
-    question = Question(wanted, share, width, pairs)
-    if reading.domain is not None and reading.domain >= 2:
-        check_ranges(question, reading.domain)
-    return question
-
-
-def _indices(text: str, reading: Reading) -> tuple[int, int]:
-    """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
-    if reading.bins is None:
-        raise PlanError("--range needs --bins: leave another of the four open, or take --width")
-    low_text, colon, high_text = text.partition(":")
-    try:
-        ends = [float(low_text) if low_text else None, float(high_text) if high_text else None]
-    except ValueError:
-        colon = ""
-        ends = []
-    if not colon or not all(e is None or math.isfinite(e) for e in ends):
-        raise PlanError(f"a range reads low:high, for example 20:25 or 8:, not {text}")
-    low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
-    places = [
-        end if e is None else (e - low) / (high - low) * reading.bins
-        for e, end in zip(ends, (0.0, float(reading.bins)), strict=True)
-    ]
-    first, last = (round(min(max(p, 0), reading.bins)) for p in places)
-    if first >= last:
-        raise PlanError(
-            f"{text} lies within half a bin, outside {low:g} to {high:g}, or is the wrong way round"
-        )
-    return first, last
-
-
-def _density(reading: Reading, question: Question, density: float | None) -> float | None:
-    """Share of devices for each unit around a quantile, or None where it is not known."""
-    if density is not None:
-        if question.kind != "quantile":
-            raise PlanError("--density goes with --for quantile: it turns shares into the reading's unit")
-        if not (density > 0 and math.isfinite(density)):
-            raise PlanError(f"--density must be above 0, not {density:g}")
-        return density
-    if question.kind != "quantile" or reading.low is None or reading.high is None:
-        return None
-    return 1 / (reading.high - reading.low)
+    plan_show.after(checked, output.write, output.plot)

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...server.answers.figure import COLOURS, figure, style
 from ...server.epsilon import MICRO
+from ...server.experiments import words
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
@@ -98,10 +99,9 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             right.plot(at, errors, color=colour, label=name, lw=2)
         right.set_ylim(bottom=0)
         right.set_xlim(0, life.rhythm.days)
-        reports = "1 report" if best.cap == 1 else f"{best.cap:,} reports"
         style(
             right,
-            f"{reports} of ε {best.epsilon / MICRO:g}, every {best.every:,}",
+            f"{words.reports(best.cap)} of ε {best.epsilon / MICRO:g}, every {best.every:,}",
             f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}",
             "day on which the window ends",
             _HALF_WIDTH,

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
+from ...server.experiments import words
 from ...server.mechanisms import choose as oracle
 from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, half_width
 from ...server.planning.expected_error import Design, Question
@@ -162,27 +163,26 @@ def _fits(question: Question, reading: Reading) -> bool:
 
 
 def _unit_rows(error: float, domain: int, reading: Reading, density: float | None) -> list[tuple[str, str]]:
-    found = in_unit(error, domain, reading, density)
-    if not found:
+    widths = in_unit(error, domain, reading, density)
+    if not widths:
         return []
-    text = f"±{found[_UNIT]:.3g} {reading.unit}".rstrip()
-    if "half_bin_in_unit" in found:
-        text += f" where devices are as dense as stated; half a bin is {found['half_bin_in_unit']:.3g}"
+    text = f"±{widths[_UNIT]:.3g} {reading.unit}".rstrip()
+    if "half_bin_in_unit" in widths:
+        text += f" where devices are as dense as stated; half a bin is {widths['half_bin_in_unit']:.3g}"
     return [("in unit", text)]
 
 
 def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
-    """Fewest devices with which the last so many days meet an error."""
+    """Fewest devices with which the last `days` days meet an error."""
     best = life.best
     reports = devices_for(best.design, life.question, error)
     return -int(-reports // best.per_device(days))
 
 
 def _best(best: Spending) -> str:
-    many = "1 report" if best.cap == 1 else f"{best.cap:,} reports"
     rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
     added = "" if best.composition == "basic" else " (optimal composition)"
-    return f"{many} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
+    return f"{words.reports(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
 
 
 def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
@@ -241,11 +241,11 @@ def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: f
             table.add_row(place, _count(life.devices * best.per_device(days, first)), *cells, needed)
     show.out.print(table)
     if density is not None:
-        found = [
+        errors = [
             f"{name} ±{in_unit(life.error(best, days), best.design.domain, reading, density)[_UNIT]:.3g}"
             for name, days in life.windows().items()
         ]
-        show.out.print(f"  {asked(life.question)} in {reading.unit or 'its unit'}, last: {', '.join(found)}")
+        show.out.print(f"  {asked(life.question)} in {reading.unit or 'its unit'}, last: {', '.join(errors)}")
     if all(life.error(best, days) >= NOTHING for days in life.windows().values()):
         show.out.print("±50% says nothing: take more devices, a larger budget or fewer values.")
 

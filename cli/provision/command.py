@@ -19,7 +19,7 @@ from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
-from .options import FleetOf, Folder, fleet_name, new_passphrase, open_folder
+from .options import FleetOf, Folder, Network, fleet_name, new_passphrase, open_folder
 from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, rotate_app
 
@@ -166,63 +166,40 @@ def device_command(
     as_json: AsJson = False,
 ) -> None:
     """Make one board's settings: its id, its keys, its network."""
+    network = Network(
+        wifi_ssid, wifi_password, wifi_country, mqtt_host, mqtt_port, mqtt_user, mqtt_password, mqtt_ca
+    )
     login = certificate is False
     opened = None if folder is None else open_folder(folder, signs=not login)
     if opened is None and certificate is not None:
         raise UsageError("--certificate and --password need the fleet's folder: give --folder")
-    if opened is not None and (mqtt_port or mqtt_user or mqtt_ca):
+    if opened is not None and (network.mqtt_port or network.mqtt_user or network.mqtt_ca):
         raise UsageError("the folder says which port, CA and login: leave out --mqtt-port, -user and -ca")
     fleet = fleet_name(fleet, opened)
     master = None if open_fleet else load_master_key(master_key or (opened and opened.master_file()))
     if master is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
-    if wifi_ssid and wifi_password is None:
-        wifi_password = typer.prompt(
-            f"password of {wifi_ssid}", hide_input=True, default="", show_default=False
-        )
-    options = {
-        "wifi_ssid": wifi_ssid,
-        "wifi_password": wifi_password or "",
-        "wifi_country": wifi_country,
-        "mqtt_host": mqtt_host,
-        "mqtt_port": mqtt_port,
-        "mqtt_user": mqtt_user,
-        "mqtt_password": mqtt_password,
-        "mqtt_ca": mqtt_ca,
-    }
+    network = network.asked()
     if opened is not None:
-        options |= _at_broker(opened, mqtt_host, login)
+        network = network.at_broker(opened, login)
     # Everything is checked before the authority or the broker learn of the board.
-    device = provision.provision_device(master, fleet, device, **options).device_id
+    device = provision.provision_device(master, fleet, device, **vars(network)).device_id
     path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
     if opened is not None:
         if path.exists():
             raise ProvisionError(f"{path} exists; for new keys of the same board: `hushmote provision renew`")
         if login:
-            options |= {"mqtt_user": device, "mqtt_password": opened.issue_login(device)}
+            password = opened.issue_login(device)
+            network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
         else:
-            options["certificate"] = opened.issue_device(device, now_utc(), days)
-    settings = provision.provision_device(master, fleet, device, path=path, **options)
+            network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc(), days))
+    settings = provision.provision_device(master, fleet, device, path=path, **vars(network))
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
     show.out.print(provision.describe(settings, path), markup=False)
     if login:
         show.out.print("next: copy broker/ to the broker's machine and send mosquitto SIGHUP")
-
-
-def _at_broker(folder: FleetFolder, host: str, login: bool) -> dict:
-    """The settings that say how a board of the fleet reaches its broker."""
-    fleet = folder.fleet
-    if host and host not in fleet.hosts:
-        raise UsageError(
-            f"the broker's certificate names {', '.join(fleet.hosts)} and not {host}, so boards would refuse "
-            "it: `hushmote provision rotate broker --host ...` gives it other names"
-        )
-    if login:
-        folder.check_logins()
-    port = fleet.password_port if login else fleet.port
-    return {"mqtt_host": host or fleet.hosts[0], "mqtt_port": port, "mqtt_ca": folder.path / "broker/ca.pem"}
 
 
 @provision_app.command("renew")
@@ -242,8 +219,8 @@ def renew_command(
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
     if all_boards:
         gone = opened.journal().revoked
-        found = sorted((opened.path / DEVICES).glob("*.settings.json"))
-        paths = [p for p in found if p.name.split(".")[0] not in gone]
+        everyone = sorted((opened.path / DEVICES).glob("*.settings.json"))
+        paths = [p for p in everyone if p.name.split(".")[0] not in gone]
     for path in paths:
         provision.load_settings(path)  # before the first is changed
     made = [(path, rotation.renew(opened, path, master, now_utc(), days)) for path in paths]

@@ -12,6 +12,7 @@ import typer
 
 from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
+from ...server.provisioning.authority import Issued
 from ...server.provisioning.fleet_folder import FleetFolder
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
@@ -23,6 +24,46 @@ Folder = Annotated[
 FleetOf = Annotated[
     str | None, typer.Option("--fleet", help="Name of the fleet; else the folder's.", show_default=False)
 ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """How a board reaches its Wi-Fi and its broker; see the options of the same names."""
+
+    wifi_ssid: str
+    wifi_password: str | None
+    wifi_country: str
+    mqtt_host: str
+    mqtt_port: int | None
+    mqtt_user: str | None
+    mqtt_password: str | None
+    mqtt_ca: Path | None
+    certificate: Issued | None = None
+
+    def asked(self) -> Network:
+        """The same with the Wi-Fi's password, asked for where only its name was given."""
+        password = self.wifi_password
+        if self.wifi_ssid and password is None:
+            question = f"password of {self.wifi_ssid}"
+            password = typer.prompt(question, hide_input=True, default="", show_default=False)
+        return dataclasses.replace(self, wifi_password=password or "")
+
+    def at_broker(self, folder: FleetFolder, login: bool) -> Network:
+        """The same with how boards of a folder's fleet reach its broker; raises UsageError, FolderError."""
+        fleet = folder.fleet
+        if self.mqtt_host and self.mqtt_host not in fleet.hosts:
+            raise UsageError(
+                f"the broker's certificate names {', '.join(fleet.hosts)} and not {self.mqtt_host}, so "
+                "boards would refuse it: `hushmote provision rotate broker --host ...` gives it other names"
+            )
+        if login:
+            folder.check_logins()
+        return dataclasses.replace(
+            self,
+            mqtt_host=self.mqtt_host or fleet.hosts[0],
+            mqtt_port=fleet.password_port if login else fleet.port,
+            mqtt_ca=folder.path / "broker/ca.pem",
+        )
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:

@@ -89,8 +89,8 @@ def revoke_command(
     fleet = fleet_name(fleet, opened)
     # The store first: it works at once, and on boards without a certificate too.
     if store_too:
-        with Store(store, create=False) as found:
-            found.revoke_devices(fleet, devices)
+        with Store(store, create=False) as counted:
+            counted.revoke_devices(fleet, devices)
     ended = [] if opened is None else opened.revoke(devices, now_utc())
     if as_json:
         print_json(
@@ -138,11 +138,13 @@ def list_command(
     roster: dict[str, str] = {}
     listed = None
     if store is not None or opened is None:
-        with Store(store or DEFAULT_STORE, create=False) as found:
-            if fleet not in found.fleets():
-                raise UsageError(f"there is no fleet {fleet} in {found.where}: name one with --fleet")
-            roster = found.roster(fleet)
-            listed = fleet in found.listed_fleets()
+        with Store(store or DEFAULT_STORE, create=False) as counted:
+            if fleet not in counted.fleets():
+                names = ", ".join(counted.fleets())
+                there = f"its fleets: {names}" if names else "it has no fleets yet"
+                raise UsageError(f"no fleet {fleet} in {counted.where}; {there}")
+            roster = counted.roster(fleet)
+            listed = fleet in counted.listed_fleets()
     boards = _boards(opened, roster)
     certificates = [] if opened is None else _certificates(opened)
     if as_json:
@@ -177,12 +179,12 @@ def _ends(until: str | None) -> str:
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
-    found = [("ca", folder.certificate("broker/ca.pem")), ("broker", folder.certificate(fleet_folder.BROKER))]
-    found += [
+    named = [("ca", folder.certificate("broker/ca.pem")), ("broker", folder.certificate(fleet_folder.BROKER))]
+    named += [
         ("aggregator", folder.certificate(f"aggregator/{name}.pem")) for name in folder.fleet.aggregators
     ]
     lines = []
-    for what, certificate in found:
+    for what, certificate in named:
         name = ", ".join(folder.fleet.hosts) if what == "broker" else common_name(certificate)
         lines.append({"what": what, "name": name, "until": certificate.not_valid_after_utc.isoformat()})
     return lines

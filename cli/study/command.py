@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ...server.answers import tables as show
 from ...server.answers.files import output_folder
-from ..options import AsJson
+from ..options import AsJson, print_json
 from .composition import composition_command
 from .lifetime import lifetime_command
 
@@ -49,7 +48,7 @@ def ranges(
         ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
-        typer.echo(json.dumps(ranges_report.summary(study, out, seconds, seed), indent=2, ensure_ascii=False))
+        print_json(ranges_report.summary(study, out, seconds, seed))
     else:
         ranges_report.show_summary(study, out, seconds)
 

@@ -29,7 +29,7 @@ def lifetime_command(
         list[int] | None, typer.Option(help="Fleet's size; may be repeated.", show_default="1000000, 100000")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the plot (PNG, PDF or SVG).")] = None,
     table: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
     as_json: AsJson = False,

@@ -12,9 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...device.ldp_client import Experiment
-from ..accounting import Kind
-from ..experiments.definition import Definition
-from ..mechanisms import mechanism_of
+from ..experiments import words
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 
 if TYPE_CHECKING:
@@ -152,38 +150,8 @@ def stacked(tables: Sequence[Answer]) -> Group:
     return Group(*parts)
 
 
-def mechanism(experiment: Experiment) -> str:
-    """A mechanism and its numbers in a few words."""
-    return mechanism_of(experiment).words()
-
-
-def budget(experiment: Experiment) -> str:
-    """What one board may spend on the experiment, in words."""
-    thinned = "" if experiment.every == 1 else f"; one call in {experiment.every} reports"
-    if experiment.rule == "unlimited":
-        return "no cap of its own" + thinned
-    if experiment.rule == "count":
-        return f"at most {experiment.cap} reports for life{thinned}"
-    reports = experiment.cap // experiment.cost()
-    if experiment.rule == "sum":
-        return f"Σε at most {experiment.cap / 1e6:g} for life: {reports} reports{thinned}"
-    return f"Σε² at most {experiment.cap / 1e12:g} for life: {reports} reports{thinned}"
-
-
-def guarantee(definition: Definition) -> str:
-    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words."""
-    found, spent = definition.guarantee(), definition.spent()
-    if spent is None:
-        return found.words
-    reports, nats = spent
-    of_all = f"{reports:,} of ε = {definition.epsilon:f}"
-    if found.kind == Kind.ONE_BIT:
-        return f"{found.words} They are {reports * definition.epsilon:f}-LDP: {of_all}."
-    return f"{found.words} A board makes {of_all}, which takes {nats:.6g} of the {found.epsilon:g}."
-
-
 def plot(path: Path | None, experiment: Experiment, pictured: Answer) -> Figure:
     """Draw an answer, the experiment's mechanism below its title, and write it to path, if any."""
     title = f"{experiment.name}: {pictured.reports:,} private reports"
-    subtitle = f"{mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
+    subtitle = f"{words.mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
     return pictured.plot(path, title, f"{subtitle}; {pictured.confidence * 100:g} % intervals")

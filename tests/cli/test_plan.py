@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
+from hushmote.cli.plan.options import QuestionOptions
 from hushmote.server.answers import tables as show
 from hushmote.server.experiments.definition import load
 from hushmote.server.planning.devices import PlanError
@@ -175,8 +176,8 @@ def test_mistakes_are_one_line(line: str, text: str) -> None:
 
 def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
     reading = Reading(bins=10, low=-5, high=5)
-    assert plan_cli._question(reading, None, None, None, ["0:"], None) == Question(ranges=((5, 10),))
-    assert plan_cli._question(Reading(bins=10), None, None, None, ["2:4"], None).ranges == ((2, 4),)
+    assert QuestionOptions(ranges=("0:",)).question(reading) == Question(ranges=((5, 10),))
+    assert QuestionOptions(ranges=("2:4",)).question(Reading(bins=10)).ranges == ((2, 4),)
 
 
 def test_the_page_shows_what_is_printed() -> None:

@@ -25,10 +25,10 @@ def with_setting(module, name, value):
     return f"""
 import sys
 import hushmote.server.{module} as module
-from hushmote.cli import serve
+from hushmote.cli.main import main
 module.{name} = {value}
 sys.argv[0] = "hushmote"
-serve.main()
+main()
 """
 
 

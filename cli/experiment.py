@@ -1,0 +1,135 @@
+"""`hushmote experiment`: what is asked of a fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..device.ldp_client import Experiment
+from ..server.accounting.compare import plain_guarantee
+from ..server.answers import tables as show
+from ..server.errors import UsageError
+from ..server.experiments import words
+from ..server.experiments.definition import load
+from ..server.store.store import Store
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+
+experiment_app = typer.Typer(
+    help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
+)
+
+
+def describe(experiment: Experiment) -> dict[str, Any]:
+    """What an experiment's version is, in plain values."""
+    return {
+        "name": experiment.name,
+        "digest": experiment.digest.hex(),
+        "type": experiment.type,
+        "domain": experiment.domain,
+        "mechanism": experiment.mechanism,
+        "cells": [level.g for level in experiment.levels],
+        "epsilon": experiment.epsilon / 1e6,
+        "every": experiment.every,
+        "rule": experiment.rule,
+        "cap": experiment.cap,
+        "window": experiment.window,
+        "codes": experiment.code_count,
+        "report_bytes": 9 + experiment.code_bytes,
+        "authenticated_report_bytes": 17 + experiment.code_bytes,
+    }
+
+
+@experiment_app.command("show")
+def experiment_show(
+    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")], as_json: AsJson = False
+) -> None:
+    """Check an experiment file and print what boards will get."""
+    definition = load(file)
+    payload = definition.payload()
+    experiment = Experiment.parse(payload)
+    if as_json:
+        guarantee = plain_guarantee(definition.guarantee())
+        print_json(describe(experiment) | {"guarantee": guarantee, "payload": payload.decode()})
+        return
+    table = show.table(header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("name", f"{definition.name}: {definition.purpose}")
+    table.add_row("owner", f"{definition.owner}, until {definition.expires}")
+    table.add_row("values", f"{experiment.domain} ({experiment.type})")
+    table.add_row("mechanism", words.mechanism(experiment))
+    table.add_row("privacy", f"ε = {experiment.epsilon / 1e6:g} per report, {words.budget(experiment)}")
+    table.add_row("together", words.guarantee(definition))
+    table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
+    table.add_row("digest", experiment.digest.hex())
+    show.out.print(table)
+    show.out.print()
+    # Not through rich: these are the exact bytes, without line breaks of ours.
+    typer.echo(payload.decode())
+
+
+@experiment_app.command("add")
+def experiment_add(
+    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = "home",
+    keyed: Annotated[
+        bool | None,
+        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+    definition = load(file)
+    definition.check_not_expired()
+    payload = definition.payload()
+    with Store(store) as opened:
+        if keyed is not None:
+            opened.add_fleet(fleet, keyed=keyed)
+        elif fleet not in opened.fleets():
+            raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
+        experiment = opened.add_experiment(fleet, payload, definition.expires)
+    if as_json:
+        print_json({"fleet": fleet} | describe(experiment))
+    else:
+        show.out.print(
+            f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
+        )
+
+
+@experiment_app.command("list")
+def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List all experiments' versions, oldest first."""
+    with Store(store, create=False) as opened:
+        versions = opened.experiments()
+    if as_json:
+        print_json(
+            [
+                {"fleet": v.fleet, "current": v.current, "expires": v.expires and v.expires.isoformat()}
+                | describe(v.experiment)
+                for v in versions
+            ]
+        )
+        return
+    table = show.table()
+    for heading in ("fleet", "name", "digest", "mechanism", "ε", "current", "until"):
+        table.add_column(heading)
+    for v in versions:
+        e = v.experiment
+        cells = (v.fleet, e.name, e.digest.hex(), words.mechanism(e), f"{e.epsilon / 1e6:g}")
+        table.add_row(*cells, "yes" if v.current else "no", str(v.expires or "for good"))
+    show.out.print(table)
+
+
+@experiment_app.command("withdraw")
+def experiment_withdraw(
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = "home",
+) -> None:
+    """Withdraw an experiment: boards stop reporting; what was counted stays."""
+    with Store(store, create=False) as opened:
+        opened.withdraw_experiment(fleet, name)
+    show.out.print(f"{name} is withdrawn from fleet {fleet}")

@@ -1,0 +1,194 @@
+"""What `hushmote plan` is asked: its options, checked, as one frozen class for each question."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...server.epsilon import MICRO
+from ...server.planning import experiment_file as plan_file
+from ...server.planning.devices import PlanError, check_ranges
+from ...server.planning.expected_error import Kind, Question
+from ...server.planning.experiment_file import Reading, Terms
+from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
+
+
+class For(enum.StrEnum):
+    """What the error is of."""
+
+    frequency = "frequency"
+    range = "range"
+    quantile = "quantile"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What comes out besides the numbers; see the options of the same names."""
+
+    fleets: int
+    seed: int | None
+    write: Path | None
+    name: str | None
+    purpose: str | None
+    owner: str
+    plot: Path | None
+    as_json: bool
+
+    def terms(self, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
+        """What the experiment file says besides the reading and the mechanism."""
+        assert self.write
+        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
+        name = self.name or plan_file.name_from(self.write)
+        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What a board reads; see the options of the same names."""
+
+    bins: int | None
+    labels: str | None
+    yes_no: bool
+    low: float | None
+    high: float | None
+    unit: str
+
+    def reading(self) -> Reading:
+        """What a reading is; raises PlanError where options contradict each other."""
+        bins, labels, yes_no, low, high = self.bins, self.labels, self.yes_no, self.low, self.high
+        if sum((bins is not None, labels is not None, yes_no)) > 1:
+            raise PlanError("a reading is one of --bins (a number), --labels (a choice) and --yes-no")
+        if (low is None) != (high is None):
+            raise PlanError("--low and --high go together")
+        if low is not None and high is not None:
+            if labels is not None or yes_no:
+                raise PlanError("--low and --high are for a number: they go with --bins")
+            if not finite("low", low) < finite("high", high):
+                raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}")
+        names = tuple(label.strip() for label in labels.split(",")) if labels is not None else ()
+        if labels is not None and ("" in names or len(set(names)) < len(names)):
+            raise PlanError(f"--labels reads a,b,c: different, none empty, not {labels!r}")
+        if "other" in names:
+            raise PlanError("the label other is always there, as the last one: leave it out")
+        return Reading(yes_no, names, bins, low, high, self.unit)
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """What the error is of; see the options of the same names."""
+
+    kind: For | None = None
+    share: float | None = None
+    width: int | None = None
+    ranges: tuple[str, ...] = ()
+    quantile: float | None = None
+    density: float | None = None
+
+    def question(self, reading: Reading) -> Question:
+        """What is asked of the readings; raises PlanError where it cannot be."""
+        single = reading.yes_no or bool(reading.labels)
+        kind, share, width, quantile = self.kind, self.share, self.width, self.quantile
+        if kind is None:
+            kind = For.quantile if quantile is not None else For.frequency if single else For.range
+        wanted: Kind = kind.value
+        if single and wanted != "frequency":
+            raise PlanError(
+                f"a {wanted} is asked of a number (--bins); labels and yes or no have frequencies"
+            )
+        if (width is not None or self.ranges) and wanted != "range":
+            raise PlanError(f"--width and --range go with --for range, not {wanted}")
+        if width is not None and self.ranges:
+            raise PlanError("--width and --range do not go together: one is any place, the other stated ones")
+        if share is not None and not 0 <= share <= 1:
+            raise PlanError(f"--share must be from 0 to 1, not {share:g}")
+        if wanted == "quantile":
+            if share is not None:
+                raise PlanError("a quantile's share is its own: say --quantile 0.9, not --share")
+            quantile = 0.5 if quantile is None else quantile
+            if not 0 < quantile < 1:
+                raise PlanError(f"--quantile must be between 0 and 1, not {quantile:g}")
+            return Question("quantile", quantile)
+        if quantile is not None:
+            raise PlanError(f"--quantile goes with --for quantile, not {wanted}")
+        pairs = tuple(_indices(text, reading) for text in self.ranges)
+        question = Question(wanted, share, width, pairs)
+        if reading.domain is not None and reading.domain >= 2:
+            check_ranges(question, reading.domain)
+        return question
+
+    def devices_per_unit(self, reading: Reading, question: Question) -> float | None:
+        """Share of devices for each unit around a quantile, or None where it is not known."""
+        density = self.density
+        if density is not None:
+            if question.kind != "quantile":
+                raise PlanError("--density goes with --for quantile: it turns shares into the reading's unit")
+            if not (density > 0 and math.isfinite(density)):
+                raise PlanError(f"--density must be above 0, not {density:g}")
+            return density
+        if question.kind != "quantile" or reading.low is None or reading.high is None:
+            return None
+        return 1 / (reading.high - reading.low)
+
+
+@dataclass(frozen=True)
+class LifetimeOptions:
+    """How a board's whole life is spent; see the options of the same names."""
+
+    lifetime: float | None
+    delta: float
+    horizon: str | None
+    call: str | None
+    limit: float | None
+
+    def check_absent(self) -> None:
+        """Raise PlanError for an option that needs --lifetime."""
+        for option in ("horizon", "call", "limit", "delta"):
+            if getattr(self, option):
+                raise PlanError(f"--{option} goes with --lifetime, the budget of a board's whole life")
+
+    def parsed(self) -> tuple[LifetimeBudget, Rhythm, int]:
+        """LifetimeBudget, rhythm, and the most micro-nats of one report; raises PlanError."""
+        if self.horizon is None or self.call is None:
+            raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
+        budget = LifetimeBudget(micro("lifetime", self.lifetime) or 0, finite("delta", self.delta))
+        rhythm = Rhythm(parse_duration(self.call), parse_duration(self.horizon))
+        most = micro("limit", self.limit)
+        return budget, rhythm, DEFAULT_LIMIT if most is None else most
+
+
+def finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise PlanError(f"{name} must be a number, not {value}")
+    return value
+
+
+def micro(name: str, value: float | None) -> int | None:
+    return None if value is None else round(finite(name, value * MICRO))
+
+
+def _indices(text: str, reading: Reading) -> tuple[int, int]:
+    """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
+    if reading.bins is None:
+        raise PlanError("--range needs --bins: leave another of the four open, or take --width")
+    low_text, colon, high_text = text.partition(":")
+    try:
+        ends = [float(low_text) if low_text else None, float(high_text) if high_text else None]
+    except ValueError:
+        colon = ""
+        ends = []
+    if not colon or not all(e is None or math.isfinite(e) for e in ends):
+        raise PlanError(f"a range reads low:high, for example 20:25 or 8:, not {text}")
+    low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
+    places = [
+        end if e is None else (e - low) / (high - low) * reading.bins
+        for e, end in zip(ends, (0.0, float(reading.bins)), strict=True)
+    ]
+    first, last = (round(min(max(p, 0), reading.bins)) for p in places)
+    if first >= last:
+        raise PlanError(
+            f"{text} lies within half a bin, outside {low:g} to {high:g}, or is the wrong way round"
+        )
+    return first, last

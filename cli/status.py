@@ -1,0 +1,69 @@
+"""`hushmote status`: what a store holds."""
+
+from __future__ import annotations
+
+from ..server.answers import tables as show
+from ..server.estimate import plausibility
+from ..server.store.store import Store, Version
+from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
+
+
+def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Show what was counted and what was rejected, and why."""
+    with Store(store, create=False) as opened:
+        rejects = opened.rejects()
+        fleets = opened.fleets()
+        lines = []
+        for v in opened.experiments():
+            counts = opened.histogram(v.fleet, v.experiment.digest)
+            lines.append(
+                {
+                    "fleet": v.fleet,
+                    "experiment": v.experiment.name,
+                    "digest": v.experiment.digest.hex(),
+                    "current": v.current,
+                    "reports": int(counts.sum()),
+                    "windows": len(opened.windows(v.fleet, v.experiment.digest)),
+                    "devices": participants(opened, v),
+                    "plausibility": plausibility.check(v.experiment, counts).to_dict(),
+                }
+            )
+    if as_json:
+        print_json({"fleets": fleets, "experiments": lines, "rejected": rejects})
+        return
+    for name, keyed in fleets.items():
+        show.out.print(f"fleet {name}: " + ("with keys" if keyed else "open: anyone can forge reports"))
+    table = show.table("accepted")
+    for heading in ("fleet", "experiment", "digest", "current"):
+        table.add_column(heading)
+    for heading in ("reports", "windows", "devices of the name"):
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(
+            line["fleet"],
+            line["experiment"],
+            line["digest"],
+            "yes" if line["current"] else "no",
+            f"{line['reports']:,}",
+            str(line["windows"]),
+            f"{line['devices']:,}",
+        )
+    show.out.print(table)
+    for line in lines:
+        if line["plausibility"]["implausible"]:
+            text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
+            show.out.print(text + line["plausibility"]["words"], markup=False, style="red")
+    table = show.table("rejected")
+    table.add_column("fleet")
+    table.add_column("reason")
+    table.add_column("reports", justify="right")
+    for fleet, reasons in rejects.items():
+        for reason, count in reasons.items():
+            table.add_row(fleet or "(unknown)", reason, f"{count:,}")
+    show.out.print(table if table.row_count else "nothing rejected")
+
+
+def participants(store: Store, version: Version) -> int:
+    """How many devices had a report accepted for the experiment's name."""
+    participation = store.participation(version.fleet).get(version.experiment.name)
+    return participation.devices if participation else 0

@@ -1,0 +1,44 @@
+"""An experiment in words: its mechanism, its budget, what it guarantees."""
+
+from __future__ import annotations
+
+from ...device.ldp_client import Experiment
+from ..accounting import Kind
+from ..mechanisms import mechanism_of
+from .definition import Definition
+
+
+def mechanism(experiment: Experiment) -> str:
+    """A mechanism and its numbers in a few words."""
+    return mechanism_of(experiment).words()
+
+
+def reports(count: int) -> str:
+    """A number of reports: "1 report", "2,000 reports"."""
+    return "1 report" if count == 1 else f"{count:,} reports"
+
+
+def budget(experiment: Experiment) -> str:
+    """What one board may spend on the experiment, in words."""
+    thinned = "" if experiment.every == 1 else f"; a call makes a report 1 time in {experiment.every:,}"
+    if experiment.rule == "unlimited":
+        return "no cap of its own" + thinned
+    count = experiment.cap if experiment.rule == "count" else experiment.cap // experiment.cost()
+    most = reports(count)
+    if experiment.rule == "count":
+        return f"at most {most} for life{thinned}"
+    if experiment.rule == "sum":
+        return f"Σε at most {experiment.cap / 1e6:g}: {most} for life{thinned}"
+    return f"Σε² at most {experiment.cap / 1e12:g}: {most} for life{thinned}"
+
+
+def guarantee(definition: Definition) -> str:
+    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words."""
+    promised, spent = definition.guarantee(), definition.spent()
+    if spent is None:
+        return promised.words
+    reports, nats = spent
+    of_all = f"{reports:,} of ε = {definition.epsilon:f}"
+    if promised.kind == Kind.ONE_BIT:
+        return f"{promised.words} They are {reports * definition.epsilon:f}-LDP: {of_all}."
+    return f"{promised.words} A board makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."

@@ -1,0 +1,204 @@
+"""The command line around a command: help that loads nothing, mistakes without a traceback."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from command_line import DOOR, hushmote
+
+from hushmote.cli import main as cli
+
+HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography"}
+CPU = """
+import resource, sys
+from hushmote.__main__ import main
+sys.argv = ["hushmote", *sys.argv[1:]]
+try:
+    main()
+finally:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print("\\nCPU", used.ru_utime + used.ru_stime, *sys.modules)
+"""
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Path:
+    (tmp_path / "door.toml").write_text(DOOR)
+    (tmp_path / "noise").write_bytes(bytes(range(256)) * 64)
+    return tmp_path
+
+
+def start(*arguments: str, cwd: Path, program: tuple[str, ...] = ("-m", "hushmote"), **options):
+    return subprocess.Popen(
+        [sys.executable, *program, *arguments], cwd=cwd, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_help_and_version_load_no_command(tmp_path: Path):
+    """The least CPU of some runs: a busy machine makes a run slower, never faster."""
+    for argument in ("--help", "--version"):
+        least = float("inf")
+        for _ in range(3):
+            run = start(argument, cwd=tmp_path, program=("-c", CPU), stdout=subprocess.PIPE)
+            _, seconds, *modules = run.communicate()[0].splitlines()[-1].split()
+            least = min(least, float(seconds))
+            assert not HEAVY & {name.partition(".")[0] for name in modules}
+            assert not any(name.startswith("hushmote.simulator") for name in modules)
+        assert least < 0.4
+
+
+def test_the_version_is_the_package_s(tmp_path: Path):
+    assert hushmote("--version", cwd=tmp_path) == "hushmote 0.1.0\n"
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_can_be_loaded_and_its_line_of_help_is_its_own(name: str):
+    loaded, line = cli.load(name), cli.COMMANDS[name][1]
+    assert loaded.name == name
+    own = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
+    assert own is not None
+    assert " ".join(own.split("\n\n")[0].split()) == line
+
+
+def test_the_page_of_help_names_every_command(tmp_path: Path):
+    page = hushmote("--help", cwd=tmp_path)
+    names = [line.split()[1] for line in page.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+    assert names == list(cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "where"),
+    [
+        (("status", "--foo"), "No such option: --foo", "status"),
+        (("status", "x"), "unexpected extra argument", "status"),
+        (("keygen",), "Missing argument 'file'", "keygen"),
+        (("merge", "a"), "Missing argument 'FROM'", "merge"),
+        (("store", "upgrade"), "Missing argument 'URL'", "store upgrade"),
+        (("budget", "compare"), "Missing option '--total'", "budget compare"),
+        (("plan", "--devices", "ten"), "Invalid value for '--devices'", "plan"),
+        (("plan", "--for", "mean"), "Invalid value for '--for'", "plan"),
+        (("plan", "--devices"), "Option '--devices' requires an argument", ""),
+        (("simulate", "door.toml", "--seed", "-1"), "Invalid value for '--seed'", "simulate"),
+        (("experiment", "shwo"), "Did you mean 'show'?", "experiment"),
+        (("sevre",), "No such command 'sevre'. Did you mean 'serve'", ""),
+        (("--colour",), "No such option: --colour", ""),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
+    arguments, says, where, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.argv", ["hushmote", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    first, second = error.splitlines()
+    assert first.startswith("hushmote: ")
+    assert says in first
+    assert second == " ".join(["Try", "hushmote", *where.split(), "--help"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("keygen", "no/x"), "cannot write no/x"),
+        (("experiment", "show", "."), "cannot read .: Is a directory"),
+        (("experiment", "show", "noise"), "cannot read noise"),
+        (("status", "--store", "sqlite:///no/x"), "no does not exist; create it"),
+        (("status", "--store", "sqlite:///."), "it is a folder"),
+        (("status", "--store", "sqlite:///noise"), "not an SQLite database"),
+        (("store", "check", "nonsense"), "is not a store"),
+        (("merge", "sqlite:///a", "sqlite:///b"), "there is no store at a"),
+        (("budget", "plot", "no/x.png"), "cannot write no/x.png"),
+        (("budget", "plot", "x.txt"), ".png, .pdf or .svg"),
+        (("budget", "compare", "--total", "nan", "--reports", "3"), "a number above 0"),
+        (("epsilon", "local", "--domain", "10", "--epsilon", "inf"), "millionths above 0, not inf"),
+        (("study", "composition", "--epsilon", "nan"), "millionths above 0, not nan"),
+        (("epsilon", "central", "1e400,2", "--risk", "1/2"), "a number is too large"),
+        (
+            ("plan", "--lifetime", "1e308", "--devices", "9", "--yes-no", "--horizon", "1y", "--call", "1h"),
+            "lifetime must be a number",
+        ),
+        (("ledger", "--status", "no"), "cannot read no"),
+        (("ledger", "--policy", "noise"), "cannot read noise"),
+        (("audit", "--runtime", "nope"), "there is no runtime 'nope'"),
+        (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
+        (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
+        (("provision", "list", "--folder", "no"), "no is no fleet's folder"),
+        (("provision", "renew", "--all"), "give the fleet's folder"),
+        (("provision", "allow", "--file", "noise"), "must hold a device id on each line"),
+        (("provision", "allow", "UPPER"), "device id 'UPPER' must be"),
+    ],
+)
+def test_any_other_mistake_is_one_line_and_status_1(
+    arguments, says, door: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(door)
+    monkeypatch.setattr("sys.argv", ["hushmote", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert error.startswith("hushmote: ")
+    assert error.count("\n") == 1
+    assert says in error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            PermissionError(13, "Permission denied", "secret"),
+            "cannot read or write secret: Permission denied",
+        ),
+        (MemoryError(), "a number is too large"),
+        (UnicodeEncodeError("ascii", "ε", 0, 1, "no"), "ascii, has no ε: set PYTHONIOENCODING=utf-8"),
+        (typer.Abort(), "stopped before its end"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line(
+    error, says, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def refuse(**_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", refuse)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line(door: Path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "w") as full:
+        run = start("experiment", "show", "door.toml", cwd=door, stdout=full)
+        error = run.communicate()[1]
+    assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
+
+
+def test_a_reader_who_goes_away_is_told_nothing(door: Path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = start("experiment", "show", "door.toml", cwd=door, stdout=writing)
+    os.close(writing)
+    assert run.communicate()[1] == ""
+    assert run.returncode == 1
+
+
+def test_control_c_is_one_line_and_status_130(door: Path):
+    arguments = ("simulate", "door.toml", "--population", "zipf:1", "--faithful", "--devices", "1000000")
+    run = start(*arguments, cwd=door, stdout=subprocess.DEVNULL)
+    time.sleep(5)  # loading takes two; a million devices take minutes
+    run.send_signal(signal.SIGINT)
+    assert run.communicate(timeout=60)[1] == "hushmote: stopped by Ctrl-C\n"
+    assert run.returncode == 130

@@ -123,6 +123,7 @@ def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(faul
         assert check_life_with(fault, at) >= CAP_REPORTS - 1
 
 
+@pytest.mark.slow
 def test_a_power_cut_at_every_byte_of_every_write_neither_overspends_nor_locks():
     for at, (_, data) in enumerate(writes_of_a_life()):
         for keep in range(len(data)):

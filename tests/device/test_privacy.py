@@ -113,6 +113,7 @@ def rounding_loss(exp):
     return max(2 * ONE / (level.threshold * (ONE - level.threshold)) for level in exp.levels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1_000, 2_000_000, 8_000_000])
 @pytest.mark.parametrize("name", COSTLY_SHAPES)
 def test_hash_families_with_many_seeds_keep_the_ratio(name, epsilon):

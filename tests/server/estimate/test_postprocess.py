@@ -177,6 +177,7 @@ def test_labels_have_no_neighbours_to_smooth_over():
         assert nonnegative(e).frequencies.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exp", [OLH, HH], ids=["olh", "hh"])
 def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
     """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its

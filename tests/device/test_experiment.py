@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from enumeration import experiment_json
+from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

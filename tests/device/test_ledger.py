@@ -6,7 +6,8 @@ import stat
 from typing import Any
 
 import pytest
-from enumeration import POLICY, MemoryStorage, experiment_json
+from enumeration import POLICY, MemoryStorage
+from experiments import experiment_json
 from failing_storage import FailingStorage, PowerCut, Witness, newest_record, parse_record
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -18,10 +18,10 @@ from enumeration import (
     assert_private,
     distribution,
     exp_below,
-    experiment_json,
     memory,
     worst_ratio,
 )
+from experiments import experiment_json
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused

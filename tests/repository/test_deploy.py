@@ -12,15 +12,15 @@ import pytest
 from boards import MASTER, experiment, payload_of
 from certificates import Authority
 from running import until
-from served import add_fleet, crowd, get, publish, served
+from served import add_fleet, get, served
+from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = ("hushmote.service", "hushmote@.service")
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 
 

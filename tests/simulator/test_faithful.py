@@ -12,24 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from enumeration import experiment_json
+from experiments import experiment_json
 from scipy.stats import chi2
+from traffic import needs_mosquitto
 
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
 from hushmote.simulator import faithful, population, vectorised
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 from hushmote.simulator.faithful import Fleet, NumpyRng
 from hushmote.simulator.faults import Faults
 from hushmote.simulator.gateway import GatewayError, Gateways
 from hushmote.simulator.memory_storage import MemoryStorage
 
 MASTER = bytes(range(32))
-needs_mosquitto = pytest.mark.skipif(
-    find_mosquitto() is None, reason="mosquitto is not installed: apt install mosquitto"
-)
 
 
 def payload(name: str = "temp", cap: int = 4_000_000, **fields: Any) -> bytes:

@@ -35,10 +35,20 @@ def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
 
     It returns the output, or with expect=1 the one line of the mistake.
     """
+    with contextlib.chdir(cwd), mock.patch.dict(os.environ, _environment(), clear=True):
+        return _called(*arguments, expect=expect)
+
+
+def hushmote_process(*arguments: str, cwd: Path, expect: int = 0) -> str:
+    """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
+    command = [sys.executable, "-m", "hushmote", *arguments]
+    run = subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=120)
+    return _checked(run.returncode, run.stdout, run.stderr, expect)
+
+
+def _called(*arguments: str, expect: int) -> str:
     out, error = io.StringIO(), io.StringIO()
     with (
-        contextlib.chdir(cwd),
-        mock.patch.dict(os.environ, _environment(), clear=True),
         mock.patch.object(sys, "argv", ["hushmote", *arguments]),
         mock.patch.object(show.out, "_width", 80),
         contextlib.redirect_stdout(out),
@@ -47,13 +57,6 @@ def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
     ):
         main()
     return _checked(ended.value.code or 0, out.getvalue(), error.getvalue(), expect)
-
-
-def hushmote_process(*arguments: str, cwd: Path, expect: int = 0) -> str:
-    """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
-    command = [sys.executable, "-m", "hushmote", *arguments]
-    run = subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=120)
-    return _checked(run.returncode, run.stdout, run.stderr, expect)
 
 
 def _environment() -> dict[str, str]:
@@ -73,14 +76,15 @@ def _checked(status: object, out: str, error: str, expect: int) -> str:
 def runner(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """Returns run(*arguments, expect=0): a command in a folder, as hushmote() runs it; the test stays there.
+    """Returns run(*arguments, expect=0): a command in this process, with the test's folder and environment.
 
-    What it prints is at most 80 columns wide.
+    The test begins in the given folder. What a command prints is at most 80 columns wide.
     """
+    del capsys
     monkeypatch.chdir(folder)
 
     def run(*arguments: str, expect: int = 0) -> str:
-        text = hushmote(command, *arguments, cwd=folder, expect=expect)
+        text = _called(command, *arguments, expect=expect)
         if "--json" not in arguments and not expect:
             assert max(map(len, text.splitlines()), default=0) <= 80
         return text

@@ -4,13 +4,12 @@ Statistical tests: seeds are fixed, so that they pass or fail for good; each say
 it uses and with what chance it would fail for a fresh seed though all is right.
 """
 
-import json
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import choice, designed
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
@@ -400,9 +399,7 @@ def test_only_the_same_quantity_pools() -> None:
         pool([e, estimate(designed("grr", 11, 1), np.full(11, 5))])
 
     def labels(*names: str) -> Experiment:
-        fields = {"v": 1, "name": "x", "mechanism": "grr", "epsilon": 1_000_000, "window": "day"}
-        fields |= {"type": "choice", "labels": list(names), "budget": {"rule": "unlimited"}}
-        return Experiment.parse(json.dumps(fields).encode())
+        return choice(list(names), 1)
 
     with pytest.raises(EstimateError, match="labels"):
         pool([estimate(labels("a", "b"), [1, 2, 3]), estimate(labels("a", "c"), [1, 2, 3])])

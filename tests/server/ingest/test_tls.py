@@ -9,15 +9,14 @@ from boards import experiment
 from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 from running import until
-from served import add_fleet, crowd, publish, served
+from served import add_fleet, served
+from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.tls import CertificateError, client_context
 from hushmote.server.store import Store
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
-
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
 @contextlib.contextmanager

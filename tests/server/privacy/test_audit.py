@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import hushmote
-from enumeration import distribution, experiment_json, worst_ratio
+from enumeration import distribution, worst_ratio
+from experiments import experiment_json
 from flashing import PtyBoard  # pyright: ignore[reportAttributeAccessIssue]
 from scipy.stats import binom, binomtest
 

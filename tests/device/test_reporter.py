@@ -401,17 +401,13 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def tls_port(tmp_path: Path):
-    """The port of a broker of its own, with TLS, whose plain port is the second."""
+    """The ports of a broker: with TLS, and plain."""
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
     certificate, key = self_signed(tmp_path)
     port = free_port()
-    lines = (
-        f"listener {port} 127.0.0.1",
-        "allow_anonymous true",
-        f"certfile {certificate}",
-        f"keyfile {key}",
-    )
+    tls = (f"certfile {certificate}", f"keyfile {key}")
+    lines = (f"listener {port} 127.0.0.1", "allow_anonymous true", *tls)
     with MosquittoBroker(settings=lines) as broker:
         yield port, broker.port
 

@@ -26,7 +26,7 @@ def missing(document: Path) -> Iterator[str]:
             yield f"link {target}"
     for quoted in re.findall(r"`([^`\n]+)`", text):
         for path in PATH.findall(quoted):
-            if not list(ROOT.glob(path.rstrip("/."))):
+            if "NAME" not in path and not list(ROOT.glob(path.rstrip("/."))):
                 yield f"path {path}"
         test = TEST.match(quoted)
         if test and not named(test[1], test[2] or ""):

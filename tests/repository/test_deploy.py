@@ -111,9 +111,13 @@ def instructions() -> list[tuple[str, str]]:
 def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
     root = DEPLOY.parent
     found = instructions()
+    copied: set[str] = set()
     for name, rest in found:
         if name == "COPY" and "--from" not in rest:
             assert all((root / source).exists() for source in rest.split()[:-1]), rest
+            copied |= {source.removeprefix("./") for source in rest.split()[:-1]}
+    packages = {path.parent.name for path in root.glob("*/__init__.py")} - {"tests", "firmware_tests"}
+    assert copied >= packages | {"pyproject.toml", "setup.py"}
     users = [rest for name, rest in found if name == "USER"]
     assert users == ["10001"]
     assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")

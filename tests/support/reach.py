@@ -6,6 +6,7 @@ PROGRAMS in a way that this reading misses fails, at the start of that program, 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,9 +45,8 @@ PROGRAMS: Mapping[str, str] = {
 def marks(item: pytest.Function) -> set[str]:
     """The markers of a test."""
     fixtures = item._fixtureinfo.name2fixturedefs
-    functions = [item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ()))]
-    seen: set[int] = set()
-    needed = {MARKS[name] for function in functions for name in _names(function, seen) if name in MARKS}
+    functions = (item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ())))
+    needed = set(_needed(functions))
     callspec = getattr(item, "callspec", None)
     # store_url asks for its database by name, only when the test runs.
     if callspec is not None and "postgresql" in map(str, callspec.params.values()):
@@ -61,6 +61,12 @@ def refuse(marked: set[str], arguments: Any) -> None:
         needed = PROGRAMS.get(os.path.basename(word)) if os.path.isabs(word) or word is words[0] else None
         if needed is not None and needed not in marked:
             raise RuntimeError(f"a test without the marker {needed} starts {word}: add it, or to reach.MARKS")
+
+
+@functools.cache  # a parametrized test is hundreds of items
+def _needed(functions: tuple[Any, ...]) -> frozenset[str]:
+    seen: set[int] = set()
+    return frozenset(MARKS[name] for f in functions for name in _names(f, seen) if name in MARKS)
 
 
 def _names(thing: Any, seen: set[int]) -> Iterator[str]:

@@ -1,16 +1,25 @@
-# Two commands do everything on a fresh machine: make demo, make test.
+# Two commands do everything on a fresh machine: make demo, make test. While working: make quick, make check.
 PYTHON ?= python3
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test quick check firmware bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
 
-test: check
+# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
+test: $(VENV)/.test
+	$(MAKE) --jobs=2 --output-sync=target check firmware
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+# What needs no broker, database, MicroPython or browser, and is no long simulation.
+quick: $(VENV)/.test
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or database or micropython or slow)"
+
+firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/run.py
-	$(BIN)/pytest
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
@@ -12,7 +13,7 @@ MICRO = 1_000_000
 
 def micro_nats(nats: float, error: type[Exception]) -> int:
     """Return an ε in nats as micro-nats; raises error where they are not a whole number above 0."""
-    whole = round(nats * MICRO)
+    whole = round(nats * MICRO) if math.isfinite(nats) else 0
     if whole < 1 or abs(whole - nats * MICRO) > 1e-6:
         raise error(f"epsilon is a whole number of millionths above 0, not {nats}")
     return whole

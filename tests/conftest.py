@@ -1,17 +1,49 @@
-"""Fixtures that tests of several modules take."""
+"""Fixtures that tests of several modules take, and the markers of every test."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import reach
 from postgres import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url", "store_url"]
 
+pytest_plugins = ["flashing"]  # its fixtures: a board to flash
+
+_running: list[set[str]] = []  # the markers of the test that runs
+
+
+def pytest_configure() -> None:
+    sys.addaudithook(_watch)
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "subprocess.Popen" and _running:
+        reach.refuse(_running[-1], arguments[1])
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for marker in sorted(reach.marks(item)):
+                item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _running.append({marker.name for marker in item.iter_markers()})
+    try:
+        return (yield)
+    finally:
+        _running.pop()
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request, tmp_path):
+def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
     """The URL of a store that is not made yet, in SQLite and in PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return request.getfixturevalue("postgres_url")
-
-
-pytest_plugins = ["flashing"]  # its fixtures: a board to flash

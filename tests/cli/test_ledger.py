@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from enumeration import MemoryStorage, experiment_json
+from enumeration import MemoryStorage
+from experiments import experiment_json
 from scipy import stats
 from typer.testing import CliRunner
 

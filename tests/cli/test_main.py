@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import DOOR, hushmote
+from command_line import DOOR, hushmote, hushmote_process
 
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.service.process import READY
@@ -50,9 +50,9 @@ def test_an_expired_experiment_is_not_added(door: Path):
 
 
 def test_a_total_cannot_be_raised(door: Path):
-    hushmote("experiment", "add", "door.toml", "--open", cwd=door)
+    hushmote_process("experiment", "add", "door.toml", "--open", cwd=door)
     (door / "more.toml").write_text(DOOR.replace("cap = 2", "cap = 3"))
-    hushmote("experiment", "add", "more.toml", cwd=door, expect=1)
+    hushmote_process("experiment", "add", "more.toml", cwd=door, expect=1)
     listed = json.loads(hushmote("experiment", "list", "--json", cwd=door))
     assert [(line["name"], line["cap"], line["current"]) for line in listed] == [("door_open", 2, True)]
 
@@ -75,7 +75,7 @@ def test_a_seeded_simulation_repeats_exactly_and_an_unseeded_one_does_not(door: 
 
 
 def test_served_reports_are_counted_and_estimated(door: Path):
-    hushmote("keygen", "master.key", cwd=door)
+    hushmote_process("keygen", "master.key", cwd=door)
     assert (door / "master.key").stat().st_mode & 0o777 == 0o600
     hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=door)
     payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()
@@ -118,7 +118,9 @@ def test_served_reports_are_counted_and_estimated(door: Path):
 
 def test_the_demo_counts_every_reading_and_covers_the_truth(tmp_path: Path):
     for broker in ["embedded"] + (["mosquitto"] if find_mosquitto() else []):
-        found = json.loads(hushmote("demo", "--devices", "1500", "--broker", broker, "--json", cwd=tmp_path))
+        found = json.loads(
+            hushmote_process("demo", "--devices", "1500", "--broker", broker, "--json", cwd=tmp_path)
+        )
         assert found["reports"] == 1500
         assert found["report_bytes"] == 19
         assert found["intervals"] == 20

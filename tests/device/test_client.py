@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from enumeration import POLICY, BranchingRng, distribution, experiment_json, memory
+from enumeration import POLICY, BranchingRng, distribution, memory
+from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

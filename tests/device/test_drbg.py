@@ -5,7 +5,8 @@ import math
 import os
 
 import pytest
-from enumeration import POLICY, experiment_json, memory
+from enumeration import POLICY, memory
+from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_board import ReferenceDRBG

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from enumeration import experiment_json
+from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -433,6 +433,7 @@ def strict_loads(text):
     return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=no_constant)
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(
     st.sampled_from([RR, ROOM_TEMP, experiment_json(**CHOICE), experiment_json(**OLH, every=7)]),
@@ -512,6 +513,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.sampled_from([{}, CHOICE, NUMBER, OLH, HH]),

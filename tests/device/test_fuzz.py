@@ -32,6 +32,7 @@ class Drawn(fuzz.Choices):
         return self._data.draw(st.integers(low, high))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "examples"),
     [*zip(fuzz.PURE, (300, 200, 500, 500, 150, 150), strict=True)],

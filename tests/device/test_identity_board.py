@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
 from micropython import find_runtime, load
@@ -33,9 +34,8 @@ SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_board.py"
 
 
 def experiment() -> bytes:
-    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 8}
-    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 3_000_000}}
-    return json.dumps(fields | {"window": "all"}).encode()
+    budget = {"rule": "sum", "cap": 3_000_000}
+    return number_json(8, name="room_temp", high=40_000, budget=budget, window="all")
 
 
 class Fleet:

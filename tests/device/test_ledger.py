@@ -6,7 +6,8 @@ import stat
 from typing import Any
 
 import pytest
-from enumeration import POLICY, MemoryStorage, experiment_json
+from enumeration import POLICY, MemoryStorage
+from experiments import experiment_json
 from failing_storage import FailingStorage, PowerCut, Witness, newest_record, parse_record
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -123,6 +124,7 @@ def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(faul
         assert check_life_with(fault, at) >= CAP_REPORTS - 1
 
 
+@pytest.mark.slow
 def test_a_power_cut_at_every_byte_of_every_write_neither_overspends_nor_locks():
     for at, (_, data) in enumerate(writes_of_a_life()):
         for keep in range(len(data)):

@@ -18,10 +18,10 @@ from enumeration import (
     assert_private,
     distribution,
     exp_below,
-    experiment_json,
     memory,
     worst_ratio,
 )
+from experiments import experiment_json
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused
@@ -66,6 +66,8 @@ SHAPES = {
     "hh-64-2-weights": hh(64, 2, [2, 4, 7, 3, 2, 3], weights=[1, 0, 2, 1, 1, 2]),
     "hh-64-9": hh(64, 9, [7, 3]),
 }
+SLOW_SHAPES = {"olh-16-13", "olh-64-3", "hh-64-2-weights", "hh-64-9"}
+SLOW = pytest.mark.slow
 COSTLY_SHAPES = {
     "olh-64-7": numbers(64, mechanism="olh", g=7),
     "olh-64-11": numbers(64, mechanism="olh", g=11),
@@ -100,7 +102,7 @@ def randomize_distributions(exp, randomize: Callable | None = None):
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=SLOW if x in SLOW_SHAPES else ()) for x in SHAPES])
 def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(name, epsilon):
     exp = parse(SHAPES[name], epsilon)
     ratio = assert_private(randomize_distributions(exp), epsilon)
@@ -113,6 +115,7 @@ def rounding_loss(exp):
     return max(2 * ONE / (level.threshold * (ONE - level.threshold)) for level in exp.levels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1_000, 2_000_000, 8_000_000])
 @pytest.mark.parametrize("name", COSTLY_SHAPES)
 def test_hash_families_with_many_seeds_keep_the_ratio(name, epsilon):

@@ -7,7 +7,6 @@ import contextlib
 import datetime
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -30,6 +30,7 @@ from hushmote.device import ldp_client, mqtt_reporter
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
@@ -47,9 +48,8 @@ FAST = {"delay_s": 0, "timeout_s": 1, "backoff_s": 1, "backoff_max_s": 1, "settl
 
 
 def experiment(name: str = "room_temp", epsilon: int = 1_000_000) -> bytes:
-    fields: dict[str, Any] = {"v": 1, "name": name, "type": "number", "low": 0, "high": 40_000, "bins": 8}
-    fields |= {"mechanism": "grr", "epsilon": epsilon, "budget": {"rule": "sum", "cap": 30_000_000}}
-    return json.dumps(fields | {"window": "all"}).encode()
+    budget = {"rule": "sum", "cap": 30_000_000}
+    return number_json(8, name=name, high=40_000, epsilon=epsilon, budget=budget, window="all")
 
 
 # --- What the tests run ---------------------------------------------------------------------------
@@ -65,56 +65,12 @@ def umqtt() -> Path:
     return load(ROOT / "firmware_tests" / "rigs" / "get_umqtt.py").fetch(ROOT / ".rig" / "lib")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
-
-
-class Mosquitto:
-    """A broker of one's own, which keeps retained messages over a restart."""
-
-    def __init__(self, program: str, folder: Path, *lines: str) -> None:
-        self.port = free_port()
-        self.config = folder / "mosquitto.conf"
-        self.config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n"
-            f"persistence true\npersistence_location {folder}/\n" + "".join(line + "\n" for line in lines)
-        )
-        self._program = program
-        if os.geteuid() == 0:  # as root it changes its user, who could not write here
-            self.config.write_text(self.config.read_text() + "user root\n")
-        self.start()
-
-    def start(self) -> None:
-        command = [self._program, "-c", str(self.config)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(self._listens, "mosquitto listens")
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(10)
-
-
-def start_mosquitto(folder: Path, *lines: str) -> Mosquitto:
-    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + os.pathsep + "/usr/sbin")
-    if program is None:
-        pytest.skip("no mosquitto: apt-get install mosquitto")
-    folder.mkdir()
-    return Mosquitto(program, folder, *lines)
-
-
 @pytest.fixture
-def mosquitto(tmp_path: Path):
-    broker = start_mosquitto(tmp_path / "mosquitto")
-    yield broker
-    broker.stop()
+def mosquitto():
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    with MosquittoBroker() as broker:
+        yield broker
 
 
 def wait_until(condition: Any, what: str, seconds: float = 10) -> None:
@@ -162,7 +118,7 @@ class Watcher:
 
 
 @pytest.fixture
-def watcher(mosquitto: Mosquitto):
+def watcher(mosquitto: MosquittoBroker):
     client = Watcher(mosquitto.port)
     yield client
     client.close()
@@ -207,7 +163,7 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(mosquitto: Mosquitto):
+def proxy(mosquitto: MosquittoBroker):
     between = Proxy(mosquitto.port)
     yield between
     between.close()
@@ -308,7 +264,7 @@ class Counting:
 
 
 @pytest.fixture
-def aggregator(mosquitto: Mosquitto, tmp_path: Path):
+def aggregator(mosquitto: MosquittoBroker, tmp_path: Path):
     counting = Counting(tmp_path, mosquitto.port)
     yield counting
     counting.close()
@@ -319,7 +275,7 @@ def keyed() -> dict[str, Any]:
 
 
 def test_a_report_sent_twice_is_counted_once(
-    mosquitto: Mosquitto, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_board: Any
+    mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_board: Any
 ) -> None:
     board = start_board(proxy.port, **keyed())
     board.reach("state", "reporting")
@@ -346,13 +302,13 @@ def test_a_report_sent_twice_is_counted_once(
 
 
 def test_a_broker_that_restarts_gets_every_report_and_the_subscriptions_back(
-    mosquitto: Mosquitto, aggregator: Counting, watcher: Watcher, start_board: Any
+    mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, start_board: Any
 ) -> None:
     board = start_board(mosquitto.port, **keyed())
     board.reach("state", "reporting")
     made = [board.ask("report", "room_temp", 21.4)]
     board.reach("pending", 0)
-    mosquitto.stop()
+    mosquitto.terminate()
     board.reach("connected", False)
     for value in (None, 5, 39.9, -1):
         made.append(board.ask("report", "room_temp", value))
@@ -401,7 +357,7 @@ def test_an_idle_half_open_connection_is_noticed(watcher: Watcher, proxy: Proxy,
 
 
 def test_a_client_whose_connect_takes_a_timeout_is_given_one(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port, kind="timeout")
@@ -412,7 +368,7 @@ def test_a_client_whose_connect_takes_a_timeout_is_given_one(
 
 
 def test_each_report_waits_for_a_random_time(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port, reporter={"delay_s": 1})
@@ -443,15 +399,23 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def test_tls_connections_work_and_time_out_alike(umqtt: Path, mosquitto: Mosquitto, tmp_path: Path) -> None:
-    runtime = find_runtime("tls")
+@pytest.fixture
+def tls_port(tmp_path: Path):
+    """The ports of a broker: with TLS, and plain."""
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
     certificate, key = self_signed(tmp_path)
     port = free_port()
-    with open(mosquitto.config, "a") as f:
-        f.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
-    mosquitto.stop()
-    mosquitto.start()
-    watcher = Watcher(mosquitto.port)
+    tls = (f"certfile {certificate}", f"keyfile {key}")
+    lines = (f"listener {port} 127.0.0.1", "allow_anonymous true", *tls)
+    with MosquittoBroker(settings=lines) as broker:
+        yield port, broker.port
+
+
+def test_tls_connections_work_and_time_out_alike(umqtt: Path, tls_port: tuple[int, int]) -> None:
+    runtime = find_runtime("tls")
+    port, plain = tls_port
+    watcher = Watcher(plain)
     watcher.publish("room_temp", experiment())
     proxy = Proxy(port)
     board = Board(runtime, umqtt, proxy.port, kind="tls")
@@ -478,7 +442,7 @@ def test_tls_connections_work_and_time_out_alike(umqtt: Path, mosquitto: Mosquit
 
 
 def test_experiments_come_and_go_while_connected(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     board = start_board(mosquitto.port)
     board.reach("connected", True)
@@ -509,7 +473,7 @@ def test_what_was_withdrawn_during_an_outage_is_withdrawn_on_the_board(
 
 
 def test_refused_experiments_are_shown_and_stop_nothing(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port)
@@ -538,7 +502,7 @@ def test_refused_experiments_are_shown_and_stop_nothing(
 
 
 def test_the_status_topic_tells_online_from_offline(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     board = start_board(mosquitto.port)
     board.reach("connected", True)
@@ -558,7 +522,7 @@ def test_the_status_topic_tells_online_from_offline(
 
 
 def test_a_board_that_sleeps_does_everything_in_one_call(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any, tmp_path: Path
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any, tmp_path: Path
 ) -> None:
     watcher.publish("room_temp", experiment())
     settings = {"folder": str(tmp_path / "ldp")}
@@ -570,7 +534,7 @@ def test_a_board_that_sleeps_does_everything_in_one_call(
     wait_until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
     board.kill()
 
-    mosquitto.stop()  # it wakes up, and there is no broker: no experiment, so no report
+    mosquitto.terminate()  # it wakes up, and there is no broker: no experiment, so no report
     board = start_board(mosquitto.port, again=True, **settings)
     empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
     assert empty
@@ -607,7 +571,7 @@ def test_a_board_that_sleeps_keeps_what_it_could_not_send(
 
 
 def test_a_full_flash_spends_nothing_and_a_report_that_cannot_be_struck_off_is_kept(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port)
@@ -630,12 +594,12 @@ def test_a_full_flash_spends_nothing_and_a_report_that_cannot_be_struck_off_is_k
 
 
 def test_a_full_outbox_spends_nothing_and_keeps_its_16_reports(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port)
     board.reach("state", "reporting")
-    mosquitto.stop()
+    mosquitto.terminate()
     made = [board.ask("report", "room_temp", i) for i in range(18)]
     assert None not in made[:16]
     assert made[16:] == [None, None]
@@ -649,7 +613,7 @@ def test_a_full_outbox_spends_nothing_and_keeps_its_16_reports(
 
 
 def test_opting_out_drops_what_was_not_sent_and_stays_connected(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port)
@@ -664,7 +628,7 @@ def test_opting_out_drops_what_was_not_sent_and_stays_connected(
 
 
 def test_a_board_that_was_never_provisioned_connects_and_says_so(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
     board = start_board(mosquitto.port, again=True)
@@ -676,7 +640,7 @@ def test_a_board_that_was_never_provisioned_connects_and_says_so(
 
 
 def test_a_spent_budget_silences_the_experiment_and_nothing_else(
-    watcher: Watcher, mosquitto: Mosquitto, start_board: Any
+    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
     watcher.publish("room_temp", experiment(epsilon=2_000_000))
     watcher.publish("door_open", experiment("door_open"))
@@ -825,7 +789,7 @@ def many(runtime: tuple[str, ...], umqtt: Path, port: int, count: int, kind: str
 
 
 def test_70000_publications_go_through_one_client_object(
-    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
 ) -> None:
     done = many(runtime, umqtt, mosquitto.port, 70_000, "reporter")
     assert done["done"] == 70_000
@@ -835,7 +799,7 @@ def test_70000_publications_go_through_one_client_object(
 
 
 def test_umqtt_simple_alone_stops_after_65535_publications(
-    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
 ) -> None:
     done = many(runtime, umqtt, mosquitto.port, 2000, "bare")
     assert done["done"] == 535  # it starts at 65,000
@@ -843,7 +807,7 @@ def test_umqtt_simple_alone_stops_after_65535_publications(
 
 
 def test_a_client_object_with_a_hidden_counter_is_replaced_in_time(
-    runtime: tuple[str, ...], umqtt: Path, mosquitto: Mosquitto
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
 ) -> None:
     done = many(runtime, umqtt, mosquitto.port, 1000, "hidden")
     assert done["done"] == 1000
@@ -856,7 +820,7 @@ def test_client_and_reporter_work_in_a_64_kib_heap(
     architecture: str,
     runtime: tuple[str, ...],
     umqtt: Path,
-    mosquitto: Mosquitto,
+    mosquitto: MosquittoBroker,
     watcher: Watcher,
     tmp_path: Path,
 ) -> None:

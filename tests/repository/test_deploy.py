@@ -12,15 +12,15 @@ import pytest
 from boards import MASTER, experiment, payload_of
 from certificates import Authority
 from running import until
-from served import add_fleet, crowd, get, publish, served
+from served import add_fleet, get, served
+from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = ("hushmote.service", "hushmote@.service")
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 
 
@@ -111,9 +111,13 @@ def instructions() -> list[tuple[str, str]]:
 def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
     root = DEPLOY.parent
     found = instructions()
+    copied: set[str] = set()
     for name, rest in found:
         if name == "COPY" and "--from" not in rest:
             assert all((root / source).exists() for source in rest.split()[:-1]), rest
+            copied |= {source.removeprefix("./") for source in rest.split()[:-1]}
+    packages = {path.parent.name for path in root.glob("*/__init__.py")} - {"tests", "firmware_tests"}
+    assert copied >= packages | {"pyproject.toml", "setup.py"}
     users = [rest for name, rest in found if name == "USER"]
     assert users == ["10001"]
     assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 import threading
+import time
 
 import numpy as np
 import paho.mqtt.client as mqtt
@@ -11,13 +12,12 @@ import pytest
 from boards import experiment, payload_of
 from paho.mqtt.enums import CallbackAPIVersion
 from running import until
-from served import add_fleet, crowd, publish, served
+from served import add_fleet, served
+from traffic import crowd, histogram, needs_mosquitto, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
-
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def accepted(process):
 
 @needs_mosquitto
 def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_none(store_url, store):
-    first, _ = crowd(200)
-    second, _ = crowd(1000, first=200)
-    _, counts = crowd(1200)
+    messages, counts = crowd(1200)
+    first, second = messages[:200], messages[200:]
     with MosquittoBroker() as broker, member(store_url, broker, "a") as a:
         a.ready()
         with member(store_url, broker, "b") as b:
             b.ready()
             publish(broker, first)
             until(lambda: counted(store) == 200, lambda: counted(store))
+            time.sleep(1)  # until it has acknowledged, which comes after the commit
             b.process.kill()
             b.wait()
         publish(broker, second)
@@ -90,9 +90,8 @@ def test_a_member_that_is_killed_and_returns_a_thousand_reports_later_has_lost_n
 
 @needs_mosquitto
 def test_a_member_that_retires_leaves_nothing_behind_and_the_others_get_all(tmp_path, caplog):
-    waiting, _ = crowd(300)
-    later, _ = crowd(200, first=300)
-    _, counts = crowd(500)
+    messages, counts = crowd(500)
+    waiting, later = messages[:300], messages[300:]
     caplog.set_level("INFO", "hushmote")
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
         add_fleet(store)
@@ -184,9 +183,8 @@ def test_members_publish_experiments_once_each_and_do_not_answer_one_another(tmp
 def test_mosquitto_forgets_a_share_when_it_restarts_so_boards_must_come_after_the_members(tmp_path, share):
     if share and not mosquitto_2_0():
         pytest.skip("what this mosquitto keeps of a share is not known")
-    early, early_counts = crowd(100)
-    late, _ = crowd(100, first=100)
-    _, counts = crowd(200)
+    messages, counts = crowd(200)
+    early, late = messages[:100], messages[100:]
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
         add_fleet(store)
         with running(store, broker, "a", share):
@@ -197,7 +195,9 @@ def test_mosquitto_forgets_a_share_when_it_restarts_so_boards_must_come_after_th
             publish(broker, late)  # and after
             kept = 100 if share else 200
             until(lambda: counted(store) == kept, lambda: counted(store))
-        whole = store.histogram("open", experiment().digest) + (200 - kept) // 100 * np.array(early_counts)
+        whole = store.histogram("open", experiment().digest) + (200 - kept) // 100 * np.array(
+            histogram(early)
+        )
     assert list(whole) == counts
 
 

@@ -7,6 +7,7 @@ import socket
 import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
+from traffic import needs_mosquitto
 
 from hushmote.simulator import broker as brokers
 from hushmote.simulator.broker import (
@@ -18,8 +19,6 @@ from hushmote.simulator.broker import (
     free_port,
     open_broker,
 )
-
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 
 
 def retained(broker):

@@ -12,22 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from enumeration import experiment_json
+from experiments import experiment_json
 from scipy.stats import chi2
+from traffic import needs_mosquitto
 
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator import faithful, population, vectorised
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, free_port
 from hushmote.simulator.faithful import Faults, MemoryStorage, NumpyRng, SimulatedFleet
 from hushmote.simulator.gateway import GatewayError, Gateways
 
 MASTER = bytes(range(32))
-needs_mosquitto = pytest.mark.skipif(
-    find_mosquitto() is None, reason="mosquitto is not installed: apt install mosquitto"
-)
 
 
 def payload(name: str = "temp", cap: int = 4_000_000, **fields: Any) -> bytes:
@@ -248,6 +246,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_faithful_and_vectorised_draw_from_one_distribution(name):
     # 10,000 reports of real clients against 1,000,000; false alarm 1e-12 for each of the four.

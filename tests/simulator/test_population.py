@@ -5,7 +5,7 @@ Chi-square tests compare with the quantile of 1e-12 over cells that expect over 
 
 import numpy as np
 import pytest
-from enumeration import experiment_json
+from experiments import experiment_json
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm

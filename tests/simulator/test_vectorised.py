@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from enumeration import distribution, experiment_json
+from enumeration import distribution
+from experiments import experiment_json
 from scipy.stats import chi2
 
 from hushmote.device.ldp_client import ONE, Experiment

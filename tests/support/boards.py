@@ -1,6 +1,6 @@
 """Real boards for the tests of the server: the shipped client on a ledger in memory."""
 
-import json
+from experiments import experiment_json
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment
@@ -13,10 +13,8 @@ _payloads = {}
 
 def experiment_payload(**changes):
     """An experiment's JSON: temp, 64 bins, epsilon 1, a budget of 4 reports; changes replace fields."""
-    fields = {"v": 1, "name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64}
-    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 4_000_000}}
-    fields |= {"window": "day"} | changes
-    return json.dumps(fields).encode()
+    fields = {"name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64, "mechanism": "grr"}
+    return experiment_json(**fields | changes)
 
 
 def experiment(**changes):

@@ -1,14 +1,17 @@
-"""The command line: hushmote() runs a process, runner() the test's own, where a start would take seconds."""
+"""The command line: hushmote() and runner() run it in the test's own process, hushmote_process() apart."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from hushmote.cli import main as cli
+from hushmote.__main__ import main
 from hushmote.server.answers import tables as show
 
 Run = Callable[..., str]
@@ -28,40 +31,62 @@ cap = 2
 
 
 def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
-    """Run the command line; the output, or with expect=1 the one line of the mistake."""
+    """Run the command line in this process, 80 columns wide, as one of its own would in that folder.
+
+    It returns the output, or with expect=1 the one line of the mistake.
+    """
+    with contextlib.chdir(cwd), mock.patch.dict(os.environ, _environment(), clear=True):
+        return _called(*arguments, expect=expect)
+
+
+def hushmote_process(*arguments: str, cwd: Path, expect: int = 0) -> str:
+    """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
     command = [sys.executable, "-m", "hushmote", *arguments]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")} | {"COLUMNS": "80"}
-    run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
-    assert run.returncode == expect, run.stdout + run.stderr
-    assert "Traceback" not in run.stderr
-    if expect == 1:
-        assert run.stderr.startswith("hushmote: ")
-        assert run.stderr.count("\n") == 1
-        return run.stderr
-    return run.stdout
+    run = subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=120)
+    return _checked(run.returncode, run.stdout, run.stderr, expect)
+
+
+def _called(*arguments: str, expect: int) -> str:
+    out, error = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["hushmote", *arguments]),
+        mock.patch.object(show.out, "_width", 80),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    return _checked(ended.value.code or 0, out.getvalue(), error.getvalue(), expect)
+
+
+def _environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")} | {"COLUMNS": "80"}
+
+
+def _checked(status: object, out: str, error: str, expect: int) -> str:
+    assert status == expect, out + error
+    assert "Traceback" not in error
+    if expect:
+        assert error.startswith("hushmote: ")
+        assert 1 <= error.count("\n") <= expect  # with status 2 a second line may say where the options are
+        return error
+    return out
 
 
 def runner(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """Returns run(*arguments, expect=0), which runs a command in a folder, 80 columns wide.
+    """Returns run(*arguments, expect=0): a command in this process, with the test's folder and environment.
 
-    It returns the output, or with expect=1 the mistake's line.
+    The test begins in the given folder. What a command prints is at most 80 columns wide.
     """
+    del capsys
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(show.out, "_width", 80)
 
     def run(*arguments: str, expect: int = 0) -> str:
-        monkeypatch.setattr("sys.argv", ["hushmote", command, *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        assert (ended.value.code or 0) == expect, captured.err
-        if expect:
-            assert captured.err.startswith("hushmote: ")
-            assert captured.err.count("\n") == 1
-        if "--json" not in arguments:
-            assert max(map(len, captured.out.splitlines()), default=0) <= 80
-        return captured.err if expect else captured.out
+        text = _called(command, *arguments, expect=expect)
+        if "--json" not in arguments and not expect:
+            assert max(map(len, text.splitlines()), default=0) <= 80
+        return text
 
     return run

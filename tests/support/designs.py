@@ -1,8 +1,7 @@
 """Experiments and simulated histograms that several tests of estimates use."""
 
-import json
-
 import numpy as np
+from experiments import experiment_json, number_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate
@@ -19,21 +18,16 @@ def number(domain: int, epsilon: float, low: int = 0, high: int = 64_000, name: 
 def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) -> bytes:
     """A number over domain bins for ranges, low and high in thousandths; epsilon in nats."""
     choice = oracle.choose(domain, round(epsilon * 1e6), ALL_RANGES)
-    fields = {"v": 1, "name": name, "type": "number", "low": low, "high": high, "bins": domain}
-    fields |= {"mechanism": choice.mechanism, "epsilon": round(epsilon * 1e6)}
+    fields = {"name": name, "low": low, "high": high, "epsilon": round(epsilon * 1e6)}
     if choice.mechanism == "hh":
-        fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
-        fields |= {"weights": list(choice.weights)} if choice.weights else {}
-    fields |= {"budget": {"rule": "unlimited"}, "window": "day"}
-    return json.dumps(fields).encode()
+        fields |= {"fanout": choice.fanout, "cells": choice.cells, "weights": choice.weights or None}
+    return number_json(domain, mechanism=choice.mechanism, **fields)
 
 
 def designed(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
     """A number over domain bins by a mechanism and its fields; epsilon in nats."""
-    base = {"v": 1, "name": "x", "type": "number", "low": 0, "high": 1000, "bins": domain}
-    base |= {"mechanism": mechanism, "epsilon": round(epsilon * 1e6)}
-    base |= {"budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(base | fields).encode())
+    payload = number_json(domain, mechanism=mechanism, epsilon=round(epsilon * 1e6), **fields)
+    return Experiment.parse(payload)
 
 
 def choice(labels: list[str], epsilon: float) -> Experiment:
@@ -43,9 +37,8 @@ def choice(labels: list[str], epsilon: float) -> Experiment:
 
 def choice_payload(labels: list[str], epsilon: float) -> bytes:
     """A choice of labels and "other", answered directly; epsilon in nats."""
-    fields = {"v": 1, "name": "mode", "type": "choice", "labels": labels, "mechanism": "grr"}
-    fields |= {"epsilon": round(epsilon * 1e6), "budget": {"rule": "unlimited"}, "window": "day"}
-    return json.dumps(fields).encode()
+    fields = {"name": "mode", "type": "choice", "labels": labels, "mechanism": "grr"}
+    return experiment_json(**fields, epsilon=round(epsilon * 1e6), budget={"rule": "unlimited"})
 
 
 def bell(domain: int, centre: float, width: float) -> np.ndarray:

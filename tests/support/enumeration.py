@@ -1,6 +1,5 @@
 """Exact output distributions: run code once per branch of its two random primitives, add up Fractions."""
 
-import json
 from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -101,21 +100,6 @@ def assert_private(distributions: Mapping[Any, Mapping[Any, Fraction]], epsilon:
     assert ratio is not None, "an output is possible for one input and impossible for another"
     assert ratio <= exp_below(epsilon), f"ratio {float(ratio)} is above e^{epsilon / 1e6}"
     return ratio
-
-
-def experiment_json(**changes: Any) -> bytes:
-    """A small valid experiment (rr of a bool, epsilon 1) with fields changed or, if None, left out."""
-    fields: dict[str, Any] = {
-        "v": 1,
-        "name": "e",
-        "type": "bool",
-        "mechanism": "rr",
-        "epsilon": 1_000_000,
-        "budget": {"rule": "sum", "cap": 4_000_000},
-        "window": "day",
-    }
-    fields.update(changes)
-    return json.dumps({k: v for k, v in fields.items() if v is not None}).encode()
 
 
 POLICY = {

@@ -7,7 +7,6 @@ import getpass
 import signal
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from running import WAIT_S, until
 
 from hushmote.server.provisioning import fleet_folder
 from hushmote.server.provisioning.fleet_folder import FleetFolder, FleetSpec
-from hushmote.simulator.broker import find_mosquitto, free_port
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
 
 FLEET = "home"
 
@@ -36,20 +35,19 @@ def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("
     return fleet_folder.make(path, fleet, write_master=True)
 
 
-class FleetBroker:
-    """mosquitto as a child process, as `mosquitto -c FOLDER/broker/mosquitto.conf` starts it."""
+class FleetBroker(MosquittoBroker):
+    """mosquitto on a fleet's folder, as `mosquitto -c FOLDER/broker/mosquitto.conf` starts it."""
 
     def __init__(self, folder: FleetFolder) -> None:
+        super().__init__(folder.fleet.port)
         self.folder = folder
-        self.config = folder.path / "broker/mosquitto.conf"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = folder.path / "broker"  # whose mosquitto.conf is there already
+        self.config = self._folder / "mosquitto.conf"
 
     def start(self) -> None:
-        program = find_mosquitto()
-        if program is None:
+        if find_mosquitto() is None:
             pytest.skip("mosquitto is not installed")
-        with open(self.folder.path / "log", "ab") as log:
-            self._process = subprocess.Popen([program, "-c", str(self.config)], stdout=log, stderr=log)
+        super().start()
         until(self._listens, f"mosquitto listens: {self.log()}")
 
     def _listens(self) -> bool:
@@ -66,7 +64,7 @@ class FleetBroker:
         return False
 
     def log(self) -> str:
-        return (self.folder.path / "log").read_text(errors="replace")
+        return (self.folder.path / "broker" / "log").read_text(errors="replace")
 
     def reload(self) -> None:
         """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""
@@ -78,10 +76,8 @@ class FleetBroker:
         until(lambda: self.log().count(remark) > before, "mosquitto reads its files again")
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(10)
-            self._process = None
+        """End it; the fleet's folder stays."""
+        self.terminate()
 
 
 @contextlib.contextmanager

@@ -11,13 +11,10 @@ import urllib.request
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-import paho.mqtt.client as mqtt
 from boards import experiment, payload_of
-from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S
 
 from hushmote.server.service.process import READY
-from hushmote.server.wire import report, topics
 
 
 def with_setting(module, name, value):
@@ -114,33 +111,6 @@ def health(url):
     """The status of /healthz and its reason, None where there is none."""
     status, body = get(url + "/healthz")
     return status, json.loads(body).get("reason")
-
-
-def crowd(count, first=0, fleet="open"):
-    """One report of each of count devices: (topic, payload) messages, and the histogram they make."""
-    exp = experiment()
-    counts = [0] * exp.code_count
-    messages = []
-    for i in range(first, first + count):
-        counts[i % exp.code_count] += 1
-        messages.append((topics.report_topic(fleet, f"dev{i}"), report.encode(exp, 1, i % exp.code_count)))
-    return messages, counts
-
-
-def publish(broker, messages, *, port=None, set_up=None):
-    """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each."""
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    publisher.max_inflight_messages_set(200)
-    if set_up is not None:
-        set_up(publisher)
-    publisher.connect(broker.host, port or broker.port)
-    publisher.loop_start()
-    infos = [publisher.publish(topic, payload, qos=1) for topic, payload in messages]
-    for info in infos:
-        info.wait_for_publish(WAIT_S)
-        assert info.is_published()
-    publisher.disconnect()
-    publisher.loop_stop()
 
 
 def add_fleet(store, name="open"):

@@ -12,11 +12,16 @@ from hushmote.simulator.broker import find_mosquitto
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 
 
-def publish(broker, messages, *, retain=False):
-    """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each."""
+def publish(broker, messages, *, retain=False, port=None, set_up=None):
+    """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each.
+
+    port: another of the broker's. set_up: called with the client before it connects.
+    """
     publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
     publisher.max_inflight_messages_set(200)
-    publisher.connect(broker.host, broker.port)
+    if set_up is not None:
+        set_up(publisher)
+    publisher.connect(broker.host, port or broker.port)
     publisher.loop_start()
     infos = [publisher.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
     for info in infos:
@@ -27,15 +32,21 @@ def publish(broker, messages, *, retain=False):
 
 
 def crowd(count, exp=None, prefix="d"):
-    """One report of each of count devices: messages, and the histogram they make."""
+    """One report of each of count devices, the first 20 of real boards: messages, and their histogram."""
     exp = exp or experiment()
     messages = []
-    counts = [0] * exp.code_count
     for i in range(count):
         payload = reports(f"{prefix}{i}", exp, 1)[0] if i < 20 else report.encode(exp, 1, i % exp.code_count)
-        counts[int.from_bytes(report.decode(payload).code, "big")] += 1
         messages.append((topics.report_topic("open", f"{prefix}{i}"), payload))
-    return messages, counts
+    return messages, histogram(messages, exp)
+
+
+def histogram(messages, exp=None):
+    """How often each code is in messages."""
+    counts = [0] * (exp or experiment()).code_count
+    for _, payload in messages:
+        counts[int.from_bytes(report.decode(payload).code, "big")] += 1
+    return counts
 
 
 def total(aggregator):

@@ -8,13 +8,11 @@ from boards import experiment, payload_of
 from chaos_boards import Board, Encoded
 from chaos_run import FLEET, Setting, judge, plan, run
 from postgres import Cluster
+from traffic import needs_mosquitto
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import report_topic
-from hushmote.simulator.broker import find_mosquitto
-
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 
 FAULTS = {
     "kill aggregator": 4,

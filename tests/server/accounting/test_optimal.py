@@ -76,6 +76,7 @@ def test_a_million_reports_take_less_than_a_second_and_huge_exponents_do_not_ove
     assert time.process_time() - start < 1
 
 
+@pytest.mark.slow
 def test_it_agrees_with_privacy_loss_distributions():
     """Google's accountant composes the same randomized response on a grid of losses, pessimistically."""
     step = 1e-4

@@ -26,6 +26,7 @@ def test_holm_adjusts_as_published():
     assert change.holm([]) == []
 
 
+@pytest.mark.slow
 def test_two_weeks_of_one_population_are_rarely_called_different():
     """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10 (the
     quantile's interval is conservative, so there is no lower bound to check)."""

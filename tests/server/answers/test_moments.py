@@ -29,6 +29,7 @@ def test_the_mean_is_the_weighted_sum_of_the_bins_middles():
     assert found.value == pytest.approx(np.sqrt(found.variance.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [300, 20_000])
 def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
     """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for

@@ -4,13 +4,12 @@ Statistical tests: seeds are fixed, so that they pass or fail for good; each say
 it uses and with what chance it would fail for a fresh seed though all is right.
 """
 
-import json
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import choice, designed
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
@@ -197,6 +196,7 @@ def test_a_hierarchy_and_direct_answers_sum_to_one_with_no_error() -> None:
         assert whole.stderr < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
     [
@@ -256,6 +256,7 @@ FLEETS = 400
 LOWEST, HIGHEST = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "reports"),
     [
@@ -299,6 +300,7 @@ def test_intervals_of_quantiles_hold_the_populations_quantile() -> None:
     assert (hits >= stats.binom.ppf(1e-10, 300, 0.95)).all(), hits
 
 
+@pytest.mark.slow
 def test_equal_weeks_are_called_different_as_often_as_they_should() -> None:
     """400 pairs of fleets: the p value is below 0.05 and 0.5 in a binomial number of cases, alarm 1e-10."""
     rng = np.random.default_rng(8)
@@ -397,9 +399,7 @@ def test_only_the_same_quantity_pools() -> None:
         pool([e, estimate(designed("grr", 11, 1), np.full(11, 5))])
 
     def labels(*names: str) -> Experiment:
-        fields = {"v": 1, "name": "x", "mechanism": "grr", "epsilon": 1_000_000, "window": "day"}
-        fields |= {"type": "choice", "labels": list(names), "budget": {"rule": "unlimited"}}
-        return Experiment.parse(json.dumps(fields).encode())
+        return choice(list(names), 1)
 
     with pytest.raises(EstimateError, match="labels"):
         pool([estimate(labels("a", "b"), [1, 2, 3]), estimate(labels("a", "c"), [1, 2, 3])])

@@ -4,10 +4,9 @@ Statistical tests: seeds are fixed, so that they pass or fail for good; each say
 it uses and with what chance it would fail for a fresh seed though all is right.
 """
 
-import json
-
 import numpy as np
 import pytest
+from experiments import experiment_json
 from scipy import optimize, stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
@@ -21,11 +20,9 @@ from hushmote.simulator import vectorised
 
 def experiment(mechanism: str, epsilon: float, **fields) -> Experiment:
     """An experiment, of a number unless fields say otherwise; epsilon in nats."""
-    base = {"v": 1, "name": "x", "type": "number", "mechanism": mechanism, "epsilon": round(epsilon * 1e6)}
-    if fields.get("type", "number") == "number":
-        base |= {"low": 0, "high": 1000}
-    base |= {"budget": {"rule": "unlimited"}, "window": "day"}
-    return Experiment.parse(json.dumps(base | fields).encode())
+    number = {"type": "number", "low": 0, "high": 1000} if "type" not in fields else {}
+    base = {"name": "x", "mechanism": mechanism, "epsilon": round(epsilon * 1e6)} | number
+    return Experiment.parse(experiment_json(**base, **fields, budget={"rule": "unlimited"}))
 
 
 RR = experiment("rr", 1, bins=2)
@@ -177,6 +174,7 @@ def test_labels_have_no_neighbours_to_smooth_over():
         assert nonnegative(e).frequencies.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exp", [OLH, HH], ids=["olh", "hh"])
 def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
     """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its

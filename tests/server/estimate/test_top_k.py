@@ -120,6 +120,7 @@ def test_k_that_is_no_proper_part_is_refused(k):
         top(estimate(GRR, np.full(12, 10)), k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
 def test_of_values_said_to_belong_with_some_chance_that_share_belongs(exp):
     """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.

@@ -15,15 +15,15 @@ import pytest
 from boards import experiment, payload_of
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
+from traffic import needs_mosquitto
 
 from hushmote.server.ingest import connection as link
 from hushmote.server.ingest.connection import BrokerConnection, Protocol
 from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
-from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto
+from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
 
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 QUIET_S = 0.4
 
 

@@ -157,6 +157,7 @@ def levels_of(choice: oracle.Choice, domain: int, epsilon: int) -> list[Level]:
     return list(Experiment.parse(payload).levels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000])
 @pytest.mark.parametrize("domain", [16, 100, 128])
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 5), (3, 16)])])
@@ -199,6 +200,7 @@ def test_choice_takes_the_cheapest_mechanism() -> None:
     assert oracle.choose(16, 8_000_000, ALL_RANGES).mechanism == "hh"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 10), (30, 60)])])
 @pytest.mark.parametrize("epsilon", [500_000, 1_000_000, 4_000_000])
 @pytest.mark.parametrize("domain", [64, 100, 257])

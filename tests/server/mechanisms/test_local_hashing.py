@@ -1,9 +1,8 @@
 """Supports against the board's own hash, and the transpose against the supports."""
 
-import json
-
 import numpy as np
 import pytest
+from experiments import number_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,11 +37,8 @@ def board_supports(experiment: Experiment) -> np.ndarray:
 
 
 def flat(domain: int, g: int, epsilon: int = 3_000_000) -> Experiment:
-    direct = g == domain
-    fields = {"v": 1, "name": "x", "type": "number", "low": 0, "high": 1000, "bins": domain}
-    fields |= {"mechanism": "grr"} if direct else {"mechanism": "olh", "g": g}
-    fields |= {"epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
-    return Experiment.parse(json.dumps(fields).encode())
+    mechanism = {"mechanism": "grr"} if g == domain else {"mechanism": "olh", "g": g}
+    return Experiment.parse(number_json(domain, epsilon=epsilon, **mechanism))
 
 
 @pytest.mark.parametrize(

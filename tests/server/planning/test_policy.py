@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from enumeration import MemoryStorage, experiment_json
+from enumeration import MemoryStorage
+from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner

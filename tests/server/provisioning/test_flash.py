@@ -20,6 +20,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from experiments import experiment_json, number_json
 from flashing import FLEET, MASTER, ROOT, WIFI, Bench, on_board
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -63,12 +64,11 @@ def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench, umqtt: Path):
 
 
 def test_flashing_again_leaves_the_ledger_as_it_was(used: Bench):
-    experiment = {"v": 1, "name": "room_temp", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
-    experiment |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "all"}
+    experiment = experiment_json(name="room_temp", window="all")
     script = (
         "import ldp_client, json, main\n"
         "c = main.make_client(dict(main.load_settings(), announce_key=None))\n"
-        f"c.enroll({json.dumps(experiment).encode()!r})\n"
+        f"c.enroll({experiment!r})\n"
         "print(len(c.report('room_temp', True)), c.status()['sum'])"
     )
     with used.board() as board:
@@ -361,9 +361,8 @@ def wait(condition: Callable[[], bool], timeout_s: float) -> bool:
 def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
     if find_mosquitto() is None:
         pytest.skip("no mosquitto here: apt-get install mosquitto")
-    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 4}
-    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 2_000_000}}
-    payload = json.dumps(fields | {"window": "all"}).encode()
+    budget = {"rule": "sum", "cap": 2_000_000}
+    payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
     experiment = ldp_client.Experiment.parse(payload)
     topic = topics.experiment_topic(FLEET, "room_temp")
     signed = keys.sign_experiment(keys.announce_key(MASTER, FLEET), topic, payload)

@@ -15,14 +15,14 @@ import pytest
 from boards import experiment, payload_of
 from command_line import runner
 from running import until
-from served import add_fleet, crowd, publish, served, with_setting
+from served import add_fleet, served, with_setting
+from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report
-from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
+from hushmote.simulator.broker import MosquittoBroker
 
-needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
 

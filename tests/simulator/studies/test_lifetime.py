@@ -44,6 +44,7 @@ def test_drawn_fleets_are_as_far_off_as_predicted(way: str) -> None:
     assert 1 <= found.reports <= 20_000
 
 
+@pytest.mark.slow
 def test_one_report_is_the_best_split_except_where_sampling_is_most_of_the_error() -> None:
     found = lifetime.splits()
     assert len(found) == 36
@@ -65,6 +66,7 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
         assert abs(use.measured - use.predicted) < 7 * use.uncertainty
 
 
+@pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"
     arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000"]

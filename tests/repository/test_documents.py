@@ -1,0 +1,59 @@
+"""What documents name is there: the files that they link to, the paths and tests that they mention."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    document
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
+    for document in sorted(ROOT.glob(pattern))
+]
+FOLDERS = "device|server|simulator|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
+# A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
+PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*-]*)")
+TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")
+
+
+def missing(document: Path) -> Iterator[str]:
+    """What a document names and nobody finds."""
+    text = document.read_text()
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target and not (document.parent / target).exists():
+            yield f"link {target}"
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        for path in PATH.findall(quoted):
+            if "NAME" not in path and not list(ROOT.glob(path.rstrip("/."))):
+                yield f"path {path}"
+        test = TEST.match(quoted)
+        if test and not named(test[1], test[2] or ""):
+            yield f"test {quoted}"
+
+
+def named(module: str, start: str) -> bool:
+    """Whether a module of tests is there, with a test whose name begins so."""
+    files = [file for folder in ("tests", "firmware_tests") for file in (ROOT / folder).rglob(f"{module}.py")]
+    return any(f"def {start}" in file.read_text() for file in files)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_document_names_is_there(document: Path):
+    assert list(missing(document)) == []
+
+
+def test_what_is_not_there_is_missed(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](none.md) [b](https://example.org/x) `tests/none.py` `python benchmarks/none.py` `server/store/`"
+        " `tests/server/*/test_store.py` `test_none` `test_store::test_none_such` `test_documents::test_what`"
+    )
+    assert list(missing(page)) == [
+        "link none.md",
+        "path tests/none.py",
+        "path benchmarks/none.py",
+        "test test_none",
+        "test test_store::test_none_such",
+    ]

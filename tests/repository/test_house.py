@@ -1,0 +1,178 @@
+"""The house holds: small rooms, small classes, one name for one thing, and no import upwards."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("device", "server", "simulator", "cli", "hushmote")
+MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+MOST_LINES = 400
+MOST_ATTRIBUTES = 20
+MOST_ROOMS = 20
+# One file to audit and one that goes with it, each of one class: a board has no packages.
+LONG = {"device/ldp_client.py", "device/mqtt_reporter.py"}
+LARGE = {"Reporter"}
+
+# What issue 11's other parts mend: to be empty when they are done.
+LONG_FOR_NOW = {
+    "server/aggregator.py",  # connecting, announcing and retiring go to objects of their own
+    "simulator/studies/ranges.py",  # its page of prose goes, and so do these
+    "simulator/studies/ranges_figures.py",
+    "simulator/studies/ranges_findings.py",
+    "simulator/studies/ranges_report.py",
+}
+LARGE_FOR_NOW = {"Aggregator", "Definition"}
+TWICE_FOR_NOW = {
+    *("Budget", "Candidate", "Cell", "Checked", "Choice", "Design", "Fleet", "Link", "Neighbours", "Outcome"),
+    *("Question", "Report", "Row", "Spent", "Statistic", "Study", "Wanted"),
+}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    """Every class of the product and the module that it stands in."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield name_of(path), node
+
+
+def attributes(node: ast.ClassDef) -> set[str]:
+    """What a class keeps: fields, properties, and whatever is assigned to self."""
+    kept: set[str] = set()
+    for part in node.body:
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            kept.add(part.target.id)
+        elif isinstance(part, ast.FunctionDef):
+            if any("property" in ast.unparse(decorator) for decorator in part.decorator_list):
+                kept.add(part.name)
+            kept |= {
+                inner.attr
+                for inner in ast.walk(part)
+                if isinstance(inner, ast.Attribute)
+                and isinstance(inner.ctx, ast.Store)
+                and isinstance(inner.value, ast.Name)
+                and inner.value.id == "self"
+            }
+    return kept
+
+
+def test_no_module_is_too_long():
+    lines = {name_of(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name for name, count in lines.items() if count > MOST_LINES} <= LONG | LONG_FOR_NOW
+
+
+def test_no_class_has_too_many_attributes():
+    large = {
+        node.name: len(attributes(node)) for _, node in classes() if len(attributes(node)) > MOST_ATTRIBUTES
+    }
+    assert set(large) <= LARGE | LARGE_FOR_NOW, large
+
+
+def test_an_attribute_is_a_field_a_property_or_an_assignment_to_self():
+    source = """
+class Example:
+    field: int
+    @property
+    def answer(self): return self.field
+    def set(self, other):
+        self.first, self.second = 1, 2
+        self.count += 1
+        other.not_ours = self.only_read
+"""
+    node = ast.parse(source).body[0]
+    assert isinstance(node, ast.ClassDef)
+    assert attributes(node) == {"field", "answer", "first", "second", "count"}
+
+
+def test_the_server_has_few_rooms():
+    rooms = [path for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()]
+    assert 5 < len(rooms) <= MOST_ROOMS
+
+
+def test_no_class_name_stands_for_two_things():
+    where: dict[str, list[str]] = defaultdict(list)
+    for module, node in classes():
+        where[node.name].append(module)
+    twice = {name: modules for name, modules in where.items() if len(modules) > 1}
+    assert set(twice) <= TWICE_FOR_NOW, twice
+
+
+# A line that may not stand in a module, and the contract that says so.
+VIOLATIONS = {
+    "upwards": ("server/store/store.py", "from ..answers import tables", "floors"),
+    "into the simulator": ("server/estimate/pooling.py", "from ...simulator import population", "floors"),
+    "into the command line": ("server/errors.py", "from ..cli import options", "floors"),
+    "sideways": ("server/planning/devices.py", "from ..answers import answer", "floors"),
+    "a mechanism in the middle": (
+        "server/ingest/pipeline.py",
+        "from ..mechanisms import local_hashing",
+        "the middle knows no mechanism",
+    ),
+    "ours on a board": (
+        "device/ldp_client.py",
+        "from ..server import errors",
+        "the board's files import nothing of ours",
+    ),
+    "typer in a room": ("server/answers/tables.py", "import typer", "only the command line knows typer"),
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages as one tree, hushmote/..., beside the project's own contracts."""
+    folder = tmp_path_factory.mktemp("house")
+    own = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "hushmote", folder / "hushmote", ignore=own)
+    for name in FOLDERS[:-1]:
+        shutil.copytree(ROOT / name, folder / "hushmote" / name, ignore=own)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def lint(tree: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter's run over a tree."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", "pyproject.toml"]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(tree)}
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+
+
+def broken(tree: Path, module: str, line: str) -> subprocess.CompletedProcess[str]:
+    """import-linter's run over a tree with a further line at the end of a module, which is then as before."""
+    path = tree / "hushmote" / module
+    text = path.read_text()
+    path.write_text(f"{text}\n{line}\n")
+    try:
+        return lint(tree)
+    finally:
+        path.write_text(text)
+
+
+def test_the_tree_keeps_every_contract(tree: Path):
+    done = lint(tree)
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
+    contracts = (ROOT / "pyproject.toml").read_text().count("[[tool.importlinter.contracts]]")
+    assert f"{contracts} kept" in done.stdout
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_deliberate_violation_fails_by_name(tree: Path, violation: str):
+    module, line, contract = VIOLATIONS[violation]
+    done = broken(tree, module, line)
+    assert done.returncode == 1, done.stdout
+    named = [shown for shown in done.stdout.splitlines() if shown.endswith("BROKEN")]
+    assert any(shown.startswith(contract) for shown in named), done.stdout
+    assert "hushmote." + module.removesuffix(".py").replace("/", ".") in done.stdout

@@ -1,0 +1,28 @@
+"""An experiment's JSON as it goes to boards: the one builder of all tests."""
+
+import json
+from typing import Any
+
+
+def experiment_json(**changes: Any) -> bytes:
+    """A small valid experiment (rr of a bool, epsilon 1) with fields changed or, if None, left out.
+
+    low, high, epsilon and cap are in thousandths and micro-nats, as on the wire.
+    """
+    fields: dict[str, Any] = {
+        "v": 1,
+        "name": "e",
+        "type": "bool",
+        "mechanism": "rr",
+        "epsilon": 1_000_000,
+        "budget": {"rule": "sum", "cap": 4_000_000},
+        "window": "day",
+    }
+    fields |= changes
+    return json.dumps({k: v for k, v in fields.items() if v is not None}).encode()
+
+
+def number_json(bins: int, **changes: Any) -> bytes:
+    """The same of a number from 0 to 1 over bins, answered directly (grr); its budget is unlimited."""
+    number = {"name": "x", "type": "number", "low": 0, "high": 1000, "bins": bins, "mechanism": "grr"}
+    return experiment_json(**number | {"budget": {"rule": "unlimited"}} | changes)

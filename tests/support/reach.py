@@ -1,0 +1,98 @@
+"""What a test needs, read from its own code, that of its fixtures and that of what they call in tests/.
+
+Nobody has to remember a marker: conftest.py puts what marks() says on every test. A test that starts one of
+PROGRAMS in a way that this reading misses fails, at the start of that program, in refuse().
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+# A name in a test's code, and the marker of tests that have it.
+MARKS: Mapping[str, str] = {
+    "EmbeddedBroker": "broker",
+    "MosquittoBroker": "broker",
+    "FleetBroker": "broker",
+    "open_broker": "broker",
+    "find_mosquitto": "broker",
+    "Cluster": "database",
+    "needs_postgres": "database",
+    "find_runtime": "micropython",
+    "PtyBoard": "micropython",
+    "runtimes": "micropython",
+    "audit_runtimes": "micropython",
+    "RUNTIMES": "micropython",
+    "Served": "slow",  # a process of `hushmote serve`
+    "hushmote_process": "slow",
+}
+# A program, and the marker without which a test may not start it.
+PROGRAMS: Mapping[str, str] = {
+    "mosquitto": "broker",
+    "postgres": "database",
+    "initdb": "database",
+    "micropython": "micropython",
+    "node": "micropython",
+}
+
+
+def marks(item: pytest.Function) -> set[str]:
+    """The markers of a test."""
+    fixtures = item._fixtureinfo.name2fixturedefs
+    functions = (item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ())))
+    needed = set(_needed(functions))
+    callspec = getattr(item, "callspec", None)
+    # store_url asks for its database by name, only when the test runs.
+    if callspec is not None and "postgresql" in map(str, callspec.params.values()):
+        needed.add("database")
+    return needed
+
+
+def refuse(marked: set[str], arguments: Any) -> None:
+    """RuntimeError if a test with these markers starts a program for which it lacks one."""
+    words = [arguments] if isinstance(arguments, str) else [os.fsdecode(a) for a in arguments]
+    for word in words[:5]:  # `runuser -u postgres -- /usr/lib/.../initdb`
+        needed = PROGRAMS.get(os.path.basename(word)) if os.path.isabs(word) or word is words[0] else None
+        if needed is not None and needed not in marked:
+            raise RuntimeError(f"a test without the marker {needed} starts {word}: add it, or to reach.MARKS")
+
+
+@functools.cache  # a parametrized test is hundreds of items
+def _needed(functions: tuple[Any, ...]) -> frozenset[str]:
+    seen: set[int] = set()
+    return frozenset(MARKS[name] for f in functions for name in _names(f, seen) if name in MARKS)
+
+
+def _names(thing: Any, seen: set[int]) -> Iterator[str]:
+    """Every name in the code of a function or class, and of what it names that stands in tests/."""
+    thing = getattr(thing, "__wrapped__", thing)  # a context manager's or fixture's own function
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, type):
+        for value in vars(thing).values():
+            yield from _names(value, seen)
+    elif isinstance(thing, FunctionType):
+        for name in _of_code(thing.__code__):
+            yield name
+            value = thing.__globals__.get(name)
+            if _of_tests(value):
+                yield from _names(value, seen)
+
+
+def _of_tests(thing: Any) -> bool:
+    module = sys.modules.get(getattr(thing, "__module__", None) or "")
+    return f"{os.sep}tests{os.sep}" in str(getattr(module, "__file__", ""))
+
+
+def _of_code(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _of_code(constant)

@@ -57,7 +57,7 @@ def publish(folder: fleet_folder.FleetFolder, master: bytes) -> None:
 
 def measure(path: Path) -> dict[str, dict[str, int]]:
     """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
-    fleet = fleet_folder.Fleet("home", ("localhost",), free_port(), broker_user=getpass.getuser())
+    fleet = fleet_folder.FleetSpec("home", ("localhost",), free_port(), broker_user=getpass.getuser())
     folder = fleet_folder.make(path / "fleet", fleet, write_master=True)
     master = master_key.load_master_key(folder.master_file())
     assert master is not None

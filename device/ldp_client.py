@@ -396,7 +396,7 @@ class Experiment:
     """
 
     @classmethod
-    def parse(cls, payload):  # type: (bytes) -> Experiment
+    def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
         """Return the Experiment in the bytes of a JSON object of at most 1 KiB.
 
         Raises ExperimentRefused with the reason; nothing that is not understood is ignored.

@@ -186,7 +186,7 @@ def membership(posterior: Posterior, k: int) -> Floats:
     """
     order = np.argsort(posterior.first, kind="stable")
     first, mass, atoms = posterior.first[order], posterior.mass[order], posterior.atoms
-    window = mass.shape[1]
+    window = int(mass.shape[1])
     # tail[i, j]: probability that value i is at atom j of its window or above.
     tail = np.zeros((len(first), window + 1))
     tail[:, :-1] = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]

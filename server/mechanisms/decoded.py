@@ -78,10 +78,15 @@ class Decoded:
             implied = self.mechanism.law(simplex(self.frequencies))
         result: list[Floats | None] = []
         for number, (part, n) in enumerate(zip(self.counts, self.reports, strict=True)):
-            counted = part / n if n else None
-            if counted is not None and implied is not None:
-                counted = (1 - IMPLIED_SHARE) * counted + IMPLIED_SHARE * implied[number]
-            result.append(counted)
+            if not n:
+                result.append(None)
+            elif implied is None:
+                result.append(part / n)
+            else:
+                mixture = implied[number]
+                mixture *= IMPLIED_SHARE
+                mixture += part * ((1 - IMPLIED_SHARE) / n)
+                result.append(mixture)
         return result
 
     def value(self, statistic: Floats) -> Floats:
@@ -98,7 +103,7 @@ class Decoded:
         weights, _ = self.mechanism.weights(statistic, self.reports)
         for w, shares, n in zip(weights, self.shares, self.reports, strict=True):
             if w is not None and shares is not None:
-                w = w - shares @ w
+                w -= shares @ w
                 square = w * w
                 cumulants[0] += (shares @ square) / n
                 w *= square

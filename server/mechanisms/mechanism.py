@@ -76,7 +76,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def law(self, shares: Floats) -> list[Floats]:
-        """Chance of each class in its stratum; linear. Shape (domain,) or (domain, n) to (classes, ...)."""
+        """Chance of each class in its stratum; linear. Shape (domain,) or (domain, n) to (classes, ...).
+
+        New arrays, as those of weights(), which whoever asks may change.
+        """
 
     @abstractmethod
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:

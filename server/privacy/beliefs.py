@@ -246,14 +246,14 @@ def largest_epsilon(
         except (ExperimentRefused, NoMechanism):
             return epsilon < MICRO  # too little ε for the cells: look higher
 
-    found = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
-    if found < EPSILON_MIN:
+    epsilon = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
+    if epsilon < EPSILON_MIN:
         return None
     try:
-        mechanism(found)
+        mechanism(epsilon)
     except (ExperimentRefused, NoMechanism):
         return None
-    return found
+    return epsilon
 
 
 def fixed(experiment: Experiment) -> Mechanism:

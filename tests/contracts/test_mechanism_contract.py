@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from enumeration import assert_private, distribution, experiment_json, worst_ratio
+from enumeration import assert_private, distribution, worst_ratio
+from experiments import experiment_json
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment

@@ -100,6 +100,7 @@ def ldp_report(epsilon: int):
     return next(iter(History.of([epsilon]).runs))[0]
 
 
+@pytest.mark.micropython
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda r: r.name)
 def test_the_boards_test_passes_on_every_runtime_here(runtime, tmp_path):
     for path in (SCRIPT, SCRIPT.with_name("on_device.py"), Path(ldp_client.__file__)):

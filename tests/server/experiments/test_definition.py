@@ -133,6 +133,18 @@ def test_label_other_is_refused_because_it_is_always_there():
         )
 
 
+@pytest.mark.parametrize("mechanism", ["auto", "grr"])
+def test_a_choice_of_nothing_is_refused(mechanism: str):
+    nothing = f'type = "choice"\nlabels = []\nmechanism = "{mechanism}" #'
+    with pytest.raises(DefinitionError, match="labels are needed for a choice"):
+        parse(
+            changed('type = "number" ', nothing)
+            .replace("low = -20 ", "# ")
+            .replace("high = 50", "")
+            .replace("bins = 256", "")
+        )
+
+
 def test_missing_file_is_one_line(tmp_path: Path):
     with pytest.raises(DefinitionError, match=r"cannot read .*No such file"):
         load(tmp_path / "none.toml")

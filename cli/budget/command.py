@@ -148,7 +148,7 @@ def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) ->
     for row in rows:
         answer = row.epsilon if by_reports else row.reports
         table.add_row(
-            budget.TITLES[row.theorem],
+            budget.TITLES.get(row.theorem, row.theorem),
             "any" if answer is None else f"{answer:.6f}" if by_reports else f"{answer:,}",
             "" if row.sum is None else f"{row.sum:,.6g}",
             _kept(row),

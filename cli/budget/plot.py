@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ...server.accounting import (
     MICRO,
+    THEOREMS,
     Advanced,
     Basic,
     History,
@@ -30,9 +32,7 @@ from ...server.accounting.compare import TITLES, theorems
 from ...server.accounting.errors import whole
 from ...server.answers.figure import COLOURS, figure, style
 
-COLOUR: dict[str, str] = dict(
-    zip(("basic", "zcdp", "optimal", "advanced", "rogers", "majority"), COLOURS, strict=False)
-)
+COLOUR = dict(zip(THEOREMS, cycle(COLOURS), strict=False))
 DASHED = (0, (4, 2))
 _POINTS = 40
 
@@ -134,7 +134,7 @@ def _drawn(total: float, delta: float) -> list[Theorem]:
 
 def _curve(theorem: Theorem, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Curve:
     one_bit = theorem.kind == Kind.ONE_BIT
-    label = f"{TITLES[theorem.name]}: {theorem.kind}"
+    label = f"{TITLES.get(theorem.name, theorem.name)}: {theorem.kind}"
     width = 4.0 if theorem.name == "optimal" else 1.9  # basic lies on it for few reports, and must be seen
     return Curve(label, COLOUR[theorem.name], x, y, one_bit, width)
 

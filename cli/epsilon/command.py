@@ -14,6 +14,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.experiments.definition import load
+from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
 from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, fixed
 from ...server.privacy.questions import Values, bare_values
@@ -30,16 +31,6 @@ epsilon_app = typer.Typer(
 )
 
 
-class MechanismName(enum.StrEnum):
-    """Mechanisms that a number of values can be reported by."""
-
-    auto = "auto"
-    rr = "rr"
-    grr = "grr"
-    olh = "olh"
-    hh = "hh"
-
-
 class NeighbourKind(enum.StrEnum):
     """Which releases are neighbours: a record more or less, or one changed."""
 
@@ -52,8 +43,8 @@ def local(
     file: Annotated[Path | None, typer.Argument(help="TOML file of an experiment.")] = None,
     domain: Annotated[int | None, typer.Option(help="Instead of a file: the number of values.")] = None,
     mechanism: Annotated[
-        MechanismName, typer.Option(help="With --domain; auto: the best for frequencies.")
-    ] = MechanismName.auto,
+        str, typer.Option(help=f"With --domain; {', '.join(MECHANISM_NAMES)}; auto is best for frequencies.")
+    ] = AUTO,
     prior: Annotated[
         str,
         typer.Option(help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN."),
@@ -117,7 +108,7 @@ def local(
 def _asked(
     file: Path | None,
     domain: int | None,
-    mechanism: MechanismName,
+    mechanism: str,
     prior: str,
     prior_from: str,
     store: str,
@@ -139,14 +130,14 @@ def _asked(
             )
         return Values(experiment), fixed(experiment), shares
     if file is not None:
-        if mechanism != MechanismName.auto:
+        if mechanism != AUTO:
             raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
         experiment = load(file).experiment()
         return Values(experiment), fixed(experiment), prior_from_text(prior, experiment)
     if domain is None:
         raise UsageError("say what a board may hold: an experiment's file, or --domain 16")
     values = bare_values(domain)
-    at = epsilon_local.chosen(domain, mechanism.value)
+    at = epsilon_local.chosen(domain, mechanism)
     return values, at, prior_from_text(prior, values.experiment, bare=True)
 
 

@@ -9,15 +9,8 @@ from typing import Any
 from ..epsilon import MICRO
 from . import THEOREMS, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
 
-TITLES = {
-    "basic": "basic",
-    "zcdp": "zCDP filter",
-    "optimal": "optimal",
-    "advanced": "advanced",
-    "rogers": "Rogers filter",
-    "majority": "majority",
-    "none": "none",
-}
+TITLES = {"zcdp": "zCDP filter", "rogers": "Rogers filter"}
+"""Of theorems that people call otherwise than the files do."""
 
 
 @dataclass(frozen=True)

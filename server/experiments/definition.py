@@ -23,7 +23,7 @@ from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .budget import ExperimentBudget, Quantity
-from .payload import Fields, NoMechanism, chosen_fields, mechanism_fields, payload
+from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .units import UnitsError, edges_between, parse_bins
 
 MILLI = 1_000
@@ -50,7 +50,7 @@ class Definition(BaseModel):
     bins: int | None = None
     statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
     ranges: tuple[str, ...] | None = None
-    mechanism: Literal["auto", "rr", "grr", "olh", "hh"] = "auto"
+    mechanism: str = AUTO
     g: int | None = None
     fanout: int | None = None
     cells: tuple[int, ...] | None = None
@@ -67,10 +67,12 @@ class Definition(BaseModel):
             raise ValueError("low, high and bins are needed for a number")
         if self.type != "number" and number != (None, None, None):
             raise ValueError("low, high and bins are only for a number")
-        if (self.type == "choice") != (self.labels is not None):
+        if (self.type == "choice") != (self.labels is not None) or self.labels == ():
             raise ValueError("labels are needed for a choice and only for a choice")
         if self.labels and "other" in self.labels:
             raise ValueError("the label other is always there, as the last one: leave it out")
+        if self.mechanism not in MECHANISM_NAMES:
+            raise ValueError(f"mechanism must be one of {', '.join(MECHANISM_NAMES)}")
         if self.g is not None and self.mechanism != "olh":
             raise ValueError('g is only for mechanism = "olh"')
         if (self.fanout, self.cells, self.weights) != (None, None, None) and self.mechanism != "hh":
@@ -82,7 +84,7 @@ class Definition(BaseModel):
                 raise ValueError("ranges are only for a number")
             if self.statistics is not None:
                 raise ValueError("ranges or statistics say what is to be answered, not both")
-            if self.mechanism not in ("auto", "hh") or self.cells:
+            if self.mechanism not in (AUTO, "hh") or self.cells:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
 
@@ -141,12 +143,12 @@ class Definition(BaseModel):
         return fields
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
-        if self.mechanism in ("rr", "grr") or (self.g, self.cells) != (None, None):
+        if (self.g, self.cells) != (None, None):
             return mechanism_fields(self.mechanism, self.g, self.fanout, self.cells, self.weights)
         if not 2 <= self.domain <= 1 << 24:
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
-            return chosen_fields(self.domain, epsilon, self._workload(), hashed=self.mechanism == "olh")
+            return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism)
         except (NoMechanism, WorkloadError) as e:
             raise DefinitionError(str(e)) from None
 

@@ -9,8 +9,12 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..epsilon import nats
 from ..errors import HushmoteError
+from ..mechanisms import MECHANISMS, mechanism_of
 from ..mechanisms.choose import Choice, best_hash, choose
 from ..mechanisms.workload import Workload, WorkloadError
+
+AUTO = "auto"
+MECHANISM_NAMES = (AUTO, *MECHANISMS)
 
 Fields = dict[str, Any]
 """Some of an experiment's fields, as its JSON has them."""
@@ -60,13 +64,15 @@ def choice_fields(choice: Choice) -> Fields:
     return mechanism_fields(choice.mechanism, choice.g or None, fanout, choice.cells, choice.weights)
 
 
-def chosen_fields(domain: int, epsilon: int, workload: Workload, *, hashed: bool = False) -> Fields:
-    """The mechanism of least variance for a workload; the best olh where it must be hashed.
+def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUTO) -> Fields:
+    """The mechanism of least variance for a workload, the best olh, or one that has no parameters to choose.
 
     epsilon: micro-nats. Raises NoMechanism where none fits.
     """
+    if name not in (AUTO, "olh", "hh"):
+        return mechanism_fields(name)
     try:
-        if not hashed:
+        if name != "olh":
             return choice_fields(choose(domain, epsilon, workload))
         channel = best_hash(domain, epsilon)
     except (ValueError, WorkloadError) as e:
@@ -91,8 +97,4 @@ def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
         reading["labels"] = list(e.labels)
     elif e.type == "number":
         reading |= {"low": e.low, "high": e.high, "bins": e.domain}
-    cells = [level.g for level in e.levels]
-    weights = [level.weight for level in e.levels] if e.fanout else None
-    g = cells[0] if e.mechanism == "olh" else None
-    mechanism = mechanism_fields(e.mechanism, g, e.fanout or None, cells, weights)
-    return Experiment.parse(payload(e.name, reading, mechanism, epsilon))
+    return Experiment.parse(payload(e.name, reading, mechanism_of(e).fields(), epsilon))

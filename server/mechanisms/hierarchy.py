@@ -49,6 +49,11 @@ class Hierarchy(SupportMechanism):
             return ""
         return "no report is about single values yet: wait for reports of the last level"
 
+    def fields(self) -> dict[str, Any]:
+        levels = self.experiment.levels
+        cells, weights = [level.g for level in levels], [level.weight for level in levels]
+        return super().fields() | {"fanout": self.experiment.fanout, "cells": cells, "weights": weights}
+
     def words(self) -> str:
         cells = " ".join(str(level.g) for level in self.experiment.levels)
         return f"hh, fanout {self.experiment.fanout}, cells {cells}"

@@ -22,5 +22,8 @@ class LocalHashing(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 32, "mechanism": "olh", "g": 5},
     )
 
+    def fields(self) -> dict[str, Any]:
+        return super().fields() | {"g": self.experiment.levels[0].g}
+
     def words(self) -> str:
         return f"olh, {self.experiment.levels[0].g} cells"

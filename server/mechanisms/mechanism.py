@@ -92,6 +92,10 @@ class Mechanism(ABC):
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         """A code for each index of an array as the board draws it, for simulations."""
 
+    def fields(self) -> dict[str, Any]:
+        """What an experiment's JSON has for it: its name, and its parameters if it has any."""
+        return {"mechanism": self.experiment.mechanism}
+
     def words(self) -> str:
         """Name and parameters as people read them."""
         return self.experiment.mechanism

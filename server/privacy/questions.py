@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..epsilon import MICRO
-from ..experiments.payload import Fields, chosen_fields, experiment_over, mechanism_fields
+from ..experiments.payload import MECHANISM_NAMES, chosen_fields, experiment_over, mechanism_fields
 from ..experiments.units import index_names, parse_range
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
@@ -21,8 +21,6 @@ from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, 
 
 MOST_VALUES = 12
 """Kinds of values that are listed; those in most danger come first."""
-
-Name = Literal["auto", "rr", "grr", "olh", "hh"]
 
 
 @dataclass(frozen=True)
@@ -82,24 +80,21 @@ def bare_values(domain: int) -> Values:
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
-def chosen(domain: int, name: Name) -> Mechanism:
+def chosen(domain: int, name: str) -> Mechanism:
     """The mechanism that the variance formulas choose for a domain, anew at every ε.
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
     """
+    workload = ALL_RANGES if name == "hh" else FREQUENCIES
 
     def at(epsilon: int) -> Experiment:
-        return experiment_over(domain, epsilon, _mechanism(domain, epsilon, name))
+        return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, workload, name))
 
+    if name not in MECHANISM_NAMES:
+        raise DisclosureError(f"no mechanism {name}: there are {', '.join(MECHANISM_NAMES)}")
     if name == "rr" and domain != 2:
         raise DisclosureError(f"rr is for 2 values, not {domain}: take auto, grr, olh or hh")
     return at
-
-
-def _mechanism(domain: int, epsilon: int, name: Name) -> Fields:
-    if name in ("rr", "grr"):
-        return mechanism_fields(name)
-    return chosen_fields(domain, epsilon, ALL_RANGES if name == "hh" else FREQUENCIES, hashed=name == "olh")
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,7 @@ def test_plots_are_written(hushmote, tmp_path: Path):
         (("--domain", "1", "--risk", "1/2"), "2 to 16,777,216 values"),
         (("--domain", "0", "--risk", "1/2"), "2 to 16,777,216 values"),
         (("--domain", "3", "--risk", "1/2", "--mechanism", "rr"), "rr is for 2 values"),
+        (("--domain", "3", "--risk", "1/2", "--mechanism", "gr"), "no mechanism gr: there are auto, rr, grr"),
         (("--domain", "3", "--prior", "0.5,0.4,0.3", "--risk", "0.9"), "sums to 1.2, not 1"),
         (("--domain", "3", "--prior", "0.5,0.8,-0.3", "--risk", "0.9"), "0 or more"),
         (("--domain", "3", "--prior", "0.5,0.5", "--risk", "0.9"), "2 numbers, there are 3"),

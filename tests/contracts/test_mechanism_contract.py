@@ -22,6 +22,7 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.arrays import Counts, Floats
 from hushmote.server.estimate import estimate, plausibility
+from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.mechanisms import MECHANISMS, Mechanism, mechanism_of
 from hushmote.server.mechanisms.decoded import Decoded
 from hushmote.server.mechanisms.mechanism import Weights
@@ -249,6 +250,9 @@ def test_intervals_cover_the_population(experiment: Experiment):
 def test_it_has_words_and_known_answers(experiment: Experiment):
     mechanism = mechanism_of(experiment)
     assert mechanism.words().startswith(experiment.mechanism)
+    again = at_epsilon(experiment, experiment.epsilon)
+    assert mechanism_of(again).fields() == mechanism.fields()
+    assert (again.code_count, again.weight_sum) == (experiment.code_count, experiment.weight_sum)
     assert mechanism.answers
     assert mechanism.answers <= {"frequencies", "ranges", "quantiles", "mean"}
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
+from hushmote.server.mechanisms import MECHANISMS
 
 # An experiment as it goes out to boards, byte for byte.
 ROOM_TEMP = (
@@ -209,7 +210,7 @@ def test_names_of_1_to_32_characters_are_taken(name):
     ("field", "choices"),
     [
         ("type", "bool, choice, number"),
-        ("mechanism", "rr, grr, olh, hh"),
+        ("mechanism", ", ".join(MECHANISMS)),
         ("window", "hour, day, all"),
     ],
 )

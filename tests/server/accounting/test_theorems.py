@@ -89,6 +89,7 @@ def overruns(name: str, total: int, delta: str, epsilon: int, reports: int) -> b
         return composition.rogers(epsilon, reports, total, delta) > composition.nats(total)
     if name == "optimal":
         return composition.optimal_delta(epsilon, reports, total) > composition.mpmath.mpf(delta)
+    assert name == "majority", f"{name} is to be written here from its paper"
     return composition.lost_vote(epsilon, reports | 1) < composition.lost_report(total)
 
 

@@ -96,6 +96,7 @@ def test_caps_are_rounded_down():
         ("bins = 256", "bins = 90000000", "bins must be from 2 to 16777216, not 90000000"),
         ("bins = 256", "bins = 256\ng = 7", 'g is only for mechanism = "olh"'),
         ("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 6', "g must be a prime below the domain"),
+        ("bins = 256", 'bins = 256\nmechanism = "gr"', "mechanism must be one of auto, rr, grr, olh, hh"),
         ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),
         ("cap = 4.0", "", "cap is needed for sum, squares and count"),
         ('rule = "sum"', 'rule = "summ"', "budget.rule: Input should be 'sum'"),
@@ -126,6 +127,18 @@ def test_label_other_is_refused_because_it_is_always_there():
     with pytest.raises(DefinitionError, match="leave it out"):
         parse(
             changed('type = "number" ', 'type = "choice"\nlabels = ["a", "other"] #')
+            .replace("low = -20 ", "# ")
+            .replace("high = 50", "")
+            .replace("bins = 256", "")
+        )
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "grr"])
+def test_a_choice_of_nothing_is_refused(mechanism: str):
+    nothing = f'type = "choice"\nlabels = []\nmechanism = "{mechanism}" #'
+    with pytest.raises(DefinitionError, match="labels are needed for a choice"):
+        parse(
+            changed('type = "number" ', nothing)
             .replace("low = -20 ", "# ")
             .replace("high = 50", "")
             .replace("bins = 256", "")

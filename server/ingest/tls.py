@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import HushmoteError
+from ..errors import HushmoteError, refusing
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -72,10 +72,8 @@ def client_context(
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with refusing(CertificateError, f"read {path}"):
         return path.read_bytes()
-    except OSError as e:
-        raise CertificateError(f"cannot read {path}: {e.strerror}") from None
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:

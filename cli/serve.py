@@ -18,8 +18,8 @@ from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
 from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
-from ..server.ingest.health import trouble
 from ..server.ingest.pacing import BATCH_S
+from ..server.ingest.status import trouble
 from ..server.ingest.tls import client_context
 from ..server.provisioning.master_key import load_master_keys, readable_by_others
 from ..server.service import log_format

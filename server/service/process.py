@@ -16,7 +16,7 @@ from typing import Any
 from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
 from ..errors import HushmoteError
-from ..ingest.health import TURN_S
+from ..ingest.status import TURN_S
 from . import log_format
 
 log = logging.getLogger(__name__)

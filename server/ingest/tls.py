@@ -57,14 +57,14 @@ def client_context(
     """
     if (certificate is None) != (key is None):
         raise CertificateError("a client certificate and its key belong together: give --cert and --cert-key")
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if ca is not None:
+    if ca is None:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    else:
         # Only this one: a private broker's name could be certified by any of the system's CAs.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         _certificates(ca)
         context.load_verify_locations(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate is not None and key is not None:
         _check_dates(_certificates(certificate)[0], certificate)
         _load(context, certificate, key)

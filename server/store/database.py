@@ -84,11 +84,7 @@ class Database:
             from . import postgresql
         except ImportError:
             raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
-        options = postgresql.connect_options(self._url)
-        # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
-        engine = create_engine(self._url, connect_args=options, pool_pre_ping=True)
-        postgresql.set_up(engine)
-        return engine
+        return postgresql.open_engine(self._url)
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database

@@ -20,8 +20,8 @@ from .ingest.announce import Announcer
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
-from .ingest.known_fleets import KnownFleets
 from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff
+from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
 from .ingest.session import BrokerRefused, Retirement, Session, Subscription
 from .ingest.status import Condition, Status

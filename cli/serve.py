@@ -18,11 +18,10 @@ from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
 from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
-from ..server.ingest.health import trouble
 from ..server.ingest.pacing import BATCH_S
+from ..server.ingest.status import trouble
 from ..server.ingest.tls import client_context
 from ..server.provisioning.master_key import load_master_keys, readable_by_others
-from ..server.service import log_format
 from ..server.service import process as serving
 from ..server.service.http_endpoint import Endpoint, parse_endpoint
 from ..server.store.store import Store
@@ -155,7 +154,7 @@ def serve_command(
 @contextlib.contextmanager
 def _mistakes(log: LogFormat) -> Iterator[None]:
     """Set up the log; where it is JSON, a user's mistake is an object of it too."""
-    log_format.set_up(as_json=log is LogFormat.json)
+    serving.set_up_log(as_json=log is LogFormat.json)
     try:
         yield
     except (HushmoteError, LDPError) as e:

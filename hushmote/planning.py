@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from hushmote.server.answers.shown import Shown
+from hushmote.server.answers.answer import Shown
 from hushmote.server.answers.tables import table
 from hushmote.server.planning.devices import MICRO, Plan, solve
 from hushmote.server.planning.expected_error import Question

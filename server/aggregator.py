@@ -17,16 +17,14 @@ from typing import Literal
 from paho.mqtt.enums import MQTTErrorCode
 
 from .ingest.announce import Announcer
-from .ingest.backoff import MOST_S, Backoff
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
-from .ingest.health import Condition
-from .ingest.known_fleets import KnownFleets
-from .ingest.pacing import BATCH_S
+from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff
+from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
 from .ingest.session import BrokerRefused, Retirement, Session, Subscription
-from .ingest.status import Status
+from .ingest.status import Condition, Status
 from .store.store import Store
 from .wire.limits import BATCH_REPORTS
 
@@ -135,7 +133,7 @@ class Aggregator:
         """
         self._fleets.load()
         name, broker = self._session.client_id, self._session.broker
-        backoff = Backoff(MOST_S if self._session.group is None else _RETRY_GROUP_S)
+        backoff = Backoff(MOST_WAIT_S if self._session.group is None else _RETRY_GROUP_S)
         while not self._stopping:
             self._loop_turned_at = time.monotonic()
             connection = self._connector.connect()

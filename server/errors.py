@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class HushmoteError(Exception):
     """The base of all errors but the board's own, LDPError.
@@ -16,3 +19,16 @@ class UsageError(HushmoteError):
 
 class ProvisionError(HushmoteError):
     """Settings, a folder or a certificate that cannot be made or used; the text says what is right."""
+
+
+@contextlib.contextmanager
+def refusing(error: type[HushmoteError], action: str, exists: str | None = None) -> Iterator[None]:
+    """Raise `error` with "cannot <action>: <reason>" for an OSError in the block.
+
+    exists: the text where a file is there already, None for that of the system.
+    """
+    try:
+        yield
+    except OSError as e:
+        there = exists if isinstance(e, FileExistsError) else None
+        raise error(there or f"cannot {action}: {e.strerror}") from None

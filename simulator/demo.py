@@ -31,10 +31,10 @@ from ..device.ldp_client import Experiment
 from ..server.answers import answer
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
+from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
-from ..server.experiments.units import parse_range
 from ..server.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
@@ -314,14 +314,14 @@ def _judge(
     e = estimated.experiment
     indices, missing = fleet.index_counts(e.name)
     truth = reported_shares(indices, missing)
-    unit = definition.unit
+    answers = FleetEstimate(estimated, unit=definition.unit, truth=truth)
     outcome = DemoResult(
         experiment=e,
         reports=estimated.reports,
         report_bytes=len(next(iter(fleet.acknowledged.values()))),
-        histogram=answer.histogram(estimated, truth=truth, unit=unit),
-        ranges=answer.ranges(estimated, [parse_range(e, text) for text in RANGES], truth, unit),
-        median=answer.quantiles(estimated, [0.5], truth, unit),
+        histogram=answers.histogram(),
+        ranges=answers.share(*RANGES),
+        median=answers.quantile(0.5),
         fleet_s=fleet_s,
         count_s=count_s,
         plot=folder / "demo.png",

@@ -10,30 +10,43 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+from rich.console import Console, RenderableType
 
 from ...device.ldp_client import Experiment
-from ..estimate.estimate import Estimates
-from ..estimate.postprocess import Shares
-from ..estimate.statistic import EstimateError, Statistic
-from ..estimate.top_k import top
-from ..experiments.units import IndexRange, bin_edges, index_names, range_name
-from . import moments
-from .shown import Shown
+from ..estimate.statistic import EstimateError
+from ..experiments.units import IndexRange, bin_edges, range_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-    from rich.console import RenderableType
 
 CONFIDENCE = 0.95
 
 Kind = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "change", "trend"]
+
+
+class Shown:
+    """What shows itself: as a table of 80 columns wherever it is printed, and as HTML in a notebook."""
+
+    def __rich__(self) -> RenderableType:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        # Without force_jupyter rich would print into a notebook's cell by itself.
+        console = Console(file=text, width=80, color_system=None, highlight=False, force_jupyter=False)
+        console.print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -187,38 +200,17 @@ def _data_frame(lines: Iterable[dict[str, Any]]) -> DataFrame:
     return pandas.DataFrame(list(lines))
 
 
-def _answer(
-    estimate: Estimates, kind: Kind, rows: Iterable[Row], unit: str, confidence: float, note: str = ""
-) -> Answer:
-    quantity = "reading" if kind in ("quantiles", "moments") else "share"
-    name = estimate.experiment.name
-    return Answer(kind, name, quantity, unit, estimate.reports, confidence, tuple(rows), note)
-
-
-def _row(name: str, statistic: Statistic, confidence: float, truth: float | None = None) -> Row:
-    low, high = statistic.interval(confidence)
-    return Row(name, statistic.value, low, high, truth)
-
-
-def row_width(experiment: Experiment, most_rows: int) -> int:
-    """How many indices one row of a histogram with at most most_rows rows stands for.
-
-    A hierarchical histogram's own nodes come first: those were asked directly and are known best. Labels are
-    never put together.
-    """
-    if experiment.type != "number":
-        return 1
-    widths = sorted({level.width for level in experiment.levels})
-    for width in widths:
-        if -(-experiment.domain // width) <= most_rows:
-            return width
-    return -(-experiment.domain // most_rows)
-
-
 def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
-    """The whole domain in at most most_rows ranges, or one for each label."""
-    width = row_width(experiment, most_rows)
-    edges = bin_edges(experiment) if experiment.type == "number" else None
+    """The whole domain in at most most_rows ranges, or one for each label: labels are never put together.
+
+    A hierarchical histogram's own nodes come first: those were asked directly and are known best.
+    """
+    width, edges = 1, None
+    if experiment.type == "number":
+        widths = sorted({level.width for level in experiment.levels})
+        coarsest = -(-experiment.domain // most_rows)
+        width = next((w for w in widths if -(-experiment.domain // w) <= most_rows), coarsest)
+        edges = bin_edges(experiment)
     starts = range(0, experiment.domain, width)
     ends = [min(low + width, experiment.domain) for low in starts]
     return [
@@ -226,141 +218,9 @@ def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]
     ]
 
 
-def histogram(
-    estimate: Estimates,
-    most_rows: int = 16,
-    truth: np.ndarray | None = None,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-    processed: Shares | None = None,
-) -> Answer:
-    """The whole domain in at most most_rows rows; truth: shares of the indices, shape (domain,), or None.
-
-    processed: post-processed shares to show beside the unbiased ones.
-    """
-    wanted = histogram_ranges(estimate.experiment, most_rows)
-    rows = _shares(estimate, wanted, truth, confidence, processed)
-    return _answer(estimate, "histogram", rows, unit, confidence, _note(processed))
-
-
-def ranges(
-    estimate: Estimates,
-    wanted: Sequence[IndexRange],
-    truth: np.ndarray | None = None,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-    processed: Shares | None = None,
-) -> Answer:
-    """The shares of the fleet inside ranges."""
-    rows = _shares(estimate, wanted, truth, confidence, processed)
-    return _answer(estimate, "ranges", rows, unit, confidence, _note(processed))
-
-
-def _shares(
-    estimate: Estimates,
-    wanted: Sequence[IndexRange],
-    truth: np.ndarray | None,
-    confidence: float,
-    processed: Shares | None,
-) -> list[Row]:
-    statistics = estimate.ranges([r.low for r in wanted], [r.high for r in wanted])
-    truths = [None if truth is None else float(truth[r.low : r.high].sum()) for r in wanted]
-    rows = [_row(r.text, statistics[i], confidence, truths[i]) for i, r in enumerate(wanted)]
-    if processed is None:
-        return rows
-    shares = [float(processed.frequencies[r.low : r.high].sum()) for r in wanted]
-    return [PostRow(**asdict(row), processed=share) for row, share in zip(rows, shares, strict=True)]
-
-
-def _note(processed: Shares | None) -> str:
-    return "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
-
-
-def cdf(
-    estimate: Estimates, truth: np.ndarray | None = None, unit: str = "", confidence: float = CONFIDENCE
-) -> Answer:
-    """The share of the fleet below every edge of a number's bins but the last, which all are below."""
-    edges = bin_edges(estimate.experiment)
-    values, (low, high) = estimate.cdf(), estimate.cdf_intervals(confidence)
-    truths = None if truth is None else np.cumsum(truth)
-    rows = [
-        Row(
-            f"{edges[i + 1]:g}",
-            float(values[i]),
-            float(low[i]),
-            float(high[i]),
-            None if truths is None else float(truths[i]),
-        )
-        for i in range(estimate.domain - 1)
-    ]
-    return _answer(estimate, "cdf", rows, unit, confidence)
-
-
 def quantile_name(q: float) -> str:
     """How a quantile is called."""
     return "median" if q == 0.5 else f"{q * 100:g} % quantile"
-
-
-def quantiles(
-    estimate: Estimates,
-    wanted: Sequence[float],
-    truth: np.ndarray | None = None,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-) -> Answer:
-    """Quantiles of a number: the middle of a quantile's bin; the interval runs over whole bins."""
-    edges, middles = bin_edges(estimate.experiment), moments.bin_middles(estimate)
-    rows = []
-    for q in wanted:
-        quantile = estimate.quantile(q, confidence)
-        true = None
-        if truth is not None:
-            true = float(middles[min(int(np.searchsorted(np.cumsum(truth), q)), estimate.domain - 1)])
-        low, high = float(edges[quantile.low]), float(edges[quantile.high + 1])
-        rows.append(Row(quantile_name(q), float(middles[quantile.index]), low, high, true))
-    return _answer(estimate, "quantiles", rows, unit, confidence)
-
-
-def mean_and_deviation(
-    estimate: Estimates, truth: np.ndarray | None = None, unit: str = "", confidence: float = CONFIDENCE
-) -> Answer:
-    """Mean and standard deviation of a number, readings taken as the middles of their bins."""
-    spread = moments.deviation(estimate)
-    true = [None, None]
-    if truth is not None:
-        x = moments.bin_middles(estimate)
-        centre = float(truth @ x)
-        true = [centre, float(np.sqrt(truth @ (x - centre) ** 2))]
-    rows = [
-        _row("mean", spread.mean, confidence, true[0]),
-        Row("standard deviation", spread.value, *spread.interval(confidence), true[1]),
-    ]
-    return _answer(estimate, "moments", rows, unit, confidence)
-
-
-def most_common(
-    estimate: Estimates,
-    k: int,
-    truth: np.ndarray | None = None,
-    unit: str = "",
-    confidence: float = CONFIDENCE,
-) -> Answer:
-    """The k most common values, each with the probability that it is one, then others that may be."""
-    names = index_names(estimate.experiment)
-    common = top(estimate, k)
-    rows = [
-        TopRow(
-            **asdict(_row(names[one.index], one.frequency, confidence, _true(truth, one.index))),
-            probability=one.probability,
-        )
-        for one in (*common.listed, *common.near)
-    ]
-    note = f"below the first {k}: others that may belong there" if common.near else ""
-    return _answer(estimate, "top", rows, unit, confidence, note)
-
-
-def _true(truth: np.ndarray | None, index: int) -> float | None:
-    return None if truth is None else float(truth[index])
 
 
 def coverage(answers: Iterable[Answer]) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from . import moments
 from .answer import CONFIDENCE, Answer, ChangeRow, TrendRow, quantile_name
 
 Interval = tuple[float, float]
+ByLevel = Callable[[float], Interval]  # confidence -> interval
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -77,20 +78,15 @@ def changed_readings(
     check_same_quantity([before, after])
     spreads = [moments.deviation(e) for e in (before, after)]
     rows = [_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
-    change = _from_both(spreads[0].value, spreads[0].interval, spreads[1].value, spreads[1].interval)
-    p = difference(spreads[1].variance, spreads[0].variance).p
     values = (spreads[0].value, spreads[1].value)
+    change = _from_both(*values, spreads[0].interval, spreads[1].interval)
+    p = difference(spreads[1].variance, spreads[0].variance).p
     rows.append(ChangeRow("standard deviation", values[1] - values[0], *change(confidence), None, *values, p))
     rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
     return _together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
 
 
-def _from_both(
-    before: float,
-    before_interval: Callable[[float], Interval],
-    after: float,
-    after_interval: Callable[[float], Interval],
-) -> Callable[[float], Interval]:
+def _from_both(before: float, after: float, before_interval: ByLevel, after_interval: ByLevel) -> ByLevel:
     """The interval of after - before from each one's own."""
 
     def interval(confidence: float) -> Interval:
@@ -105,7 +101,7 @@ def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: flo
     edges = bin_edges(after.experiment)
     middles = moments.bin_middles(after)
 
-    def of(estimate: Estimates) -> tuple[float, Callable[[float], Interval]]:
+    def of(estimate: Estimates) -> tuple[float, ByLevel]:
         def interval(level: float) -> Interval:
             quantile = estimate.quantile(q, level)
             return float(edges[quantile.low]), float(edges[quantile.high + 1])
@@ -113,12 +109,12 @@ def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: flo
         return float(middles[estimate.quantile(q).index]), interval
 
     (old, old_interval), (new, new_interval) = of(before), of(after)
-    interval = _from_both(old, old_interval, new, new_interval)
+    interval = _from_both(old, new, old_interval, new_interval)
     p = _p_of_no_change(interval)
     return ChangeRow(quantile_name(q), new - old, *interval(confidence), None, old, new, p)
 
 
-def _p_of_no_change(interval: Callable[[float], Interval]) -> float:
+def _p_of_no_change(interval: ByLevel) -> float:
     """One less the confidence at which the interval first reaches 0, rounded up."""
     low, high = 0.0, 1.0 - 1e-9
     for _ in range(30):

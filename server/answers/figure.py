@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..errors import UsageError
+from ..errors import UsageError, refusing
 
 # Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -57,7 +57,5 @@ def figure(path: Path | None, columns: int = 1, rows: int = 1) -> Iterator[tuple
     yield made, list(axes.flat)
     if path is None:
         return
-    try:
+    with refusing(UsageError, f"write {path}"):
         made.savefig(path)
-    except OSError as e:
-        raise UsageError(f"cannot write {path}: {e.strerror}") from None

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import UsageError, refusing
 
 
-def output_folder(path: Path) -> Path:
+def output_folder(path: Path) -> None:
     """Make a folder for results before they are worked out; raises UsageError where none can be written."""
-    try:
+    with refusing(UsageError, f"make the folder {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise UsageError(f"cannot make the folder {path}: {e.strerror}") from None
     if not os.access(path, os.W_OK):
         raise UsageError(f"cannot write into the folder {path}")
-    return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import numpy as np
@@ -15,11 +15,22 @@ from ..errors import UsageError
 from ..estimate.estimate import Estimates
 from ..estimate.postprocess import METHODS, Shares
 from ..estimate.statistic import Floats, Statistic
-from ..experiments.units import IndexRange, parse_range
-from . import answer, change, moments
-from .answer import CONFIDENCE, Answer, Answers
+from ..estimate.top_k import top
+from ..experiments.units import IndexRange, bin_edges, index_names, parse_range
+from . import change, moments
+from .answer import (
+    CONFIDENCE,
+    Answer,
+    Answers,
+    Kind,
+    PostRow,
+    Row,
+    Shown,
+    TopRow,
+    histogram_ranges,
+    quantile_name,
+)
 from .query import ReportSource, check_apart
-from .shown import Shown
 
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 
@@ -65,28 +76,78 @@ class FleetEstimate(Shown):
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
         """The whole domain, a number's in at most rows rows."""
-        return answer.histogram(self.estimates, rows, *self._common, self._processed(post))
+        return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, or with labels."""
-        wanted = parse_ranges(self.experiment, ranges)
-        return answer.ranges(self.estimates, wanted, *self._common, self._processed(post))
+        return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
+
+    def _shares(self, kind: Kind, wanted: Sequence[IndexRange], post: str) -> Answer:
+        processed = self._processed(post)
+        statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
+        rows = []
+        for i, r in enumerate(wanted):
+            row = self._row(r.text, statistics[i], self._true_share(r.low, r.high))
+            if processed is not None:
+                share = float(processed.frequencies[r.low : r.high].sum())
+                row = PostRow(**asdict(row), processed=share)
+            rows.append(row)
+        note = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
+        return self._answer(kind, rows, note)
 
     def cdf(self) -> Answer:
-        """The share below every edge of a number's bins."""
-        return answer.cdf(self.estimates, *self._common)
+        """The share below every edge of a number's bins but the last, which all are below."""
+        edges = bin_edges(self.experiment)
+        values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
+        truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
+        rows = [
+            Row(f"{edges[i + 1]:g}", float(values[i]), float(low[i]), float(high[i]), truths[i])
+            for i in range(self.estimates.domain - 1)
+        ]
+        return self._answer("cdf", rows)
 
     def quantile(self, *q: float) -> Answer:
-        """Quantiles of a number, each between 0 and 1; 0.5 is the median."""
-        return answer.quantiles(self.estimates, q or (0.5,), *self._common)
+        """Quantiles of a number, each between 0 and 1; 0.5 is the median.
+
+        A value is the middle of the quantile's bin; its interval runs over whole bins.
+        """
+        edges, middles = bin_edges(self.experiment), moments.bin_middles(self.estimates)
+        rows = []
+        for level in q or (0.5,):
+            quantile = self.estimates.quantile(level, self.confidence)
+            true = None
+            if self.truth is not None:
+                at = int(np.searchsorted(np.cumsum(self.truth), level))
+                true = float(middles[min(at, self.estimates.domain - 1)])
+            low, high = float(edges[quantile.low]), float(edges[quantile.high + 1])
+            rows.append(Row(quantile_name(level), float(middles[quantile.index]), low, high, true))
+        return self._answer("quantiles", rows)
 
     def mean(self) -> Answer:
-        """Mean and standard deviation of a number."""
-        return answer.mean_and_deviation(self.estimates, *self._common)
+        """Mean and standard deviation of a number, readings taken as the middles of their bins."""
+        spread = moments.deviation(self.estimates)
+        true = [None, None]
+        if self.truth is not None:
+            x = moments.bin_middles(self.estimates)
+            centre = float(self.truth @ x)
+            true = [centre, float(np.sqrt(self.truth @ (x - centre) ** 2))]
+        interval = spread.interval(self.confidence)
+        rows = [
+            self._row("mean", spread.mean, true[0]),
+            Row("standard deviation", spread.value, *interval, true[1]),
+        ]
+        return self._answer("moments", rows)
 
     def top(self, k: int) -> Answer:
         """The k most common values, each with the probability that it is one, then others that may be."""
-        return answer.most_common(self.estimates, k, *self._common)
+        names = index_names(self.experiment)
+        common = top(self.estimates, k)
+        rows = []
+        for one in (*common.listed, *common.near):
+            row = self._row(names[one.index], one.frequency, self._true_share(one.index, one.index + 1))
+            rows.append(TopRow(**asdict(row), probability=one.probability))
+        note = f"below the first {k}: others that may belong there" if common.near else ""
+        return self._answer("top", rows, note)
 
     def summary(self, rows: int = 16) -> Answers:
         """The histogram, and a number's mean and standard deviation."""
@@ -103,15 +164,23 @@ class FleetEstimate(Shown):
         """
         check_apart(before.sources, self.sources)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
-        wanted = parse_ranges(self.experiment, ranges) or answer.histogram_ranges(self.experiment, rows)
+        wanted = parse_ranges(self.experiment, ranges) or histogram_ranges(self.experiment, rows)
         tables = [change.changed_shares(*sides, wanted, *common)]
         if self.experiment.type == "number":
             tables.append(change.changed_readings(*sides, quantiles, *common))
         return Answers(tables)
 
-    @property
-    def _common(self) -> tuple[Floats | None, str, float]:
-        return self.truth, self.unit, self.confidence
+    def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "") -> Answer:
+        quantity = "reading" if kind in ("quantiles", "moments") else "share"
+        about = (kind, self.experiment.name, quantity, self.unit, self.reports, self.confidence)
+        return Answer(*about, tuple(rows), note)
+
+    def _row(self, name: str, statistic: Statistic, truth: float | None) -> Row:
+        low, high = statistic.interval(self.confidence)
+        return Row(name, statistic.value, low, high, truth)
+
+    def _true_share(self, low: int, high: int) -> float | None:
+        return None if self.truth is None else float(self.truth[low:high].sum())
 
     def _processed(self, method: str) -> Shares | None:
         if method not in METHODS:
@@ -152,7 +221,7 @@ def trend(
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
     if not ranges and not number:
-        ranges = answer.histogram_ranges(experiment, experiment.domain)
+        ranges = histogram_ranges(experiment, experiment.domain)
         ranges = ranges[1:] if experiment.type == "bool" else ranges
     tables: list[Answer] = []
     if ranges:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..store.store import StoreError
 from ..wire import keys, topics
-from .known_fleets import KnownFleets
-from .pipeline import FleetRules
+from .pipeline import FleetRules, KnownFleets
 from .status import Status
 
 _RELOAD_S = 2.0  # how soon an experiment that was added meanwhile is published and counted

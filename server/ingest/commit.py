@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from ..store.store import Store, StoreError
 from . import pipeline
-from .backoff import Backoff
-from .known_fleets import KnownFleets
+from .pacing import Backoff
+from .pipeline import KnownFleets
 from .rate_limit import RateLimit
 from .status import Status
 

@@ -1,4 +1,4 @@
-"""When a batch of unacknowledged messages is committed: pure decisions, times in monotonic seconds."""
+"""When a batch of messages is committed, and what failed tried again: pure, times in monotonic seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ..wire.limits import BATCH_REPORTS
 
 BATCH_S = 1.0
+FIRST_WAIT_S = 0.2
+MOST_WAIT_S = 15.0
 
 # Mosquitto's max_inflight_messages, which holds wherever the client's own Receive Maximum does not (MQTT
 # 3.1.1).
@@ -71,3 +73,21 @@ class Pace:
             self._trials = 0
         self._stuck = count if stuck else None
         self._committed = now
+
+
+class Backoff:
+    """Waits that double from the first to most_s, in seconds, until reset()."""
+
+    def __init__(self, most_s: float = MOST_WAIT_S) -> None:
+        self._wait_s = FIRST_WAIT_S
+        self._most_s = most_s
+
+    def next_s(self) -> float:
+        """Return the wait after one more failure."""
+        wait_s = self._wait_s
+        self._wait_s = min(2 * wait_s, self._most_s)
+        return wait_s
+
+    def reset(self) -> None:
+        """Begin again with the shortest wait."""
+        self._wait_s = FIRST_WAIT_S

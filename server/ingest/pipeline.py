@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..store.number_set import NumberSet
-from ..store.store import Store
+from ..store.store import Store, StoreError
 from ..store.transaction import DedupeKey, IngestTransaction
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from .rate_limit import Device, RateLimit
+from .status import Status
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
@@ -133,6 +135,51 @@ def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, Fl
         if fleet is None or payload[1:5] not in fleet.versions:
             return True
     return False
+
+
+class KnownFleets:
+    """The fleets that reports are judged by, as of the last look at the store: all, or those of these names.
+
+    master: 32 bytes, or several, the first in force; None where no fleet is keyed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        status: Status,
+        master: bytes | Sequence[bytes] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self._store = store
+        self._status = status
+        self._master = master
+        self._names = names
+        self.rules: Mapping[str, FleetRules] = {}
+
+    def load(self) -> None:
+        """Read them for the first time.
+
+        Raises StoreError where the store cannot be read or lacks one of the names, and MasterKeyError where a
+        fleet is keyed and no key is given.
+        """
+        self.rules = fleets(self._store, self._master, self._names)
+        for name in self._names or ():
+            if name not in self.rules:
+                raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
+
+    def reload(self) -> None:
+        """Read them again; raises StoreError. Where a key is missing they stay as they were."""
+        try:
+            self.rules = fleets(self._store, self._master, self._names)
+        except keys.MasterKeyError as e:  # a fleet that was added meanwhile; the others go on
+            self._status.say(logging.ERROR, str(e))
+
+    def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
+        """Return the fleets, read again where a report names what was not there at the last look."""
+        # At most once a batch: a board may have enrolled a moment after an experiment was added elsewhere.
+        if names_unknown(messages, self.rules):
+            self.reload()
+        return self.rules
 
 
 def screen(

@@ -1,11 +1,19 @@
-"""What an aggregator last said of itself: a line of the log for each change, however often it is tried."""
+"""How an aggregator is at a moment, whether that is healthy, and what it last said of itself.
+
+The log has a line for each change, however often it is tried.
+"""
 
 from __future__ import annotations
 
 import enum
 import logging
+from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
+
+# Longer than a database's patience with a lock, its retries and a slow disk; shorter than anyone's with a
+# service that hangs.
+TURN_S = 30.0
 
 
 class Loss(enum.Enum):
@@ -28,3 +36,41 @@ class Status:
         if text != self.text:
             log.log(level, "%s", text)
         self.text, self.loss = text, loss
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What an aggregator is doing.
+
+    connected: the broker has accepted the connection. subscribed: and the subscription. uncommitted: messages
+    received and not committed. oldest_s: age of the oldest of them, seconds, 0 where there is none.
+    since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
+    last came round. failing: the last commit or look at the store failed. published: experiments retained at
+    the broker. state: the last change in words.
+    """
+
+    connected: bool
+    subscribed: bool
+    uncommitted: int
+    oldest_s: float
+    since_commit_s: float | None
+    since_turn_s: float
+    failing: bool
+    published: int
+    state: str
+
+
+def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:
+    """Return in one line why an aggregator is not healthy, or None where it is.
+
+    Without names, addresses or paths: whoever may ask for a service's health need not know them.
+    """
+    if condition.since_turn_s > turn_s:
+        return f"the aggregator has been stuck for {condition.since_turn_s:.0f} s"
+    if condition.failing:
+        return "the store failed at the last attempt: reports wait at the broker"
+    if not condition.connected:
+        return "not connected to the broker"
+    if not condition.subscribed:
+        return "not subscribed to reports"
+    return None

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import HushmoteError
+from ..errors import HushmoteError, refusing
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -57,14 +57,14 @@ def client_context(
     """
     if (certificate is None) != (key is None):
         raise CertificateError("a client certificate and its key belong together: give --cert and --cert-key")
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if ca is not None:
+    if ca is None:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    else:
         # Only this one: a private broker's name could be certified by any of the system's CAs.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         _certificates(ca)
         context.load_verify_locations(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate is not None and key is not None:
         _check_dates(_certificates(certificate)[0], certificate)
         _load(context, certificate, key)
@@ -72,10 +72,8 @@ def client_context(
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with refusing(CertificateError, f"read {path}"):
         return path.read_bytes()
-    except OSError as e:
-        raise CertificateError(f"cannot read {path}: {e.strerror}") from None
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:

@@ -90,16 +90,16 @@ def new_authority(fleet: str, now: datetime.datetime, days: int = AUTHORITY_DAYS
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
     # A path of one: the next root is signed by this one for the time in which both are in use.
-    builder = _builder(subject, subject, key.public_key(), now, now + datetime.timedelta(days=days))
-    return Issued(_sign(_as_authority(builder, 1), key, key), key)
+    end = now + datetime.timedelta(days=days)
+    return Issued(_sign(_builder(subject, subject, key.public_key(), now, end, 1), key, key), key)
 
 
 def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certificate:
     """Return the old root's certificate for the new one: who trusts only the old then trusts both."""
     public = new.key.public_key()
     end = min(old.until, new.until)
-    builder = _builder(new.certificate.subject, old.certificate.subject, public, now, end)
-    return _sign(_as_authority(builder, 0), old.key, new.key)
+    builder = _builder(new.certificate.subject, old.certificate.subject, public, now, end, 0)
+    return _sign(builder, old.key, new.key)
 
 
 def issue_broker(
@@ -108,14 +108,34 @@ def issue_broker(
     """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError."""
     if not hosts:
         raise AuthorityError("a broker needs a name: give --host as boards reach it")
-    names = [host_name(host) for host in hosts]
-    extension = x509.SubjectAlternativeName(names)
-    return _issue(authority, "hushmote broker", ExtendedKeyUsageOID.SERVER_AUTH, now, days, extension)
+    names = x509.SubjectAlternativeName([host_name(host) for host in hosts])
+    usage = ExtendedKeyUsageOID.SERVER_AUTH
+    return issue_client(authority, "hushmote broker", now, days, usage=usage, names=names)
 
 
-def issue_client(authority: Issued, name: str, now: datetime.datetime, days: int) -> Issued:
+def issue_client(
+    authority: Issued,
+    name: str,
+    now: datetime.datetime,
+    days: int,
+    *,
+    usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
+    names: x509.SubjectAlternativeName | None = None,
+) -> Issued:
     """Return a client's certificate; the broker takes its common name for the user name."""
-    return _issue(authority, name, ExtendedKeyUsageOID.CLIENT_AUTH, now, days, None)
+    if not _NAME.fullmatch(name):
+        raise AuthorityError(f"{name!r} cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -")
+    if now >= authority.until:
+        raise AuthorityError(f"the authority ended on {authority.until:%Y-%m-%d}: rotate the ca")
+    if days < 1:
+        raise AuthorityError("a certificate holds for at least 1 day")
+    key = ec.generate_private_key(ec.SECP256R1())
+    end = min(now + datetime.timedelta(days=days), authority.until)
+    builder = _builder(_subject(name), authority.certificate.subject, key.public_key(), now, end)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if names is not None:
+        builder = builder.add_extension(names, critical=False)
+    return Issued(_sign(builder, authority.key, key), key)
 
 
 def host_name(host: str) -> x509.GeneralName:
@@ -187,31 +207,6 @@ def parse_board_fields(certificate: str, key: str, where: str) -> Issued:
     return Issued(shown, own)
 
 
-def _issue(
-    authority: Issued,
-    name: str,
-    usage: x509.ObjectIdentifier,
-    now: datetime.datetime,
-    days: int,
-    names: x509.SubjectAlternativeName | None,
-) -> Issued:
-    if not _NAME.fullmatch(name):
-        raise AuthorityError(f"{name!r} cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -")
-    if now >= authority.until:
-        raise AuthorityError(f"the authority ended on {authority.until:%Y-%m-%d}: rotate the ca")
-    if days < 1:
-        raise AuthorityError("a certificate holds for at least 1 day")
-    key = ec.generate_private_key(ec.SECP256R1())
-    end = min(now + datetime.timedelta(days=days), authority.until)
-    builder = _builder(_subject(name), authority.certificate.subject, key.public_key(), now, end)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-    if names is not None:
-        builder = builder.add_extension(names, critical=False)
-    return Issued(_sign(builder, authority.key, key), key)
-
-
 def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
@@ -222,30 +217,26 @@ def _builder(
     public: ec.EllipticCurvePublicKey,
     now: datetime.datetime,
     end: datetime.datetime,
+    path_length: int | None = None,
 ) -> x509.CertificateBuilder:
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
-    builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - _EARLY).not_valid_after(end)
-
-
-def _as_authority(builder: x509.CertificateBuilder, path_length: int) -> x509.CertificateBuilder:
-    constraints = x509.BasicConstraints(ca=True, path_length=path_length)
-    builder = builder.add_extension(constraints, critical=True)
-    return builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
+    """path_length: of an authority, None for a certificate that signs no other."""
+    signs = path_length is not None
+    usage = x509.KeyUsage(
+        digital_signature=not signs,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
+        key_cert_sign=signs,
+        crl_sign=signs,
         encipher_only=False,
         decipher_only=False,
     )
+    constraints = x509.BasicConstraints(ca=signs, path_length=path_length)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - _EARLY).not_valid_after(end)
+    return builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
 
 
 def _key_identifier(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:

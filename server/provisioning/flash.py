@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import refusing
 from . import settings as provision
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
@@ -276,10 +277,8 @@ def _wanted_files(
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with refusing(FlashError, f"read {path}"):
         return path.read_bytes()
-    except OSError as e:
-        raise FlashError(f"cannot read {path}: {e.strerror}") from None
 
 
 def _stage(link: UsbLink, files: Sequence[_File]) -> None:

@@ -14,11 +14,10 @@ leaves the old or the new one.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -26,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from .. import private_file
-from ..errors import ProvisionError
+from ..errors import ProvisionError, refusing
 from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 from . import journal as issued
@@ -34,6 +33,7 @@ from . import mosquitto as broker_config
 from .authority import AuthorityError, Issued
 from .journal import Credential, Journal
 from .master_key import create_master_key
+from .mosquitto import FleetSpec
 
 AUTHORITY = "authority/ca.key"
 OLD_AUTHORITY = "authority/ca-old.key"
@@ -46,37 +46,6 @@ DEVICES = "devices"
 
 class FolderError(ProvisionError):
     """A fleet's folder that cannot be made, read or used so; the text says what would be right."""
-
-
-@dataclass(frozen=True)
-class FleetSpec:
-    """What a fleet's folder is for, as fleet.json holds it.
-
-    hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
-    certificates. password_port: TLS with passwords, or None. broker_folder: where broker/ will lie on the
-    broker's machine. broker_user: whom mosquitto runs as. aggregators: their user names. aggregator_port: a
-    port of their own, or None.
-    """
-
-    fleet: str
-    hosts: tuple[str, ...]
-    port: int = 8883
-    password_port: int | None = None
-    broker_folder: str = ""
-    broker_user: str = "mosquitto"
-    aggregators: tuple[str, ...] = (broker_config.aggregator_name(1),)
-    aggregator_port: int | None = None
-
-    def plan(self) -> broker_config.BrokerPlan:
-        """What the fleet's broker is to be."""
-        return broker_config.BrokerPlan(
-            self.fleet,
-            PurePosixPath(self.broker_folder),
-            self.port,
-            self.password_port,
-            self.broker_user,
-            self.aggregator_port,
-        )
 
 
 def now_utc() -> datetime.datetime:
@@ -147,29 +116,21 @@ class FleetFolder:
 
     def _note(self, lines: bytes) -> None:
         """Note what is to be issued or revoked, before it is."""
-        with self._writing(ISSUED) as path:
+        path = self.path / ISSUED
+        with refusing(FolderError, f"write {path}"):
             issued.add(path, lines)
 
     # Writing
 
-    @contextlib.contextmanager
-    def _writing(self, name: str) -> Iterator[Path]:
-        path = self.path / name
-        try:
-            yield path
-        except FileExistsError:
-            raise FolderError(f"{path} exists; nothing is overwritten") from None
-        except OSError as e:
-            raise FolderError(f"cannot write {path}: {e.strerror}") from None
-
     def put(self, name: str, content: bytes) -> None:
         """Write a file, or replace it in one step; raises FolderError."""
-        with self._writing(name) as path:
+        path = self.path / name
+        with refusing(FolderError, f"write {path}", f"{path} exists; nothing is overwritten"):
             private_file.replace(path, content)
 
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
         """Replace fleet.json and what follows from it, the broker's configuration and access list."""
-        self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet.plan()).encode())
+        self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet).encode())
         self.put("broker/acl", broker_config.acl(fleet.fleet, fleet.aggregators).encode())
         self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
         return replace(self, fleet=fleet)
@@ -299,8 +260,8 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
             f"--broker-folder {fleet.broker_folder!r} must begin with /: mosquitto starts anywhere"
         )
     fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
-    broker_config.mosquitto_conf(fleet.plan())  # before anything is made
-    try:
+    broker_config.mosquitto_conf(fleet)  # before anything is made
+    with refusing(FolderError, f"make the folder {path}"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(path.iterdir()):
             raise FolderError(f"{path} is not empty: give a folder that is not there yet")
@@ -308,8 +269,6 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
         for name in ("authority", "broker", "broker/data", "aggregator", DEVICES):
             (path / name).mkdir(mode=0o700)
             (path / name).chmod(0o700)
-    except OSError as e:
-        raise FolderError(f"cannot make the folder {path}: {e.strerror}") from None
     folder = FleetFolder(path, fleet, passphrase)
     now = now_utc()
     root = authority.new_authority(fleet.fleet, now)
@@ -337,7 +296,7 @@ def find(path: Path) -> FleetFolder:
             values[name] = tuple(values[name])
         fleet = FleetSpec(**values)
         check_fleet(fleet.fleet)
-        broker_config.mosquitto_conf(fleet.plan())
+        broker_config.mosquitto_conf(fleet)
     except FileNotFoundError:
         raise FolderError(
             f"{path} is no fleet's folder: make one with `hushmote provision fleet {path} --host ...`"

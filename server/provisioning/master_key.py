@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import private_file
+from ..errors import refusing
 from ..wire.keys import ENVIRONMENT_VARIABLE, KEY_BYTES, MasterKeyError
 
 MOST_MASTERS = 4  # each costs a forged report one more HMAC
@@ -22,14 +23,9 @@ def create_master_key(path: Path) -> bytes:
     Raises MasterKeyError where the file exists or cannot be made.
     """
     master = os.urandom(KEY_BYTES)
-    try:
+    exists = f"{path} exists: a new key would lock out every board; take another path"
+    with refusing(MasterKeyError, f"write {path}", exists):
         private_file.create(path, master.hex().encode() + b"\n")
-    except FileExistsError:
-        raise MasterKeyError(
-            f"{path} exists: a new key would lock out every board; take another path"
-        ) from None
-    except OSError as e:
-        raise MasterKeyError(f"cannot write {path}: {e.strerror}") from None
     return master
 
 

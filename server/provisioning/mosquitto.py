@@ -27,26 +27,30 @@ MOST_CONNECTIONS = 100_000
 MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPlan:
-    """What a fleet's broker is to be: folder: where its files will lie on the broker's machine.
-
-    port: TLS with client certificates. password_port: TLS with passwords for boards that have no
-    certificate, None for none. user: whom mosquitto becomes when it is started as root. aggregator_port: a
-    second port with client certificates, so that a firewall can tell aggregators from boards; None for none.
-    """
-
-    fleet: str
-    folder: PurePosixPath
-    port: int
-    password_port: int | None
-    user: str
-    aggregator_port: int | None = None
-
-
 def aggregator_name(number: int) -> str:
     """The user name of a fleet's aggregator, numbered from 1."""
     return f"aggregator_{number}"
+
+
+@dataclass(frozen=True)
+class FleetSpec:
+    """What a fleet's folder is for, as fleet.json holds it.
+
+    hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
+    certificates. password_port: TLS with passwords for boards that have no certificate, or None.
+    broker_folder: where broker/ will lie on the broker's machine. broker_user: whom mosquitto becomes when it
+    is started as root. aggregators: their user names. aggregator_port: a second port with client
+    certificates, so that a firewall can tell aggregators from boards, or None.
+    """
+
+    fleet: str
+    hosts: tuple[str, ...]
+    port: int = 8883
+    password_port: int | None = None
+    broker_folder: str = ""
+    broker_user: str = "mosquitto"
+    aggregators: tuple[str, ...] = (aggregator_name(1),)
+    aggregator_port: int | None = None
 
 
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
@@ -72,18 +76,19 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def mosquitto_conf(plan: BrokerPlan) -> str:
+def mosquitto_conf(plan: FleetSpec) -> str:
     """Return mosquitto.conf: TLS only, nobody anonymous, nothing larger than Hushmote needs."""
-    where = plan.folder
+    where = PurePosixPath(plan.broker_folder)
     experiment_topic(plan.fleet, "any")  # NameRefused for a fleet that no topic can carry
-    for text in (str(where), plan.user):
+    for text in (str(where), plan.broker_user):
         if "\n" in text or not text.isprintable():
             raise ProvisionError("the broker's folder and user must be printable and one line")
+    certificates = (f"crlfile {where}/crl.pem", "require_certificate true", "use_identity_as_username true")
     lines = [
         f"# mosquitto for the fleet {plan.fleet}, written by `hushmote provision`; needs mosquitto 2.0.",
         "",
         "# Whom it becomes when started as root; this folder must be that user's.",
-        f"user {plan.user}",
+        f"user {plan.broker_user}",
         "",
         "# One set of logins and rights for all listeners.",
         "per_listener_settings false",
@@ -119,37 +124,28 @@ def mosquitto_conf(plan: BrokerPlan) -> str:
         "sys_interval 0",
         "",
         "# Clients with a certificate of this fleet's authority.",
-        *_listener(plan, plan.port),
-        *_certificates(plan),
+        *_listener(where, plan.port),
+        *certificates,
     ]
     if plan.aggregator_port is not None:
         lines += [
             "",
             "# The same for aggregators: open it in the firewall to their machines only. The others can then",
             "# be closed until an aggregator is back, and no crowd of boards can take its place.",
-            *_listener(plan, plan.aggregator_port),
-            *_certificates(plan),
+            *_listener(where, plan.aggregator_port),
+            *certificates,
         ]
     if plan.password_port is not None:
         lines += [
             "",
             "# Boards without a certificate: the same TLS, and a login.",
-            *_listener(plan, plan.password_port),
+            *_listener(where, plan.password_port),
             "require_certificate false",
         ]
     return "\n".join(lines) + "\n"
 
 
-def _certificates(plan: BrokerPlan) -> list[str]:
-    return [
-        f"crlfile {plan.folder}/crl.pem",
-        "require_certificate true",
-        "use_identity_as_username true",
-    ]
-
-
-def _listener(plan: BrokerPlan, port: int) -> list[str]:
-    where = plan.folder
+def _listener(where: PurePosixPath, port: int) -> list[str]:
     return [
         f"listener {port}",
         f"cafile {where}/ca.pem",

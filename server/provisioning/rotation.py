@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import private_file
-from ..errors import ProvisionError
+from ..errors import ProvisionError, refusing
 from ..wire import keys
 from . import authority
 from . import settings as provision
@@ -122,15 +122,13 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
 def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
     path, old_path = folder.path / AUTHORITY, folder.path / OLD_AUTHORITY
     fresh = path.with_name("ca-new.key")
-    try:
+    with refusing(FolderError, f"write {path}"):
         # At every instant ca.key is there and whole.
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
         private_file.create(fresh, new.to_pem(folder.passphrase))
         os.link(path, old_path)
         os.replace(fresh, path)
-    except OSError as e:
-        raise FolderError(f"cannot write {path}: {e.strerror}") from None
 
 
 def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotated:
@@ -147,10 +145,8 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
             f"{len(boards)} boards know only the old ca, {boards[0]} for one: renew and flash them first, or "
             "cut them off with --cut-off"
         )
-    try:
+    with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
         (folder.path / OLD_AUTHORITY).unlink()
-    except OSError as e:
-        raise FolderError(f"cannot remove {folder.path / OLD_AUTHORITY}: {e.strerror}") from None
     _sign_again(folder, now)
     cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
     return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, _SERVE))

@@ -17,32 +17,15 @@ import ssl
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from .. import private_file
-from ..errors import ProvisionError
+from ..errors import ProvisionError, refusing
 from ..wire import keys
 from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_TYPES: dict[str, tuple[type, ...]] = {
-    "fleet": (str,),
-    "device_id": (str,),
-    "key": (str, type(None)),
-    "announce_key": (str, type(None)),
-    "wifi_ssid": (str,),
-    "wifi_password": (str,),
-    "wifi_country": (str,),
-    "mqtt_host": (str,),
-    "mqtt_port": (int,),
-    "mqtt_user": (str, type(None)),
-    "mqtt_password": (str, type(None)),
-    "mqtt_ca": (str, type(None)),
-    "mqtt_cert": (str, type(None)),
-    "mqtt_key": (str, type(None)),
-    "ledger_made": (bool,),
-}
 _MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
 
 
@@ -83,6 +66,9 @@ class DeviceSettings:
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
 
 
+_TYPES = {name: get_args(t) or (t,) for name, t in get_type_hints(DeviceSettings).items()}
+
+
 def provision_device(
     master_key: bytes | None,
     fleet: str,
@@ -107,14 +93,9 @@ def provision_device(
     this device id. Raises ProvisionError, NameRefused or MasterKeyError; an existing file is never
     overwritten.
     """
-    check_fleet(fleet)
-    device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
-    own, own_key = (None, None) if certificate is None else certificate.board_fields()
     settings = DeviceSettings(
-        fleet=fleet,
-        device_id=device_id,
-        key=None if master_key is None else keys.device_key(master_key, fleet, device_id).hex(),
-        announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
+        fleet=check_fleet(fleet),
+        device_id=check_device(secrets.token_hex(8) if device_id is None else device_id),
         wifi_ssid=wifi_ssid,
         wifi_password=wifi_password,
         wifi_country=wifi_country,
@@ -122,20 +103,19 @@ def provision_device(
         mqtt_port=mqtt_port if mqtt_port is not None else 8883 if mqtt_ca else 1883,
         mqtt_user=mqtt_user,
         mqtt_password=mqtt_password,
-        mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
-        mqtt_cert=own,
-        mqtt_key=own_key,
     )
-    _check(dataclasses.asdict(settings), "these settings")
+    settings = renewed(settings, master_key, mqtt_ca, certificate)
     if path is not None:
-        _write_new(path, settings.to_json())
+        exists = f"{path} exists: it may be all that knows a board's keys; take another path"
+        with refusing(ProvisionError, f"write {path}", exists):
+            private_file.create(path, settings.to_json())
     return settings
 
 
 def renewed(
     settings: DeviceSettings,
     master_key: bytes | None,
-    mqtt_ca: Path,
+    mqtt_ca: Path | None,
     certificate: authority.Issued | None,
 ) -> DeviceSettings:
     """Return the same board's settings with the keys of another master key, CA and certificate.
@@ -148,7 +128,7 @@ def renewed(
         settings,
         key=None if master_key is None else keys.device_key(master_key, fleet, device).hex(),
         announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
-        mqtt_ca=_certificate(mqtt_ca),
+        mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
         mqtt_cert=own,
         mqtt_key=own_key,
     )
@@ -211,10 +191,8 @@ def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSetti
 
 def replace_settings(path: Path, settings: DeviceSettings) -> None:
     """Write settings in the place of those that are there, in one step; raises ProvisionError."""
-    try:
+    with refusing(ProvisionError, f"write {path}"):
         private_file.replace(path, settings.to_json())
-    except OSError as e:
-        raise ProvisionError(f"cannot write {path}: {e.strerror}") from None
 
 
 def _check(values: dict[str, Any], where: str) -> None:
@@ -274,14 +252,3 @@ def _certificate(path: Path) -> str:
             f"{path} holds no certificate: it must be a PEM file with the broker's CA"
         ) from None
     return base64.b64encode(der).decode()
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    try:
-        private_file.create(path, content)
-    except FileExistsError:
-        raise ProvisionError(
-            f"{path} exists: it may be all that knows a board's keys; take another path"
-        ) from None
-    except OSError as e:
-        raise ProvisionError(f"cannot write {path}: {e.strerror}") from None

@@ -12,14 +12,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ..aggregator import Counters
-from ..ingest.health import Condition
 from ..ingest.pipeline import REASONS
+from ..ingest.status import Condition
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of one aggregator in a registry of their own.
 
     watch() says whose they are; committed() is called after each commit with its messages and seconds;
@@ -44,7 +44,8 @@ class Metrics:
 
     def watch(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
         """Say where the numbers are read; once."""
-        self._registry.register(_Aggregator(counters, condition))
+        self._counters, self._condition = counters, condition
+        self._registry.register(self)
 
     def committed(self, messages: int, seconds: float) -> None:
         """Note a commit."""
@@ -54,12 +55,6 @@ class Metrics:
     def text(self) -> bytes:
         """Return all in Prometheus' text format."""
         return generate_latest(self._registry)
-
-
-class _Aggregator(Collector):
-    def __init__(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
-        self._counters = counters
-        self._condition = condition
 
     def collect(self) -> Iterator[Metric]:
         """Yield the aggregator's numbers as of now."""

@@ -1,14 +1,20 @@
-"""The aggregator as a process: its end by SIGTERM or Ctrl-C, what it tells systemd, its log each minute."""
+"""The aggregator as a process: its end by SIGTERM or Ctrl-C, what it tells systemd, its log each minute.
+
+The log is lines to read, or one JSON object a line; never with a device id, payload or client.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 import logging
 import os
 import signal
 import socket
 import sys
 import time
+import traceback
 from collections import Counter
 from threading import Thread
 from typing import Any
@@ -16,8 +22,7 @@ from typing import Any
 from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
 from ..errors import HushmoteError
-from ..ingest.health import TURN_S
-from . import log_format
+from ..ingest.status import TURN_S
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +36,39 @@ _MINUTE_S = 60.0
 
 class Fault(HushmoteError):
     """A bug in Hushmote. No report, broker or store can cause it; please report it."""
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time (UTC, RFC 3339), level, event, and what `extra={"fields": ...}` gives."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line = {
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        return json.dumps(line | getattr(record, "fields", {}))
+
+
+def set_up_log(*, as_json: bool) -> None:
+    """Log to standard error at level info, in one of the two forms."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+def _where(error: BaseException) -> str:
+    """Return an unforeseen exception's type and the places it came through, innermost last.
+
+    Without its text, which may hold what a device sent.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames[-6:])
+    return f"{type(error).__name__} at {places}"
 
 
 def announce_ready() -> None:
@@ -125,7 +163,7 @@ def _raise(error: BaseException) -> None:
     # Anything else is a bug, whose text may hold what a device sent.
     if isinstance(error, (HushmoteError, LDPError)):
         raise error
-    raise Fault(f"stopped by a fault in Hushmote, {log_format.where(error)}: please report it") from None
+    raise Fault(f"stopped by a fault in Hushmote, {_where(error)}: please report it") from None
 
 
 def _words(rejected: Counter[str]) -> str:

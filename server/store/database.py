@@ -84,11 +84,7 @@ class Database:
             from . import postgresql
         except ImportError:
             raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
-        options = postgresql.connect_options(self._url)
-        # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
-        engine = create_engine(self._url, connect_args=options, pool_pre_ping=True)
-        postgresql.set_up(engine)
-        return engine
+        return postgresql.open_engine(self._url)
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database
@@ -107,7 +103,7 @@ class Database:
 
     def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
         """Return the version that was found, once the schema is this version's."""
-        version = self._version(connection)
+        version = self._schema_version(connection)
         if version is None and not create:
             raise StoreError(
                 f"there is no store at {self.where}: publish an experiment first, or correct the URL"
@@ -116,7 +112,7 @@ class Database:
             if self._dialect == "postgresql":
                 # Of two that come at once the second finds what the first made.
                 connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
-                version = self._version(connection)
+                version = self._schema_version(connection)
             if version is None:
                 schema.metadata.create_all(connection)
                 connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
@@ -139,7 +135,7 @@ class Database:
         if version != schema.VERSION:
             raise StoreError(self._other_version(version or 0))
 
-    def _version(self, connection: Connection) -> int | None:
+    def _schema_version(self, connection: Connection) -> int | None:
         """The store's schema version, None in an empty database."""
         tables = set(inspect(connection).get_table_names())
         if not tables:
@@ -168,7 +164,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """A connection in a transaction that writes; leaving the block commits it durably."""
+        """A connection in a transaction that writes; leaving the block commits durably, raising undoes it."""
         with self._errors(), self.engine.connect() as connection:
             connection = connection.execution_options(hushmote_write=True)
             with connection.begin():

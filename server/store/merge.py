@@ -196,11 +196,8 @@ class _Merge:
     def _states(self) -> Counter[str]:
         """State -> devices that the target has in it."""
         state = schema.device.c.state
-        query = select(state, func.count()).group_by(state)
-        states: Counter[str] = Counter()
-        for name, count in self._target.execute(query):
-            states[name] = count
-        return states
+        rows = self._target.execute(select(state, func.count()).group_by(state))
+        return Counter(dict(rows.all()))
 
     def _add_versions(self, versions: list[Version]) -> dict[int, int]:
         """Return source id -> target id."""

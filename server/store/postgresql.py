@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 # A disk that stalls or a lock that another holds may last; a batch that fails is tried again.
@@ -56,15 +56,14 @@ class AnsweringConnection(psycopg.Connection[Any]):
             return done.value
 
 
-def connect_options(url: URL) -> dict[str, Any]:
-    """Return what psycopg is told beside the URL, whose own options win."""
-    return {name: value for name, value in _LINK.items() if name not in url.query}
-
-
-def set_up(engine: Engine) -> None:
-    """Have an engine's connections made and set as a store needs them."""
+def open_engine(url: URL) -> Engine:
+    """Return an engine whose connections are made and set as a store needs them; the URL's options win."""
+    options = {name: value for name, value in _LINK.items() if name not in url.query}
+    # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
+    engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", _set)
+    return engine
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> AnsweringConnection:

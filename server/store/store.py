@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine, and_, func, select, update
+from sqlalchemy import Connection, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.topics import check_device, check_fleet
@@ -22,14 +22,7 @@ from .number_set import NumberSet
 from .transaction import IngestTransaction
 from .versions import Version, VersionRefused, check_total
 
-__all__ = [
-    "Participation",
-    "Store",
-    "StoreError",
-    "Version",
-    "VersionRefused",
-    "check_total",
-]
+__all__ = ["Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
 
 
 @dataclass(frozen=True)
@@ -40,37 +33,18 @@ class Participation:
     reports: int
 
 
-class Store:
+class Store(Database):
     """A store by SQLAlchemy URL, `sqlite:///path` for a file.
 
     create: make the database where there is none; otherwise its absence is an error. Safe to use from several
     threads and processes at once. Raises StoreError, one line, here and in every method.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        self._database = Database(url, create=create)
-        self._reading = self._database.reading
-        self._writing = self._database.writing
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._database.close()
-
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    @property
-    def engine(self) -> Engine:
-        """SQLAlchemy's engine."""
-        return self._database.engine
-
-    @property
-    def where(self) -> str:
-        """The file's path, or the URL without its password."""
-        return self._database.where
 
     # Fleets and experiments
 
@@ -80,7 +54,7 @@ class Store:
         Raises VersionRefused where it is there the other way, NameRefused for a name that does not fit.
         """
         check_fleet(name)
-        with self._writing() as connection:
+        with self.writing() as connection:
             is_keyed = self._keyed(connection, name)
             if is_keyed is None:
                 connection.execute(schema.fleet.insert().values(name=name, keyed=keyed))
@@ -92,13 +66,13 @@ class Store:
 
     def fleets(self) -> dict[str, bool]:
         """Return name -> whether the fleet is keyed."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
             return {name: bool(keyed) for name, keyed in connection.execute(query)}
 
     def listed_fleets(self) -> frozenset[str]:
         """Return the names of the fleets that have an allow-list: only its devices count."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return frozenset(connection.scalars(select(schema.fleet.c.name).where(schema.fleet.c.listed)))
 
     def set_listed(self, fleet: str, listed: bool) -> None:
@@ -107,7 +81,7 @@ class Store:
         Raises VersionRefused for a fleet that is not there.
         """
         table = schema.fleet
-        with self._writing() as connection:
+        with self.writing() as connection:
             if not connection.execute(
                 update(table).where(table.c.name == fleet).values(listed=listed)
             ).rowcount:
@@ -122,7 +96,7 @@ class Store:
         revoked device: whoever holds its key would be let in again.
         """
         devices = sorted(set(devices))
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._set_state(connection, fleet, devices, "allowed")
             gone = self._devices(connection, fleet, "revoked").intersection(devices)
             if gone:
@@ -136,19 +110,19 @@ class Store:
 
         Raises NameRefused for an id that does not fit and VersionRefused for a fleet that is not there.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._set_state(connection, fleet, sorted(set(devices)), "revoked")
 
     def revoked(self, fleet: str) -> frozenset[str]:
         """Return the ids of a fleet's revoked devices."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._devices(connection, fleet, "revoked")
 
     def roster(self, fleet: str) -> dict[str, str]:
         """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
         table = schema.device
         query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return dict(sorted((device, state) for device, state in connection.execute(query)))
 
     def _devices(self, connection: Connection, fleet: str, state: str) -> frozenset[str]:
@@ -188,7 +162,7 @@ class Store:
             new = Experiment.parse(payload)
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
-        with self._writing() as connection:
+        with self.writing() as connection:
             # Of two that add at once the second judges what the first has added.
             locked = select(schema.fleet.c.name).where(schema.fleet.c.name == fleet).with_for_update()
             if connection.scalar(locked) is None:
@@ -217,14 +191,14 @@ class Store:
     def withdraw_experiment(self, fleet: str, name: str) -> None:
         """Leave no version of the name current; late reports are counted. VersionRefused if unknown."""
         table = schema.experiment
-        with self._writing() as connection:
+        with self.writing() as connection:
             named = and_(table.c.fleet == fleet, table.c.name == name)
             if not connection.execute(update(table).where(named).values(current=False)).rowcount:
                 raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
 
     def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, or of all fleets', oldest first."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tuple(self.versions(connection, fleet))
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
@@ -250,7 +224,7 @@ class Store:
         Raises VersionRefused where the fleet has no such version. A window nobody reported in is all zeros.
         """
         table = schema.histogram
-        with self._reading() as connection:
+        with self.reading() as connection:
             version = self._version(connection, fleet, digest)
             where = table.c.experiment == version.id
             if window is not None:
@@ -268,7 +242,7 @@ class Store:
     def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
         """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all."""
         table = schema.histogram
-        with self._reading() as connection:
+        with self.reading() as connection:
             version = self._version(connection, fleet, digest)
             query = select(table.c.window).where(table.c.experiment == version.id).distinct()
             return tuple(connection.scalars(query.order_by(table.c.window)))
@@ -283,7 +257,7 @@ class Store:
         """Return fleet -> reason -> reports that were not counted; fleet "" where it is not known."""
         rejects: dict[str, dict[str, int]] = {}
         table = schema.reject
-        with self._reading() as connection:
+        with self.reading() as connection:
             query = select(table.c.fleet, table.c.reason, table.c.count).order_by(
                 table.c.fleet, table.c.reason
             )
@@ -294,7 +268,7 @@ class Store:
     def participation(self, fleet: str) -> dict[str, Participation]:
         """Return experiment name -> accepted reports and the devices they came from."""
         table = schema.dedupe
-        with self._reading() as connection:
+        with self.reading() as connection:
             query = select(table.c.experiment, func.count(), func.sum(table.c.accepted))
             query = query.where(table.c.fleet == fleet, table.c.accepted > 0).group_by(table.c.experiment)
             return {name: Participation(devices, int(n)) for name, devices, n in connection.execute(query)}
@@ -304,7 +278,7 @@ class Store:
         table = schema.dedupe
         query = select(table.c.device, table.c.experiment, table.c.numbers)
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
-        with self._reading() as connection:
+        with self.reading() as connection:
             for device, name, numbers in connection.execution_options(yield_per=1000).execute(query):
                 try:
                     yield device, name, NumberSet.decode(numbers)
@@ -317,7 +291,7 @@ class Store:
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
         query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
         reports: dict[int, dict[str, int]] = {}
-        with self._reading() as connection:
+        with self.reading() as connection:
             for version, window, count in connection.execute(
                 query.group_by(table.c.experiment, table.c.window)
             ):
@@ -330,9 +304,9 @@ class Store:
     def ingest(self) -> Generator[IngestTransaction, None, None]:
         """One transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 # An aggregator that an upgrade has overtaken would count by rules that no longer hold.
-                self._database.check_version(connection)
+                self.check_version(connection)
                 yield IngestTransaction(connection)
         except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: {e}") from e
@@ -340,15 +314,9 @@ class Store:
     # Whole stores
 
     @contextmanager
-    def writing(self) -> Generator[Connection, None, None]:
-        """A connection in one transaction that writes; leaving the block commits, raising undoes it all."""
-        with self._writing() as connection:
-            yield connection
-
-    @contextmanager
     def snapshot(self) -> Generator[Connection, None, None]:
         """A connection that only reads, and sees the store as it was at its first read."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection

@@ -17,20 +17,16 @@ from sqlalchemy import Connection, update
 from .. import schema
 
 
-def steps(current: int) -> list[int]:
-    """Return the versions that are still to come after one, in order; 0 is an empty database."""
-    return [int(script.revision) for script in _scripts(current)]
+def scripts(current: int) -> list[Script]:
+    """Return the steps that are still to come after a version, in order; 0 is an empty database."""
+    folder = ScriptDirectory(str(Path(__file__).parent))
+    newest_first = list(folder.iterate_revisions("head", str(current) if current else "base"))
+    return newest_first[::-1]
 
 
 def upgrade(connection: Connection, current: int) -> None:
     """Take a store from a version to schema.VERSION, within the connection's transaction."""
     with Operations.context(MigrationContext.configure(connection)):
-        for script in _scripts(current):
+        for script in scripts(current):
             script.module.upgrade()
     connection.execute(update(schema.schema_version).values(version=schema.VERSION))
-
-
-def _scripts(current: int) -> list[Script]:
-    folder = ScriptDirectory(str(Path(__file__).parent))
-    newest_first = list(folder.iterate_revisions("head", str(current) if current else "base"))
-    return newest_first[::-1]

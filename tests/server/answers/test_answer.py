@@ -11,9 +11,9 @@ import pytest
 from designs import bell, choice, draw, number
 
 from hushmote.server.answers import answer, change, tables
-from hushmote.server.estimate import postprocess
+from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.experiments.units import IndexRange, UnitsError, parse_range
+from hushmote.server.experiments.units import UnitsError, parse_range
 
 NUMBER = number(32, 2, low=-16_000, high=16_000, name="temp")
 F = bell(32, 18, 4)
@@ -24,16 +24,17 @@ COMMON = draw(MODES, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0]), 30_000, np.rand
 
 def all_kinds() -> list[answer.Answer]:
     other = draw(NUMBER, bell(32, 19, 4), 30_000, np.random.default_rng(3))
-    wanted = [parse_range(NUMBER, text) for text in ("0:4", "8:", ":-4")]
-    processed = postprocess.METHODS["nonnegative"](FOUND)
+    texts = ("0:4", "8:", ":-4")
+    wanted = [parse_range(NUMBER, text) for text in texts]
+    known = FleetEstimate(FOUND, unit="°C", truth=F)
     return [
-        answer.histogram(FOUND, 8, F, "°C"),
-        answer.histogram(FOUND, 8, None, "°C", processed=processed),
-        answer.ranges(FOUND, wanted, F, "°C", 0.9),
-        answer.cdf(FOUND, F, "°C"),
-        answer.quantiles(FOUND, [0.05, 0.5, 0.95], F, "°C"),
-        answer.mean_and_deviation(FOUND, F, "°C"),
-        answer.most_common(COMMON, 2, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])),
+        known.histogram(8),
+        FleetEstimate(FOUND, unit="°C").histogram(8, post="nonnegative"),
+        FleetEstimate(FOUND, unit="°C", truth=F, confidence=0.9).share(*texts),
+        known.cdf(),
+        known.quantile(0.05, 0.5, 0.95),
+        known.mean(),
+        FleetEstimate(COMMON, truth=np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])).top(2),
         change.changed_shares(FOUND, other, wanted, "°C"),
         change.changed_readings(FOUND, other, [0.5], "°C"),
         change.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
@@ -73,55 +74,54 @@ def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, mon
 
 
 def test_rows_are_in_the_experiments_units():
-    rows = answer.histogram(FOUND, 8).rows
+    rows = FleetEstimate(FOUND).histogram(8).rows
     assert [row.name for row in rows[:2]] == ["below -12", "-12 to -8"]
     assert sum(row.value for row in rows) == pytest.approx(1)
-    quantile = answer.quantiles(FOUND, [0.5]).rows[0]
+    quantile = FleetEstimate(FOUND).quantile(0.5).rows[0]
     middle = float(np.argmax(FOUND.cdf() >= 0.5)) - 15.5
     assert (quantile.name, quantile.value) == ("median", middle)
     assert quantile.low <= middle - 0.5 < middle + 0.5 <= quantile.high
-    steps = answer.cdf(FOUND).rows
+    steps = FleetEstimate(FOUND).cdf().rows
     assert (steps[0].name, steps[-1].name, len(steps)) == ("-15", "15", 31)
     assert steps[15].value == pytest.approx(FOUND.range(0, 16).value)
-    assert [row.name for row in answer.histogram(COMMON).rows] == [*MODES.labels, "other"]
+    assert [row.name for row in FleetEstimate(COMMON).histogram().rows] == [*MODES.labels, "other"]
 
 
 def test_truth_beside_an_estimate_is_that_of_the_same_bins():
-    found = answer.quantiles(FOUND, [0.5], F).rows[0]
+    known, unknown = FleetEstimate(FOUND, truth=F), FleetEstimate(FOUND)
+    found = known.quantile(0.5).rows[0]
     assert found.truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
-    mean = answer.mean_and_deviation(FOUND, F).rows[0]
+    mean = known.mean().rows[0]
     assert mean.truth == pytest.approx(F @ np.arange(-15.5, 16))
-    wanted = [IndexRange(3, 9, "x")]
-    assert answer.ranges(FOUND, wanted, F).rows[0].truth == pytest.approx(F[3:9].sum())
-    kinds = [answer.histogram(FOUND, 8, F), answer.ranges(FOUND, wanted, F), answer.ranges(FOUND, wanted)]
-    hits, known = answer.coverage(kinds)
-    assert known == len(kinds[0].rows) + 1
+    wanted = "-13:-7"  # the indices 3 to 8
+    assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
+    kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]
+    hits, judged = answer.coverage(kinds)
+    assert judged == len(kinds[0].rows) + 1
     assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
 
 
 def test_a_wider_confidence_is_a_wider_interval():
-    wanted = [parse_range(NUMBER, "0:4")]
-    narrow, wide = (answer.ranges(FOUND, wanted, confidence=c).rows[0] for c in (0.5, 0.99))
+    narrow, wide = (FleetEstimate(FOUND, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.high < wide.high
     with pytest.raises(EstimateError, match="confidence must be between 0 and 1, not 1"):
-        answer.ranges(FOUND, wanted, confidence=1)
+        FleetEstimate(FOUND, confidence=1).share("0:4")
 
 
 def test_the_most_common_come_with_the_chance_that_they_are():
-    found = answer.most_common(COMMON, 2)
+    found = FleetEstimate(COMMON).top(2)
     assert [row.name for row in found.rows][:2] == ["idle", "heating"]
     for row in found.rows[:2]:
         assert isinstance(row, answer.TopRow)
         assert row.probability > 0.99
     with pytest.raises(EstimateError, match="k"):
-        answer.most_common(COMMON, 6)
+        FleetEstimate(COMMON).top(6)
 
 
 def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_place():
     for name in ("nonnegative", "smooth"):
-        processed = postprocess.METHODS[name](FOUND)
-        found = answer.histogram(FOUND, 32, processed=processed)
-        plain = answer.histogram(FOUND, 32)
+        found = FleetEstimate(FOUND).histogram(32, post=name)
+        plain = FleetEstimate(FOUND).histogram(32)
         for row, raw in zip(found.rows, plain.rows, strict=True):
             assert isinstance(row, answer.PostRow)
             assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
@@ -131,9 +131,9 @@ def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_pla
 
 
 def test_readings_are_for_numbers_and_pandas_is_optional(monkeypatch):
-    for call in (lambda: answer.quantiles(COMMON, [0.5]), lambda: answer.cdf(COMMON)):
+    for call in (lambda: FleetEstimate(COMMON).quantile(0.5), lambda: FleetEstimate(COMMON).cdf()):
         with pytest.raises(UnitsError, match="only a number has bins"):
             call()
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(EstimateError, match="hushmote\\[pandas\\]"):
-        answer.histogram(FOUND).to_pandas()
+        FleetEstimate(FOUND).histogram().to_pandas()

@@ -6,9 +6,9 @@ import pytest
 from boards import MASTER, experiment, payload_of
 
 from hushmote.server.ingest.announce import Announcer
-from hushmote.server.ingest.backoff import Backoff
 from hushmote.server.ingest.commit import Committer
-from hushmote.server.ingest.known_fleets import KnownFleets
+from hushmote.server.ingest.pacing import Backoff
+from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, report, topics

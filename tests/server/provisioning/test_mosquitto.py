@@ -11,7 +11,7 @@ import shutil
 import socket
 import ssl
 import subprocess
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -21,13 +21,12 @@ from running import until
 from hushmote.server.errors import ProvisionError
 from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import mosquitto as broker_config
-from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.provisioning.fleet_folder import FleetFolder, FleetSpec, now_utc
 from hushmote.server.wire.topics import NameRefused
 
 TOPIC = f"hushmote/v1/{FLEET}"
-PLAN = broker_config.BrokerPlan(
-    FLEET, PurePosixPath("/etc/mosquitto/hushmote"), 8883, 8884, "mosquitto", 8882
-)
+HOSTS = ("localhost",)
+PLAN = FleetSpec(FLEET, HOSTS, 8883, 8884, "/etc/mosquitto/hushmote", aggregator_port=8882)
 
 
 class Site:
@@ -453,16 +452,14 @@ def test_listeners_have_tls_and_nothing_is_open_to_anybody():
         assert "require_certificate true" in part
         assert "crlfile" in part
     assert "psk" not in text
-    one = broker_config.mosquitto_conf(
-        broker_config.BrokerPlan(FLEET, PurePosixPath("/x"), 8883, None, "mosquitto")
-    )
+    one = broker_config.mosquitto_conf(FleetSpec(FLEET, HOSTS, broker_folder="/x"))
     assert "password_file" not in one
     assert one.count("\nlistener ") == 1
 
 
 @pytest.mark.parametrize("folder", ["/x\nlistener 1883", "/x\x00"])
 def test_a_folders_name_cannot_add_settings(folder: str):
-    plan = broker_config.BrokerPlan(FLEET, PurePosixPath(folder), 8883, None, "mosquitto")
+    plan = FleetSpec(FLEET, HOSTS, broker_folder=folder)
     with pytest.raises(ProvisionError, match="one line"):
         broker_config.mosquitto_conf(plan)
 

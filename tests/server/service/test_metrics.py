@@ -13,8 +13,8 @@ from running import until
 from served import add_fleet, get, health, served, with_setting
 from traffic import crowd, needs_mosquitto, publish
 
-from hushmote.server.ingest.health import Condition, trouble
 from hushmote.server.ingest.pipeline import REASONS
+from hushmote.server.ingest.status import Condition, trouble
 from hushmote.server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port

@@ -157,8 +157,8 @@ def test_an_upgraded_store_has_exactly_the_schema_of_a_new_one(old, tmp_path, re
 
 
 def test_the_steps_from_nothing_make_the_schema_of_a_new_store(tmp_path):
-    assert migrations.steps(0) == list(range(1, schema.VERSION + 1))
-    assert migrations.steps(schema.VERSION) == []
+    assert [int(step.revision) for step in migrations.scripts(0)] == list(range(1, schema.VERSION + 1))
+    assert migrations.scripts(schema.VERSION) == []
     urls = [f"sqlite:///{tmp_path / name}.sqlite" for name in ("steps", "new")]
     engine = create_engine(urls[0])
     with engine.begin() as connection:

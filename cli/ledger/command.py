@@ -18,10 +18,12 @@ from ...server.planning.board_status import BoardStatus
 from ...server.planning.policy import Policy
 from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
+from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = (
+    "experiment",
     "ε",
     "per new\nboard",
     "spent\nboards",
@@ -94,10 +96,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
 
 def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
-    table = show.table(f"fleet {ledger.fleet}: {boards:,} boards")
-    table.add_column("experiment")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = tables.table(f"fleet {ledger.fleet}: {boards:,} boards", _HEADINGS, 1, no_wrap=True)
     for line in lines:
         b = line.budget
         table.add_row(
@@ -112,11 +111,7 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
         )
     show.out.print(table)
     if ledger.devices:
-        table = show.table("devices")
-        for heading in ("device", "experiment"):
-            table.add_column(heading)
-        for heading in ("made", "left"):
-            table.add_column(heading, justify="right")
+        table = tables.table("devices", ("device", "experiment", "made", "left"), 2)
         for device, profile in ledger.devices.items():
             for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
                 table.add_row(device, line.budget.experiment.name, f"{made:,}", _count(left))
@@ -166,11 +161,8 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
         ]
         print_json(asdict(status) | {"experiments": rows, "life": life})
         return
-    table = show.table("this board")
-    for heading in ("experiment", "state"):
-        table.add_column(heading)
-    for heading in ("ε", "made", "left", *(("silent in",) if per_day else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
+    table = tables.table("this board", headings, 2, no_wrap=True)
     for line in status.experiments:
         days = line.days(per_day) if per_day else None
         table.add_row(

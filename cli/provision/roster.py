@@ -15,6 +15,7 @@ from ...server.provisioning.authority import common_name
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ...server.store.store import Store
 from ...server.wire.topics import check_device
+from .. import tables
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 from .options import FleetOf, Folder, fleet_name, open_folder
 from .rotate import say_next
@@ -151,16 +152,12 @@ def list_command(
         print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "boards": boards})
         return
     if certificates:
-        table = show.table(f"fleet {fleet}")
-        for heading in ("certificate", "for", "until"):
-            table.add_column(heading)
+        table = tables.table(f"fleet {fleet}", ("certificate", "for", "until"), 3)
         for c in certificates:
             table.add_row(c["what"], c["name"], _ends(c["until"]))
         show.out.print(table)
         show.out.print()
-    table = show.table("boards")
-    for heading in ("board", "state", "broker", "until"):
-        table.add_column(heading)
+    table = tables.table("boards", ("board", "state", "broker", "until"), 4)
     for b in boards:
         table.add_row(b["device"], b["state"], b["opens"], _ends(b["until"]))
     show.out.print(table if boards else "no boards are named")

@@ -57,7 +57,8 @@ def ledger_command(
     if status is not None:
         if plot or device or boards is not None:
             raise UsageError("--plot, --device and --boards are about a fleet: leave them out with --status")
-        _board(_read_status(status), known, per_day, as_json)
+        text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
+        _board(board_status.parse(text), known, per_day, as_json)
         return
     if per_day is not None:
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
@@ -142,12 +143,6 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> list[str]:
 
 def _count(number: int | None) -> str:
     return "no cap" if number is None else f"{number:,}"
-
-
-def _read_status(path: Path) -> BoardStatus:
-    if str(path) == "-":
-        return board_status.parse(sys.stdin.read())
-    return board_status.parse(policy.read_text(path))
 
 
 def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:

@@ -45,8 +45,8 @@ CAUSES = (
 def write(study: RangeStudy, folder: Path) -> None:
     """Write every figure as PNG, and the points, fits and verdicts as CSV, into a folder that is there."""
     everything = [*study.points, *study.flawed]
-    _write_csv(folder / "ranges.csv", [point.to_dict() for point in study.points])
-    _write_csv(folder / "flaws.csv", [point.to_dict() for point in study.flawed])
+    _write_csv(folder / "ranges.csv", [vars(point) for point in study.points])
+    _write_csv(folder / "flaws.csv", [vars(point) for point in study.flawed])
     _write_csv(folder / "fits.csv", [vars(f) for f in findings.fits(everything)])
     verdicts = findings.verdicts(everything)
     _write_csv(folder / "agreement.csv", [vars(v) | {"agrees": v.agrees} for v in verdicts])

@@ -12,7 +12,6 @@ import numpy as np
 from ...server.answers import tables as show
 from . import ranges_figures as figures
 from . import ranges_findings as findings
-from . import ranges_flaw_figures as flaw_figures
 from .ranges import RangeStudy
 from .ranges_cell import FAMILIES
 from .ranges_findings import number, rms
@@ -26,10 +25,10 @@ FIGURES: dict[str, Callable[[RangeStudy, Path], None]] = {
     "noise": figures.noise,
     "example": figures.example,
     "agreement": figures.agreement,
-    "flat": flaw_figures.flat,
-    "exponents": flaw_figures.exponents,
-    "short": flaw_figures.short,
-    "spent": flaw_figures.spent,
+    "flat": figures.flat,
+    "exponents": figures.exponents,
+    "short": figures.short,
+    "spent": figures.spent,
 }
 CAUSES = (
     ("flat falls for long ranges", "correct theory: errors of days cancel over the whole domain; not a flaw"),

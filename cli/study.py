@@ -95,7 +95,7 @@ def lifetime_command(
     if table:
         _write_csv(table, study)
     if plot:
-        from ..simulator.studies.lifetime_plot import plot_study
+        from ..simulator.studies.plots import plot_study
 
         plot_study(plot, study)
     if as_json:
@@ -166,7 +166,7 @@ def composition_command(
     check_picture(plot, AccountingError)
     composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
     if plot:
-        from ..simulator.studies.composition_plot import plot_composition
+        from ..simulator.studies.plots import plot_composition
 
         plot_composition(plot, composition)
     if as_json:

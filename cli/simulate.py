@@ -110,7 +110,6 @@ def simulate(
 
 
 def _show_attack(outcome: AttackOutcome) -> None:
-    """The gain of an attack in percent of the fleet, and whether anybody would notice."""
     headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
     table = columns.table(f"attack: {outcome.kind}", headings, no_wrap=True)
     shares = (outcome.truth, outcome.honest, outcome.attacked)

@@ -104,7 +104,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _comment(made: Policy, promised: Guarantee) -> list[str]:
-    """What a policy guarantees, as the comment above it."""
     holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (

@@ -16,10 +16,10 @@ from ...server.answers.figure import COLOURS, TRUTH, figure, style
 from ...server.arrays import Counts
 from . import ranges_findings as findings
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws, true_epsilon
-from .laplace import noise_variance
 from .ranges import RangeStudy
 from .ranges_cell import BINS, FAMILIES, starts
 from .ranges_design import flaw_lengths
+from .structures import noise_variance
 
 COLOUR: dict[str, str] = dict(zip(FAMILIES, (COLOURS[4], COLOURS[0], COLOURS[5], COLOURS[1]), strict=True))
 
@@ -48,13 +48,11 @@ def _log(axes: Axes) -> None:
 
 
 def _thousands(axes: Axes) -> None:
-    """Write large numbers of the vertical axis with commas."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _legend_below(drawing: Figure, axes: Axes, columns: int, size: float) -> None:
-    """One legend for all panels, below them."""
     handles, labels = axes.get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
 
@@ -249,7 +247,6 @@ def agreement(study: RangeStudy, path: Path) -> None:
 
 
 def _theory(structure: FlawedStructure, counts: Counts, epsilon: float, length: int) -> float:
-    """The RMSE of ranges of a length."""
     lo = starts(len(counts), length, 20)
     return structure.law(counts, epsilon, lo, lo + length).rmse
 

@@ -116,7 +116,6 @@ def show_summary(study: RangeStudy, folder: Path, seconds: float) -> None:
 
 
 def _agreement(study: RangeStudy) -> str:
-    """How many points and curves agree with theory."""
     everything = [*study.points, *study.flawed]
     z = np.array([point.deviations for point in everything])
     beyond = int(np.sum(np.abs(z) > findings.DISAGREES))

@@ -18,6 +18,7 @@ from .options import AsJson, print_json
 
 _DRAWS, _BOARD_DRAWS = 20_000, 1_000
 
+_NUMBER = {"type": "number", "low": 0, "high": 64_000, "bins": 64}
 _EACH_MECHANISM: tuple[dict[str, Any], ...] = (
     {"name": "rr", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000},
     {
@@ -27,27 +28,8 @@ _EACH_MECHANISM: tuple[dict[str, Any], ...] = (
         "mechanism": "grr",
         "epsilon": 2_000_000,
     },
-    {
-        "name": "olh",
-        "type": "number",
-        "low": 0,
-        "high": 64_000,
-        "bins": 64,
-        "mechanism": "olh",
-        "g": 3,
-        "epsilon": 1_000_000,
-    },
-    {
-        "name": "hh",
-        "type": "number",
-        "low": 0,
-        "high": 64_000,
-        "bins": 64,
-        "mechanism": "hh",
-        "fanout": 4,
-        "cells": [4, 5, 5],
-        "epsilon": 1_500_000,
-    },
+    {"name": "olh"} | _NUMBER | {"mechanism": "olh", "g": 3, "epsilon": 1_000_000},
+    {"name": "hh"} | _NUMBER | {"mechanism": "hh", "fanout": 4, "cells": [4, 5, 5], "epsilon": 1_500_000},
 )
 
 

@@ -14,6 +14,7 @@ from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.definition import load
 from ..server.store.store import Store
+from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
 experiment_app = typer.Typer(
@@ -113,9 +114,8 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
             ]
         )
         return
-    table = show.table()
-    for heading in ("fleet", "name", "digest", "mechanism", "ε", "current", "until"):
-        table.add_column(heading)
+    headings = ("fleet", "name", "digest", "mechanism", "ε", "current", "until")
+    table = tables.table(None, headings, len(headings))
     for v in versions:
         e = v.experiment
         cells = (v.fleet, e.name, e.digest.hex(), words.mechanism(e), f"{e.epsilon / 1e6:g}")

@@ -65,7 +65,7 @@ COMMANDS = {
         "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
     ),
     "experiment": ("experiment:experiment_app", "What is asked of a fleet: check, add, list and withdraw."),
-    "study": ("study.command:study_app", "Studies: simulations with their theory beside them."),
+    "study": ("study:study_app", "Studies: simulations with their theory beside them."),
     "budget": (
         "budget.command:budget_app",
         "Privacy budgets: what each composition theorem allows, and what it guarantees.",

@@ -14,6 +14,7 @@ from ..simulator.attack import AttackOutcome
 from ..simulator.faithful import Faults
 from ..simulator.population import PopulationError
 from ..simulator.simulate import simulate as run
+from . import tables as columns
 from .options import AsJson, print_json
 
 
@@ -109,10 +110,8 @@ def simulate(
 
 
 def _show_attack(outcome: AttackOutcome) -> None:
-    """The gain of an attack in percent of the fleet, and whether anybody would notice."""
-    table = tables.table(f"attack: {outcome.kind}")
-    for heading in ("", "true %", "honest est. %", "est. %", "gain", "in theory"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
+    table = columns.table(f"attack: {outcome.kind}", headings, no_wrap=True)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
     gains = (outcome.gain, outcome.theory)
     table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..server.answers import tables as show
 from ..server.estimate import plausibility
 from ..server.store.store import Store, Version
+from . import tables
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 
@@ -33,11 +34,8 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
         return
     for name, keyed in fleets.items():
         show.out.print(f"fleet {name}: " + ("with keys" if keyed else "open: anyone can forge reports"))
-    table = show.table("accepted")
-    for heading in ("fleet", "experiment", "digest", "current"):
-        table.add_column(heading)
-    for heading in ("reports", "windows", "devices of the name"):
-        table.add_column(heading, justify="right")
+    headings = ("fleet", "experiment", "digest", "current", "reports", "windows", "devices of the name")
+    table = tables.table("accepted", headings, 4)
     for line in lines:
         table.add_row(
             line["fleet"],
@@ -53,10 +51,7 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
         if line["plausibility"]["implausible"]:
             text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
             show.out.print(text + line["plausibility"]["words"], markup=False, style="red")
-    table = show.table("rejected")
-    table.add_column("fleet")
-    table.add_column("reason")
-    table.add_column("reports", justify="right")
+    table = tables.table("rejected", ("fleet", "reason", "reports"), 2)
     for fleet, reasons in rejects.items():
         for reason, count in reasons.items():
             table.add_row(fleet or "(unknown)", reason, f"{count:,}")

@@ -16,6 +16,7 @@ from ..server.store.check import check
 from ..server.store.database import Database
 from ..server.store.merge import Merged, merge
 from ..server.store.store import Store
+from . import tables
 from .options import AsJson, print_json
 
 store_app = typer.Typer(help="The store itself: upgrade, back up, check.", no_args_is_help=True)
@@ -101,11 +102,7 @@ def merge_command(
 
 
 def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
-    table = show.table()
-    for heading in ("fleet", "experiment"):
-        table.add_column(heading)
-    for heading in ("versions", "reports", "new devices"):
-        table.add_column(heading, justify="right")
+    table = tables.table(None, ("fleet", "experiment", "versions", "reports", "new devices"), 2)
     for line in added.experiments:
         numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))
         table.add_row(line.fleet, line.experiment, *numbers)

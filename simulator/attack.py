@@ -23,8 +23,6 @@ from ..server.mechanisms import Mechanism, Stratum, mechanism_of
 
 Kind = Literal["random", "promote", "shift", "flood"]
 
-_HOW = "an attack is random, promote:VALUE, shift:LOW:HIGH or flood:VALUE"
-
 
 class AttackError(HushmoteError):
     """An attack or a share of attackers that cannot be simulated; the text says what can."""
@@ -149,7 +147,8 @@ def parse(experiment: Experiment, text: str) -> Attack:
     if kind == "random" and not colon:
         return Attack("random", 0, 0, "nothing")
     if kind not in ("promote", "shift", "flood") or not rest:
-        raise AttackError(f"{_HOW}, not {text}")
+        how = "an attack is random, promote:VALUE, shift:LOW:HIGH or flood:VALUE"
+        raise AttackError(f"{how}, not {text}")
     if kind == "shift":
         try:
             asked = parse_range(experiment, rest)

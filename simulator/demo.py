@@ -145,7 +145,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
     key_file = folder / "master.key"
     key_file.unlink(missing_ok=True)
     master = master_key.create_master_key(key_file)
-    say = _silent if quiet else _say
+    say = (lambda *_: None) if quiet else _say
     if not quiet:
         show.out.print("[bold]Hushmote demo[/]: private telemetry, end to end\n")
     say(
@@ -173,10 +173,6 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
 def _say(label: str, text: str) -> None:
     lines = textwrap.wrap(text, 68)
     show.out.print(f"{label:<10}" + "\n          ".join(lines), markup=False)
-
-
-def _silent(_label: str, _text: str) -> None:
-    pass
 
 
 def _privacy(e: Experiment) -> str:

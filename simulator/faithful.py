@@ -368,7 +368,6 @@ def histogram(experiment: Experiment, payloads: Iterable[bytes]) -> np.ndarray:
 
 
 def _ids(n: int, rng: np.random.Generator) -> list[str]:
-    """n different random device ids."""
     ids: dict[str, None] = {}
     while len(ids) < n:
         letters = _ID_CHARS[rng.integers(0, len(_ID_CHARS), (n - len(ids), _ID_LENGTH))]

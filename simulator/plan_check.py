@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -48,16 +48,7 @@ class PlanCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "name": self.name,
-            "reports": self.reports,
-            "fleets": self.fleets,
-            "population": self.population,
-            "predicted": self.predicted,
-            "measured": self.measured,
-            "uncertainty": self.uncertainty,
-            "agrees": self.agrees,
-        }
+        return asdict(self) | {"agrees": self.agrees}
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Continuous(Population):
         # A board rounds to the nearest milli-unit first: bin i starts half of one before its edge.
         starts = (low - (-span * i // bins) for i in range(1, bins))
         below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
-        return np.append(_normalised(np.diff(below)), 0.0)
+        return np.append(np.diff(below) / np.sum(np.diff(below)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class Weighted(Population):
         return [readings[i] for i in chosen.tolist()]
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
-        return np.append(_normalised(self.weights(experiment.domain)), 0.0)
+        weights = self.weights(experiment.domain)
+        return np.append(weights / weights.sum(), 0.0)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ def reading_in(experiment: Experiment, index: int) -> Reading:
     if experiment.type == "bool":
         return index == 1
     if experiment.type == "choice":
-        return experiment.labels[index] if index < len(experiment.labels) else _other(experiment)
+        label = experiment.labels[index] if index < len(experiment.labels) else "other"
+        while index == len(experiment.labels) and label in experiment.labels:
+            label += "?"
+        return label
     span = experiment.high - experiment.low
     milli = experiment.low + (2 * index + 1) * span // (2 * experiment.domain)
     reading = milli / 1000
@@ -143,20 +147,9 @@ def reading_in(experiment: Experiment, index: int) -> Reading:
     return reading
 
 
-def _other(experiment: Experiment) -> str:
-    label = "other"
-    while label in experiment.labels:
-        label += "?"
-    return label
-
-
 def _require_number(name: str, experiment: Experiment) -> None:
     if experiment.type != "number":
         raise PopulationError(f"{name} is for number experiments; {experiment.name} is a {experiment.type}")
-
-
-def _normalised(weights: np.ndarray) -> np.ndarray:
-    return weights / weights.sum()
 
 
 # --- Named distributions --------------------------------------------------------------------------
@@ -254,16 +247,16 @@ def _require(condition: bool, text: str) -> None:
         raise PopulationError(text)
 
 
-# name -> fewest numbers, most numbers, how it is written
-_SPECS: dict[str, tuple[int, int, str]] = {
-    "uniform": (2, 2, "uniform, or uniform:low:high"),
-    "normal": (2, 2, "normal:mean:deviation"),
-    "exponential": (1, 1, "exponential:mean"),
-    "bimodal": (4, 5, "bimodal:mean:deviation:mean2:deviation2[:share]"),
-    "constant": (1, 1, "constant:value"),
-    "zipf": (1, 1, "zipf:exponent"),
-    "concentrated": (1, 2, "concentrated:share[:index]"),
-    "weights": (2, 1 << 24, "weights:w0:w1:..."),
+# name -> fewest numbers, most numbers, how it is written, what makes it
+_SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
+    "uniform": (2, 2, "uniform, or uniform:low:high", uniform),
+    "normal": (2, 2, "normal:mean:deviation", normal),
+    "exponential": (1, 1, "exponential:mean", exponential),
+    "bimodal": (4, 5, "bimodal:mean:deviation:mean2:deviation2[:share]", bimodal),
+    "constant": (1, 1, "constant:value", constant),
+    "zipf": (1, 1, "zipf:exponent", zipf),
+    "concentrated": (1, 2, "concentrated:share[:index]", concentrated),
+    "weights": (2, 1 << 24, "weights:w0:w1:...", lambda *weights: weighted(weights)),
 }
 
 
@@ -277,30 +270,19 @@ def parse(spec: str) -> Population:
     name, *texts = spec.split(":")
     if name not in _SPECS:
         raise PopulationError(f"no distribution is called {name!r}; there are {', '.join(_SPECS)}")
-    fewest, most, form = _SPECS[name]
+    fewest, most, form, make = _SPECS[name]
     try:
         numbers = [float(text) for text in texts]
     except ValueError:
         numbers = [math.nan]
     if spec == "uniform":
         return even()
-    fits = fewest <= len(numbers) <= most and all(math.isfinite(x) for x in numbers)
-    if not fits:
+    if not (fewest <= len(numbers) <= most and all(math.isfinite(x) for x in numbers)):
         raise PopulationError(f"{spec!r} must read {form}, all numbers finite")
-    if name == "weights":
-        return weighted(numbers)
-    if name == "concentrated":
-        _require(numbers[-1] == int(numbers[-1]) or len(numbers) == 1, f"{spec!r}: the index must be whole")
-        return concentrated(numbers[0], int(numbers[1]) if len(numbers) == 2 else 0)
-    makers: dict[str, Callable[..., Population]] = {
-        "uniform": uniform,
-        "normal": normal,
-        "exponential": exponential,
-        "bimodal": bimodal,
-        "constant": constant,
-        "zipf": zipf,
-    }
-    return makers[name](*numbers)
+    if name == "concentrated" and len(numbers) == 2:
+        _require(numbers[1] == int(numbers[1]), f"{spec!r}: the index must be whole")
+        return concentrated(numbers[0], int(numbers[1]))
+    return make(*numbers)
 
 
 # --- CSV ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ...server.epsilon import micro_nats, nats
 from ...server.errors import UsageError
 from ...server.planning import policy
 from ...server.planning.policy import Policy
-from ..options import AsJson, print_json
+from ..options import AsJson, check_picture, print_json
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
@@ -104,7 +104,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _comment(made: Policy, promised: Guarantee) -> list[str]:
-    """What a policy guarantees, as the comment above it."""
     holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
@@ -125,8 +124,7 @@ def plot(
     reports: Annotated[int, typer.Option(help="How many reports the axis reaches.")] = 100,
 ) -> None:
     """Plot ε per report against their number, what reports spend, or how many reports there are against ε."""
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise UsageError(f"a plot is a .png, .pdf or .svg file, not {path}")
+    check_picture(path, UsageError)
     from . import plot as budget_plot  # matplotlib takes a second to load
 
     if curves == Curves.epsilon:

@@ -166,7 +166,6 @@ def _draw(axes: Axes, curves: Iterable[Curve]) -> None:
 
 
 def _log(axes: Axes, x: bool = False, y: bool = False) -> None:
-    """Logarithmic axes with plain numbers."""
     for wanted, axis in ((x, "x"), (y, "y")):
         if wanted:
             getattr(axes, f"set_{axis}scale")("log")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import enum
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
+from ...server.answers import query
 from ...server.answers import tables as show
 from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
+from ...server.estimate.postprocess import METHODS
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
-from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, fixed
+from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, checked_prior, fixed, uniform
 from ...server.privacy.questions import Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
@@ -24,7 +28,6 @@ from ...simulator.studies import lee_clifton as disclosure_central
 from ...simulator.studies import sensitivity as empirical_sensitivity
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 from . import tables as epsilon_show
-from .prior import fraction, prior_from_text, stored
 
 epsilon_app = typer.Typer(
     help="Choose ε from a disclosure risk: what an attacker may come to believe.", no_args_is_help=True
@@ -78,7 +81,7 @@ def local(
         if epsilon is not None or (risk and factor):
             raise UsageError("give one of --risk, --factor and --epsilon: the others are the answer")
         wanted = Risk(
-            fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
+            _fraction(risk, "a risk") if risk else None, _fraction(factor, "a factor") if factor else None
         )
         choice = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
         if plot:
@@ -121,7 +124,7 @@ def _asked(
         if prior != "uniform" or domain is not None:
             raise UsageError("--prior-from names an experiment of a store: leave --prior and --domain out")
         with Store(store, create=False) as opened:
-            newest, shares = stored(opened, fleet, prior_from)
+            newest, shares = _stored(opened, fleet, prior_from)
         experiment = load(file).experiment() if file else newest
         if experiment.domain != newest.domain:
             raise UsageError(
@@ -133,12 +136,12 @@ def _asked(
         if mechanism != AUTO:
             raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
         experiment = load(file).experiment()
-        return Values(experiment), fixed(experiment), prior_from_text(prior, experiment)
+        return Values(experiment), fixed(experiment), _prior_from_text(prior, experiment)
     if domain is None:
         raise UsageError("say what a board may hold: an experiment's file, or --domain 16")
     values = bare_values(domain)
     at = epsilon_local.chosen(domain, mechanism)
-    return values, at, prior_from_text(prior, values.experiment, bare=True)
+    return values, at, _prior_from_text(prior, values.experiment, bare=True)
 
 
 @epsilon_app.command("central")
@@ -168,7 +171,7 @@ def central(
     universe = empirical_sensitivity.Universe(
         data, len(data) - 1 if size is None and len(data) > 1 else size or 0
     )
-    allowed = float(fraction(risk, "a risk"))
+    allowed = float(_fraction(risk, "a risk"))
     names = queries or ["mean", "median", "sum", "min", "max", "p90", "count"]
     choices = [
         disclosure_central.choose_epsilon(
@@ -201,7 +204,7 @@ def _records(text: str) -> Floats:
     if colon and file.lower().endswith(".csv"):
         readings = population.read_csv(file, column).readings
         return np.array([x for x in readings if x is not None], dtype=np.float64)
-    return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
+    return np.array([float(_fraction(x, "a record")) for x in text.split(",") if x.strip()])
 
 
 def _plain(
@@ -224,3 +227,64 @@ def _plain(
             plain["posteriors"] = choice.all.posterior(answer, epsilon).tolist()
             plain["confidence"] = choice.all.confidence(answer, epsilon)
     return plain
+
+
+# --- What an attacker knows beforehand ------------------------------------------------------------
+
+
+def _fraction(text: str, what: str) -> Fraction:
+    """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        raise DisclosureError(f"{what} is a number such as 0.25 or 1/4, not {text}") from None
+
+
+def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Floats:
+    """Return the prior that a text names, shape (domain,).
+
+    "uniform"; probabilities with commas between them, which sum to 1; FILE.csv:COLUMN, the readings of a
+    column; or a simulated population such as zipf:1.2, normal:21:3, weights:5:3:2. bare: the experiment
+    stands for a number of values only, which have no readings. DisclosureError or PopulationError with one
+    line.
+    """
+    if text == "uniform":
+        return uniform(experiment.domain)
+    if "," in text:
+        given = [float(_fraction(x, "a prior's probability")) for x in text.split(",")]
+        return checked_prior(given, experiment.domain)
+    file, colon, column = text.rpartition(":")
+    if colon and file.lower().endswith(".csv"):
+        if bare:
+            raise DisclosureError("a column of readings needs an experiment's file: it says where they fall")
+        return _shares(population.read_csv(file, column, experiment.type), experiment)
+    source = population.parse(text)
+    if bare and isinstance(source, population.Continuous):
+        raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a domain")
+    return _shares(source, experiment)
+
+
+def _shares(source: population.Population, experiment: Experiment) -> Floats:
+    """Shares of the indices among readings; those without a reading are reported as any index."""
+    shares = source.probabilities(experiment)
+    return checked_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
+
+
+def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
+    """Return an experiment of a store and the prior that its reports give: shares, none negative, sum 1.
+
+    All versions with the newest one's values are pooled. UsageError where fleet or name is not there,
+    EstimateError where there are fewer than 2 reports.
+    """
+    selection = query.Selection(name, fleet)
+    versions = query.versions(store, selection)
+    newest = versions[-1].experiment
+    alike = [v for v in versions if _values(v.experiment) == _values(newest)]
+    estimates = query.pooled(store, alike, selection)
+    shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
+    return newest, checked_prior(shares / shares.sum(), newest.domain)
+
+
+def _values(experiment: Experiment) -> tuple[object, ...]:
+    """What an experiment's indices stand for; versions where that is the same go together."""
+    return tuple(getattr(experiment, name) for name in ("type", "domain", "low", "high", "labels"))

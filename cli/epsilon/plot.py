@@ -99,13 +99,8 @@ def central_curves(path: Path, choices: Sequence[EpsilonChoice], risk: float) ->
 def _central(axes: Axes, choice: EpsilonChoice, risk: float) -> None:
     known = [e for e in (choice.upper_epsilon, choice.tight_epsilon) if e is not None]
     grid = np.linspace(0, 3 * max(known, default=3.0), 161)[1:]
-    axes.plot(
-        grid,
-        [upper(e, choice.worlds, choice.ratio) for e in grid],
-        color=COLOURS[1],
-        lw=2,
-        label="upper bound",
-    )
+    bounds = [upper(e, choice.worlds, choice.ratio) for e in grid]
+    axes.plot(grid, bounds, color=COLOURS[1], lw=2, label="upper bound")
     if choice.all is not None:
         axes.plot(grid, [choice.all.tight(e) for e in grid], color=COLOURS[0], lw=2, label="tight bound")
     axes.axhline(risk, color=_RISK, lw=1.2, ls=(0, (5, 3)), label="risk")

@@ -12,6 +12,7 @@ from ...server.privacy.beliefs import Allowed, chance
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice, upper
 from ...simulator.studies.sensitivity import many
+from .. import tables
 
 _NAME = 24
 
@@ -22,9 +23,7 @@ def chosen(choice: Chosen) -> None:
     if total is None:
         show.out.print("any ε will do: no report can take a belief that far", markup=False)
         return
-    table = show.table(f"the largest ε for a risk of {choice.risk}")
-    table.add_column("")
-    table.add_column("ε", justify="right")
+    table = tables.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"), 1)
     table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
     if choice.mechanism is not None and choice.exact is not None:
         note = " (the most there is)" if choice.exact >= 16 else ""
@@ -56,10 +55,9 @@ def _sentence(allowed: Allowed) -> str:
 
 
 def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
-    table = show.table(title)
-    table.add_column("value (+ alike)" if any(b.alike for b in beliefs) else "value")
-    for heading in ("before", "at most", "any mechanism", "in words"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    value = "value (+ alike)" if any(b.alike for b in beliefs) else "value"
+    headings = (value, "before", "at most", "any mechanism", "in words")
+    table = tables.table(title, headings, 1, no_wrap=True)
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
@@ -142,12 +140,10 @@ def central(
     records = "1 record" if k == 1 else f"{k} records"
     how = f"{records} less or more" if neighbours == "unbounded" else f"{records} changed"
     _title(f"the largest ε for a risk of {risk:.6g}, {many(worlds)} worlds; Δf: {how}")
-    table = show.table()
     headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
     if epsilon is not None:
         headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "query" else "right")
+    table = tables.table(None, headings, 1)
     for c in choices:
         cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
         cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
@@ -175,9 +171,7 @@ def answer(choice: EpsilonChoice, value: float, epsilon: float) -> None:
     assert choice.all is not None
     after = choice.all.posterior(value, epsilon)
     _title(f"after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds")
-    table = show.table()
-    for heading in (choice.query, "before", "after"):
-        table.add_column(heading, justify="right")
+    table = tables.table(None, (choice.query, "before", "after"))
     for i in (-after).argsort(kind="stable")[:12].tolist():
         row = (choice.all.values[i], choice.all.priors[i], after[i])
         table.add_row(f"{row[0]:.6g}", *(f"{x:.6f}" for x in row[1:]))

@@ -18,10 +18,12 @@ from ...server.planning.board_status import BoardStatus
 from ...server.planning.policy import Policy
 from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
+from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = (
+    "experiment",
     "ε",
     "per new\nboard",
     "spent\nboards",
@@ -55,7 +57,8 @@ def ledger_command(
     if status is not None:
         if plot or device or boards is not None:
             raise UsageError("--plot, --device and --boards are about a fleet: leave them out with --status")
-        _board(_read_status(status), known, per_day, as_json)
+        text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
+        _board(board_status.parse(text), known, per_day, as_json)
         return
     if per_day is not None:
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
@@ -94,10 +97,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
 
 def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
-    table = show.table(f"fleet {ledger.fleet}: {boards:,} boards")
-    table.add_column("experiment")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = tables.table(f"fleet {ledger.fleet}: {boards:,} boards", _HEADINGS, 1, no_wrap=True)
     for line in lines:
         b = line.budget
         table.add_row(
@@ -112,11 +112,7 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
         )
     show.out.print(table)
     if ledger.devices:
-        table = show.table("devices")
-        for heading in ("device", "experiment"):
-            table.add_column(heading)
-        for heading in ("made", "left"):
-            table.add_column(heading, justify="right")
+        table = tables.table("devices", ("device", "experiment", "made", "left"), 2)
         for device, profile in ledger.devices.items():
             for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
                 table.add_row(device, line.budget.experiment.name, f"{made:,}", _count(left))
@@ -149,12 +145,6 @@ def _count(number: int | None) -> str:
     return "no cap" if number is None else f"{number:,}"
 
 
-def _read_status(path: Path) -> BoardStatus:
-    if str(path) == "-":
-        return board_status.parse(sys.stdin.read())
-    return board_status.parse(policy.read_text(path))
-
-
 def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:
     if per_day is not None and not per_day > 0:
         raise UsageError(f"--per-day is a number above 0, not {per_day:g}")
@@ -166,11 +156,8 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
         ]
         print_json(asdict(status) | {"experiments": rows, "life": life})
         return
-    table = show.table("this board")
-    for heading in ("experiment", "state"):
-        table.add_column(heading)
-    for heading in ("ε", "made", "left", *(("silent in",) if per_day else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
+    table = tables.table("this board", headings, 2, no_wrap=True)
     for line in status.experiments:
         days = line.days(per_day) if per_day else None
         table.add_row(

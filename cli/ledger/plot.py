@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.ticker import PercentFormatter
 
@@ -27,7 +26,7 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
     days = np.linspace(0, max(horizon, 1.0), _POINTS)
     start = float(date2num(today))
     with figure(path, columns=2) as (made, axes):
-        for line, colour in zip(lines, _colours(), strict=False):
+        for line, colour in zip(lines, COLOURS * 10, strict=False):
             past = line.budget.days
             if past:
                 at = [float(date2num(day)) + 0.5 for day in past]
@@ -48,17 +47,9 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
             textcoords="offset points", ha="right", fontsize=9, color="#555555",
         )  # fmt: skip
         for panel in axes:
-            _dates(panel)
+            locator = AutoDateLocator(minticks=4, maxticks=8)
+            panel.xaxis.set_major_locator(locator)
+            panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
         made.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
         handles, labels = axes[0].get_legend_handles_labels()
         made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
-
-
-def _colours() -> list[str]:
-    return [*COLOURS] * 10
-
-
-def _dates(axes: Axes) -> None:
-    locator = AutoDateLocator(minticks=4, maxticks=8)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))

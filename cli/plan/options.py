@@ -1,4 +1,4 @@
-"""What `hushmote plan` is asked: its options, checked, as one frozen class for each question."""
+"""What `hushmote plan` is asked: its options, checked, as frozen classes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import enum
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
@@ -14,6 +17,7 @@ from ...server.planning.devices import PlanError, check_ranges
 from ...server.planning.expected_error import Kind, Question
 from ...server.planning.experiment_file import Reading, Terms
 from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
+from ..options import AsJson
 
 
 class For(enum.StrEnum):
@@ -25,36 +29,47 @@ class For(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Output:
-    """What comes out besides the numbers; see the options of the same names."""
+class QuestionOptions:
+    """Devices, ε, what a board reads and what is asked of it, as the command's options say."""
 
-    fleets: int
-    seed: int | None
-    write: Path | None
-    name: str | None
-    purpose: str | None
-    owner: str
-    plot: Path | None
-    as_json: bool
-
-    def terms(self, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
-        """What the experiment file says besides the reading and the mechanism."""
-        assert self.write
-        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
-        name = self.name or plan_file.name_from(self.write)
-        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
-
-
-@dataclass(frozen=True)
-class ReadingOptions:
-    """What a board reads; see the options of the same names."""
-
-    bins: int | None
-    labels: str | None
-    yes_no: bool
-    low: float | None
-    high: float | None
-    unit: str
+    devices: Annotated[int | None, typer.Option(help="Number of devices.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="Privacy of one report, nats: 0.001 to 16.")] = None
+    bins: Annotated[int | None, typer.Option(help="Bins of a number.")] = None
+    labels: Annotated[str | None, typer.Option(help="Labels of a choice: a,b,c. 'other' comes on top.")] = (
+        None
+    )
+    yes_no: Annotated[bool, typer.Option("--yes-no", help="The reading is yes or no.")] = False
+    error: Annotated[
+        float | None,
+        typer.Option(help="Wanted half-width of the 95 % interval, share of devices: 0.01 is ±1 %."),
+    ] = None
+    unit_error: Annotated[
+        float | None, typer.Option(help="The same for a quantile, in the reading's unit; see --density.")
+    ] = None
+    kind: Annotated[For | None, typer.Option("--for", help="What the error is of.", show_default=False)] = (
+        None
+    )
+    share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share that the value or range holds; without it the worst one.", show_default=False
+        ),
+    ] = None
+    width: Annotated[int | None, typer.Option(help="Ranges of n bins; without it all ranges.")] = None
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="low:high in the unit, or in bins without --low; either may be empty."),
+    ] = None
+    quantile: Annotated[float | None, typer.Option(help="Which quantile.", show_default="0.5")] = None
+    low: Annotated[float | None, typer.Option(help="Least reading of a number.")] = None
+    high: Annotated[float | None, typer.Option(help="Largest reading of a number.")] = None
+    unit: Annotated[str, typer.Option(help="The reading's unit, for what is printed.")] = ""
+    density: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of devices for each unit around the quantile; else evenly from low to high."
+        ),
+    ] = None
 
     def reading(self) -> Reading:
         """What a reading is; raises PlanError where options contradict each other."""
@@ -74,18 +89,6 @@ class ReadingOptions:
         if "other" in names:
             raise PlanError("the label other is always there, as the last one: leave it out")
         return Reading(yes_no, names, bins, low, high, self.unit)
-
-
-@dataclass(frozen=True)
-class QuestionOptions:
-    """What the error is of; see the options of the same names."""
-
-    kind: For | None = None
-    share: float | None = None
-    width: int | None = None
-    ranges: tuple[str, ...] = ()
-    quantile: float | None = None
-    density: float | None = None
 
     def question(self, reading: Reading) -> Question:
         """What is asked of the readings; raises PlanError where it cannot be."""
@@ -113,7 +116,7 @@ class QuestionOptions:
             return Question("quantile", quantile)
         if quantile is not None:
             raise PlanError(f"--quantile goes with --for quantile, not {wanted}")
-        pairs = tuple(_indices(text, reading) for text in self.ranges)
+        pairs = tuple(_indices(text, reading) for text in self.ranges or ())
         question = Question(wanted, share, width, pairs)
         if reading.domain is not None and reading.domain >= 2:
             check_ranges(question, reading.domain)
@@ -132,24 +135,59 @@ class QuestionOptions:
             return None
         return 1 / (reading.high - reading.low)
 
+    def share_error(self, density: float | None, question: Question) -> float | None:
+        """The wanted error as a share of devices, if one is wanted; raises PlanError."""
+        if self.unit_error is None:
+            return self.error
+        if self.error is not None or question.kind != "quantile" or density is None:
+            raise PlanError(
+                "--unit-error is for a quantile, in the place of --error, with --density or --low and --high"
+            )
+        error = self.unit_error * density
+        if not 0 < error < 0.5:
+            raise PlanError(
+                f"--unit-error {self.unit_error:g} is {error:.3g} of the devices, {density:.3g} of them a"
+                " unit: it must be between 0 and 0.5"
+            )
+        return error
+
 
 @dataclass(frozen=True)
-class LifetimeOptions:
-    """How a board's whole life is spent; see the options of the same names."""
+class PlanOptions(QuestionOptions):
+    """All of the command's options: the question, how a life is spent, and what comes out besides."""
 
-    lifetime: float | None
-    delta: float
-    horizon: str | None
-    call: str | None
-    limit: float | None
+    lifetime: Annotated[
+        float | None, typer.Option(help="Plan a life: the ε that all of a board's reports may cost.")
+    ] = None
+    delta: Annotated[float, typer.Option(help="With --lifetime: the δ that goes with it.")] = 0.0
+    horizon: Annotated[str | None, typer.Option(help="With --lifetime: how long, such as 2y.")] = None
+    call: Annotated[
+        str | None, typer.Option(help="With --lifetime: time between calls to report(), such as 10min.")
+    ] = None
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            help="With --lifetime: most ε that the boards' policy allows one report.",
+            show_default=f"{DEFAULT_LIMIT / MICRO:g}",
+        ),
+    ] = None
+    check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
+    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200
+    seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
+    write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None
+    name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None
+    purpose: Annotated[str | None, typer.Option(help="With --write: why it is asked.")] = None
+    owner: Annotated[str, typer.Option(help="With --write: who answers for it.")] = "owner@example.org"
+    plot: Annotated[Path | None, typer.Option(help="Write a plot (PNG, PDF or SVG).")] = None
+    as_json: AsJson = False
 
-    def check_absent(self) -> None:
+    def check_no_lifetime(self) -> None:
         """Raise PlanError for an option that needs --lifetime."""
         for option in ("horizon", "call", "limit", "delta"):
             if getattr(self, option):
                 raise PlanError(f"--{option} goes with --lifetime, the budget of a board's whole life")
 
-    def parsed(self) -> tuple[LifetimeBudget, Rhythm, int]:
+    def lifetime_parts(self) -> tuple[LifetimeBudget, Rhythm, int]:
         """LifetimeBudget, rhythm, and the most micro-nats of one report; raises PlanError."""
         if self.horizon is None or self.call is None:
             raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
@@ -157,6 +195,13 @@ class LifetimeOptions:
         rhythm = Rhythm(parse_duration(self.call), parse_duration(self.horizon))
         most = micro("limit", self.limit)
         return budget, rhythm, DEFAULT_LIMIT if most is None else most
+
+    def terms(self, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
+        """What the experiment file says besides the reading and the mechanism."""
+        assert self.write
+        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
+        name = self.name or plan_file.name_from(self.write)
+        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
 
 
 def finite(name: str, value: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...server.answers.figure import COLOURS, figure, style
@@ -32,13 +31,7 @@ def plot_plan(path: Path, plan: Plan) -> None:
             v = variance(best_design(design.domain, epsilon, question), question)
             label = f"ε = {epsilon / MICRO:g}"
             left.plot(devices, 100 * Z * np.sqrt(v / devices), color=colour, label=label, lw=1.8)
-        style(
-            left,
-            "Error by devices",
-            f"{design.domain:,} values",
-            "devices",
-            "half-width of 95 % interval, ±%",
-        )
+        style(left, "Error by devices", f"{design.domain:,} values", "devices", _HALF_WIDTH)
         epsilons = np.unique(np.geomspace(100, 16_000, _POINTS).astype(int)) * EPSILON_STEP
         for colour, factor in zip(COLOURS, (0.1, 1, 10), strict=False):
             count = max(2, round(plan.devices * factor))
@@ -54,7 +47,9 @@ def plot_plan(path: Path, plan: Plan) -> None:
             text = f"±{plan.error:.2%}"
             axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
             axes.set_xscale("log")
-            _percent_axis(axes)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
             axes.legend(frameon=False)
         right.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         made.align_labels()
@@ -115,9 +110,3 @@ def _error_until(life: LifetimePlan, days: float, end: int) -> float:
     calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)
     reports = life.devices * life.rhythm.in_window(days, best.every, best.cap, calls)
     return half_width(reports, best.design, life.question)
-
-
-def _percent_axis(axes: Axes) -> None:
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())

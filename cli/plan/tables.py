@@ -16,6 +16,7 @@ from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, hal
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
+from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
     from ...simulator.plan_check import PlanCheck
@@ -130,9 +131,7 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
     rows = _beside(plan, reading)
     if rows:
         show.out.print("\nwhat the same reports show besides", style="bold")
-        table = show.table()
-        table.add_column("asked")
-        table.add_column("error", justify="right")
+        table = tables.table(None, ("asked", "error"), 1)
         for row in rows:
             table.add_row(*row)
         show.out.print(table)
@@ -228,9 +227,7 @@ def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: f
     best = life.best
     questions = {k: q for k, q in life.shown().items() if q == life.question or _fits(q, reading)}
     show.out.print("\nwhat the best way shows, at first and at the end", style="bold")
-    table = show.table()
-    for heading in ("window", "reports", *map(_heading, questions.values())):
-        table.add_column(heading, justify="left" if heading == "window" else "right")
+    table = tables.table(None, ("window", "reports", *map(_heading, questions.values())), 1)
     if error is not None:
         table.add_column(f"devices for {percent(error)}", justify="right")
     for name, days in life.windows().items():
@@ -276,9 +273,8 @@ def after(checked: Sequence[PlanCheck], written: Path | None, plot: Path | None)
     """Print what was measured, and which files there are now."""
     if checked:
         show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
-        table = show.table()
-        for heading in ("window", "population", "fleets", "reports", "predicted", "measured", "agrees"):
-            table.add_column(heading, justify="left" if heading in ("window", "population") else "right")
+        headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
+        table = tables.table(None, headings, 2)
         for c in checked:
             table.add_row(
                 c.name,

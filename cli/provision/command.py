@@ -19,7 +19,7 @@ from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
-from .options import FleetOf, Folder, Network, fleet_name, new_passphrase, open_folder
+from .options import FleetOf, Folder, Network, ask_passphrase, fleet_name, open_folder
 from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, rotate_app
 
@@ -76,7 +76,7 @@ def fleet_command(
             tuple(aggregator_name(i + 1) for i in range(aggregators)),
             aggregator_port,
         ),
-        passphrase=new_passphrase() if passphrase else None,
+        passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {

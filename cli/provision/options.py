@@ -77,7 +77,7 @@ def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
         path = Path()
     folder = fleet_folder.find(path)
     if signs and folder.needs_passphrase():
-        return dataclasses.replace(folder, passphrase=_passphrase(new=False))
+        return dataclasses.replace(folder, passphrase=ask_passphrase(new=False))
     return folder
 
 
@@ -90,12 +90,8 @@ def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
     return folder.fleet.fleet
 
 
-def new_passphrase() -> bytes:
-    """Return the passphrase that a new authority's key gets."""
-    return _passphrase(new=True)
-
-
-def _passphrase(*, new: bool) -> bytes:
+def ask_passphrase(*, new: bool) -> bytes:
+    """Return the passphrase of the authority's key, or that which a new one gets."""
     text = os.environ.get(PASSPHRASE)
     if text is None:
         if not sys.stdin.isatty():

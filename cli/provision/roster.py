@@ -15,6 +15,7 @@ from ...server.provisioning.authority import common_name
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
 from ...server.store.store import Store
 from ...server.wire.topics import check_device
+from .. import tables
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 from .options import FleetOf, Folder, fleet_name, open_folder
 from .rotate import say_next
@@ -93,14 +94,9 @@ def revoke_command(
             counted.revoke_devices(fleet, devices)
     ended = [] if opened is None else opened.revoke(devices, now_utc())
     if as_json:
-        print_json(
-            {
-                "fleet": fleet,
-                "revoked": sorted(set(devices)),
-                "store": store_too,
-                "credentials_ended": [c.serial or "login" for c in ended],
-            }
-        )
+        credentials = [c.serial or "login" for c in ended]
+        result = {"fleet": fleet, "revoked": sorted(set(devices)), "store": store_too}
+        print_json(result | {"credentials_ended": credentials})
         return
     count = f"{len(set(devices)):,} board" + ("s are" if len(set(devices)) > 1 else " is")
     if store_too:
@@ -151,16 +147,12 @@ def list_command(
         print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "boards": boards})
         return
     if certificates:
-        table = show.table(f"fleet {fleet}")
-        for heading in ("certificate", "for", "until"):
-            table.add_column(heading)
+        table = tables.table(f"fleet {fleet}", ("certificate", "for", "until"), 3)
         for c in certificates:
             table.add_row(c["what"], c["name"], _ends(c["until"]))
         show.out.print(table)
         show.out.print()
-    table = show.table("boards")
-    for heading in ("board", "state", "broker", "until"):
-        table.add_column(heading)
+    table = tables.table("boards", ("board", "state", "broker", "until"), 4)
     for b in boards:
         table.add_row(b["device"], b["state"], b["opens"], _ends(b["until"]))
     show.out.print(table if boards else "no boards are named")
@@ -192,20 +184,19 @@ def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
 
 def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
     """One line per board: what the store says of it, and its newest certificate or login."""
-    boards: dict[str, dict[str, Any]] = {
-        device: {"device": device, "state": state, "opens": "-", "until": None}
-        for device, state in roster.items()
-    }
+
+    def unknown(device: str) -> dict[str, Any]:
+        return {"device": device, "state": "-", "opens": "-", "until": None}
+
+    boards = {device: unknown(device) | {"state": state} for device, state in roster.items()}
     if folder is not None:
         journal = folder.journal()
         for c in journal.credentials:
             if c.kind != "device":
                 continue
-            line = boards.setdefault(c.name, {"device": c.name, "state": "-", "opens": "-", "until": None})
-            opens = "login" if c.serial is None else "certificate"
-            line["opens"] = "revoked" if c.revoked else opens
+            line = boards.setdefault(c.name, unknown(c.name))
+            line["opens"] = "revoked" if c.revoked else "login" if c.serial is None else "certificate"
             line["until"] = None if c.until is None else c.until.isoformat()
         for device in journal.revoked:
-            line = boards.setdefault(device, {"device": device, "state": "-", "opens": "-", "until": None})
-            line["opens"] = "revoked"
+            boards.setdefault(device, unknown(device))["opens"] = "revoked"
     return [boards[device] for device in sorted(boards)]

@@ -15,8 +15,16 @@ import numpy as np
 from ...server.arrays import Counts
 from ...server.mechanisms import tree as hierarchy
 from ...server.mechanisms.tree_influence import mean_range_variance
-from .laplace import noise_variance
-from .structures import Fitted, NeighbourRelation, Source, Structure, check_fanout, checked, fitted
+from .structures import (
+    Fitted,
+    NeighbourRelation,
+    Source,
+    Structure,
+    check_fanout,
+    checked,
+    fitted,
+    noise_variance,
+)
 
 _FANOUTS = range(2, 33)
 

@@ -20,11 +20,8 @@ from ...server.epsilon import MICRO
 
 EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)
-TUTORIAL = (
-    500_000,
-    350,
-    0.1,
-)  # ε in micro-nats, k, δ': the example whose printed answer is not the theorem's
+# ε in micro-nats, k, δ': the example whose printed answer is not the theorem's
+TUTORIAL = (500_000, 350, 0.1)
 
 
 @dataclass(frozen=True)

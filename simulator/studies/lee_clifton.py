@@ -137,11 +137,9 @@ def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None)
     worlds: m, >= 2, however large. ratio: Δv/Δf, >= 0. prior: the largest one, where they differ.
     """
     check_epsilon(epsilon)
-    return (
-        float(special.expit(epsilon * ratio - _odds_against(worlds, prior)))
-        if ratio
-        else _prior(worlds, prior)
-    )
+    if not ratio:
+        return _prior(worlds, prior)
+    return float(special.expit(epsilon * ratio - _odds_against(worlds, prior)))
 
 
 def upper_epsilon(risk: float, worlds: int, ratio: float, prior: float | None = None) -> float | None:
@@ -163,11 +161,10 @@ def _prior(worlds: int, prior: float | None) -> float:
 
 def _odds_against(worlds: int, prior: float | None) -> float:
     """ln((1 - π)/π), which is ln(m - 1) for a uniform prior: m may have thousands of digits."""
-    if prior is None:
-        if worlds < 2:
-            raise DisclosureError("there must be at least 2 possible worlds")
-        return math.log(worlds - 1)
-    return float(-special.logit(prior))
+    if prior is not None:
+        return float(-special.logit(prior))
+    _prior(worlds, prior)
+    return math.log(worlds - 1)
 
 
 def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:

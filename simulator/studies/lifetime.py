@@ -14,6 +14,7 @@ shares; the sampling of the population is part of it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -218,13 +219,8 @@ def split(lifetime: int, domain: int, kind: Kind) -> Split:
     errors = [math.sqrt(v / m) for m, v in zip(SPLITS, variances, strict=True)]
     last = [best_last_day(m) for m in SPLITS]
     by_coin = [math.sqrt(v / n) for v, n in zip(variances, last, strict=True)]
-    return Split(
-        lifetime,
-        domain,
-        kind,
-        tuple(e / errors[0] for e in errors),
-        tuple(e / by_coin[0] for e in by_coin),
-    )
+    relative, coin = (tuple(e / each[0] for e in each) for each in (errors, by_coin))
+    return Split(lifetime, domain, kind, relative, coin)
 
 
 @lru_cache(maxsize=16)
@@ -251,23 +247,18 @@ def run(
     fleets: tuple[int, ...] = FLEETS,
     quick: bool = False,
     seed: int | None = None,
-    progress: Callable[[Iterator[None]], None] | None = None,
+    progress: Callable[[Iterator[None]], object] = list,
 ) -> LifetimeStudy:
     """Run the study; quick: fewer days of a smaller fleet. progress: told of each cell that is done."""
     rng = np.random.default_rng(seed)
     cells: list[LifetimeCell] = []
-    todo = [(n, e, way) for n in fleets for e in LIFETIMES for way in WAYS]
+    repeats, windows = (1, 20) if quick else (4, 60)
 
     def steps() -> Iterator[None]:
-        for devices, lifetime, way in todo:
-            few = 1 if quick else 4
-            cells.append(cell(devices, lifetime, way, few, 20 if quick else 60, rng))
+        for devices, lifetime, way in itertools.product(fleets, LIFETIMES, WAYS):
+            cells.append(cell(devices, lifetime, way, repeats, windows, rng))
             yield
 
-    if progress:
-        progress(steps())
-    else:
-        for _ in steps():
-            pass
+    progress(steps())
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
     return LifetimeStudy(tuple(cells), splits(), uses)

@@ -18,14 +18,21 @@ from .. import vectorised
 from .structures import Fitted, Source, Structure, StructureError, check_fanout, checked, fitted
 
 
-def fit_experiment(experiment: Experiment, counts: Counts, source: Source) -> Fitted:
-    """One report of every record, and the shipped estimate of the counts."""
-    histogram = vectorised.histogram(experiment, counts, source.rng)
-    return fitted(estimate(experiment, histogram).frequencies * int(counts.sum()))
+class _Local(Structure):
+    def experiment(self, domain: int, epsilon: float) -> Experiment:
+        """What boards are asked."""
+        raise NotImplementedError
+
+    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+        """One report of every record, and the shipped estimate of the counts."""
+        counts = checked(counts, epsilon)
+        experiment = self.experiment(len(counts), epsilon)
+        histogram = vectorised.histogram(experiment, counts, source.rng)
+        return fitted(estimate(experiment, histogram).frequencies * int(counts.sum()))
 
 
 @dataclass(frozen=True)
-class LocalFlat(Structure):
+class LocalFlat(_Local):
     """Every record in one report about its index: generalised randomized response, or local hashing.
 
     Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
@@ -38,13 +45,9 @@ class LocalFlat(Structure):
         """The experiment of least variance for single counts."""
         return _flat(domain, round(epsilon * 1e6))
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
-        counts = checked(counts, epsilon)
-        return fit_experiment(self.experiment(len(counts), epsilon), counts, source)
-
 
 @dataclass(frozen=True)
-class LocalHierarchy(Structure):
+class LocalHierarchy(_Local):
     """Every record in one report about one level of a tree, made consistent with the known total.
 
     fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.
@@ -62,10 +65,6 @@ class LocalHierarchy(Structure):
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """The experiment with each level's best cells."""
         return _tree(domain, round(epsilon * 1e6), self.fanout)
-
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
-        counts = checked(counts, epsilon)
-        return fit_experiment(self.experiment(len(counts), epsilon), counts, source)
 
 
 @lru_cache(maxsize=256)

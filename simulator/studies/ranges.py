@@ -67,9 +67,7 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
     series = series_for(design.flaw_days)
     for epsilon in design.epsilons:
         lengths = flaw_lengths(design.flaw_days)
-        chosen += [
-            (series, epsilon, structure, lengths) for structure in flawed_structures(design.flaw_fanouts)
-        ]
+        chosen += [(series, epsilon, flawed, lengths) for flawed in flawed_structures(design.flaw_fanouts)]
     seeds = root.spawn(len(chosen))
     return [RangeCell(*what, seed=s, **common) for what, s in zip(chosen, seeds, strict=True)]
 
@@ -111,15 +109,10 @@ def run(
         else:
             points.extend(results[i].points)
             standardised[family(cell.structure)] += results[i].standardised
-    noise, example = _examples(
-        design, series_for(max(design.lengths)), series_for(_example_days(design)), seed
-    )
+    shown = series_for(min(design.lengths, key=lambda n: abs(n - 128)))
+    noise, example = _examples(design, series_for(max(design.lengths)), shown, seed)
     series = tuple(series_for(days) for days in design.lengths)
     return RangeStudy(design, series, tuple(points), tuple(flawed), standardised, noise, example)
-
-
-def _example_days(design: RangeDesign) -> int:
-    return min(design.lengths, key=lambda n: abs(n - 128))
 
 
 def _examples(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from . import ranges_theory
 from .central import CentralFlat, CentralHierarchy
 from .daily import Daily
 from .flawed import CORRECT, FlawedStructure
-from .local import LocalFlat, LocalHierarchy
+from .local import LocalFlat
 from .ranges_design import AnyStructure
 from .structures import NeighbourRelation, safe_source, seeded_source
 
@@ -69,10 +68,6 @@ class Point:
     predicted: float
     deviations: float
     bias: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,6 @@ def _point(cell: RangeCell, length: int, mse: float, theory: ranges_theory.Law) 
 def family(structure: AnyStructure) -> str:
     """Which of the four a structure is."""
     side = "central" if isinstance(structure, CentralFlat | CentralHierarchy) else "local"
-    flat = isinstance(structure, CentralFlat | LocalFlat) or getattr(structure, "fanout", 1) == 0
-    if isinstance(structure, CentralHierarchy | LocalHierarchy):
-        flat = False
-    return f"{side} {'flat' if flat else 'hierarchy'}"
+    if isinstance(structure, FlawedStructure):
+        return f"{side} {'hierarchy' if structure.fanout else 'flat'}"
+    return f"{side} {'flat' if isinstance(structure, CentralFlat | LocalFlat) else 'hierarchy'}"

@@ -12,7 +12,6 @@ import numpy as np
 from ...server.answers import tables as show
 from . import ranges_figures as figures
 from . import ranges_findings as findings
-from . import ranges_flaw_figures as flaw_figures
 from .ranges import RangeStudy
 from .ranges_cell import FAMILIES
 from .ranges_findings import number, rms
@@ -26,10 +25,10 @@ FIGURES: dict[str, Callable[[RangeStudy, Path], None]] = {
     "noise": figures.noise,
     "example": figures.example,
     "agreement": figures.agreement,
-    "flat": flaw_figures.flat,
-    "exponents": flaw_figures.exponents,
-    "short": flaw_figures.short,
-    "spent": flaw_figures.spent,
+    "flat": figures.flat,
+    "exponents": figures.exponents,
+    "short": figures.short,
+    "spent": figures.spent,
 }
 CAUSES = (
     ("flat falls for long ranges", "correct theory: errors of days cancel over the whole domain; not a flaw"),
@@ -45,8 +44,8 @@ CAUSES = (
 def write(study: RangeStudy, folder: Path) -> None:
     """Write every figure as PNG, and the points, fits and verdicts as CSV, into a folder that is there."""
     everything = [*study.points, *study.flawed]
-    _write_csv(folder / "ranges.csv", [point.to_dict() for point in study.points])
-    _write_csv(folder / "flaws.csv", [point.to_dict() for point in study.flawed])
+    _write_csv(folder / "ranges.csv", [vars(point) for point in study.points])
+    _write_csv(folder / "flaws.csv", [vars(point) for point in study.flawed])
     _write_csv(folder / "fits.csv", [vars(f) for f in findings.fits(everything)])
     verdicts = findings.verdicts(everything)
     _write_csv(folder / "agreement.csv", [vars(v) | {"agrees": v.agrees} for v in verdicts])
@@ -117,7 +116,6 @@ def show_summary(study: RangeStudy, folder: Path, seconds: float) -> None:
 
 
 def _agreement(study: RangeStudy) -> str:
-    """How many points and curves agree with theory."""
     everything = [*study.points, *study.flawed]
     z = np.array([point.deviations for point in everything])
     beyond = int(np.sum(np.abs(z) > findings.DISAGREES))

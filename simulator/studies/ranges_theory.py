@@ -45,11 +45,6 @@ class Law:
         """Square root of mse."""
         return math.sqrt(self.mse)
 
-    def mse_variance(self) -> float:
-        """Variance of the mean squared error of one fit."""
-        c, b = self.covariance, self.bias
-        return float((2 * np.sum(c * c) + 4 * b @ c @ b) / len(b) ** 2) + self.tails
-
     def deviations(self, measured_mse: float, fits: int) -> float:
         """How many standard deviations the mean of `fits` independent mean squared errors is off.
 
@@ -58,7 +53,7 @@ class Law:
         Wilson and Hilferty, "The distribution of chi-square", 1931.
         """
         c, b, count = self.covariance, self.bias, len(self.bias)
-        variance = self.mse_variance() / fits
+        variance = (float((2 * np.sum(c * c) + 4 * b @ c @ b) / count**2) + self.tails) / fits
         square = c @ c
         third = (8 * np.sum(square * c) + 24 * b @ square @ b) / count**3 / fits**2
         skewness = float(third) / variance**1.5

@@ -41,28 +41,12 @@ class ReleaseStatistic:
     own: bool = False
 
 
-def _sum(rows: Floats) -> Floats:
-    return rows.sum(axis=1)
-
-
-def _mean(rows: Floats) -> Floats:
-    return rows.mean(axis=1)
-
-
-def _variance(rows: Floats) -> Floats:
-    return rows.var(axis=1)
-
-
-def _count(rows: Floats) -> Floats:
-    return np.full(len(rows), float(rows.shape[1]))
-
-
 _PLAIN = {
-    "mean": ReleaseStatistic("mean", _mean),
+    "mean": ReleaseStatistic("mean", lambda rows: rows.mean(axis=1)),
     "median": ReleaseStatistic("median", lambda rows: np.median(rows, axis=1), 0.5),
-    "variance": ReleaseStatistic("variance", _variance),
-    "sum": ReleaseStatistic("sum", _sum),
-    "count": ReleaseStatistic("count", _count),
+    "variance": ReleaseStatistic("variance", lambda rows: rows.var(axis=1)),
+    "sum": ReleaseStatistic("sum", lambda rows: rows.sum(axis=1)),
+    "count": ReleaseStatistic("count", lambda rows: np.full(len(rows), float(rows.shape[1]))),
     "min": ReleaseStatistic("min", lambda rows: rows.min(axis=1), 0.0),
     "max": ReleaseStatistic("max", lambda rows: rows.max(axis=1), 1.0),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hushmote.cli.study.command import study_app
+from hushmote.cli.study import study_app
 from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
 from hushmote.simulator.studies.composition import misprint, study, until_spent, view
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hushmote.cli.study.command import study_app
+from hushmote.cli.study import study_app
 from hushmote.server.planning.devices import MICRO, PlanError
 from hushmote.simulator.studies import lifetime
 

@@ -16,12 +16,12 @@ import pytest
 
 from hushmote.simulator.studies.central import CentralFlat
 from hushmote.simulator.studies.daily import Daily, flights, synthetic
-from hushmote.simulator.studies.laplace import noise_variance
 from hushmote.simulator.studies.local import LocalHierarchy
 from hushmote.simulator.studies.ranges_cell import RangeCell, run_cell, starts
 from hushmote.simulator.studies.ranges_design import FULL, LENGTHS, QUICK, StudyError, fitting_design
 from hushmote.simulator.studies.ranges_findings import CASES
 from hushmote.simulator.studies.ranges_report import FIGURES
+from hushmote.simulator.studies.structures import noise_variance
 
 
 def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:

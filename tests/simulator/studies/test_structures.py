@@ -15,12 +15,15 @@ from hushmote.server.mechanisms.tree_influence import mean_range_variance
 from hushmote.simulator.studies import ranges_theory
 from hushmote.simulator.studies.central import CentralFlat, CentralHierarchy, best_fanout, node_counts
 from hushmote.simulator.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
-from hushmote.simulator.studies.laplace import NoiseError, SafeNoise, SeededNoise, noise_variance
 from hushmote.simulator.studies.local import LocalFlat, LocalHierarchy
 from hushmote.simulator.studies.structures import (
     NeighbourRelation,
+    NoiseError,
+    SafeNoise,
+    SeededNoise,
     Source,
     StructureError,
+    noise_variance,
     safe_source,
     seeded_source,
 )

@@ -1,0 +1,202 @@
+"""`hushmote study ...`: simulations that a planner can repeat, each with its theory beside it."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from ..server.accounting import AccountingError
+from ..server.answers import tables as show
+from ..server.answers.files import output_folder
+from ..server.epsilon import MICRO, micro_nats
+from ..server.planning.devices import PlanError
+from ..simulator.studies.composition import TUTORIAL, Composition, fails
+from ..simulator.studies.composition import study as run_composition
+from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
+from ..simulator.studies.lifetime import run as run_lifetime
+from . import tables
+from .options import AsJson, check_picture, print_json
+
+study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
+
+_HEADINGS = {
+    "once": "one report",
+    "once, 31 days": "31 days",
+    "coin": "by coin",
+    "basic": "365 basic",
+    "optimal": "365 optimal",
+}
+
+
+@study_app.command("ranges")
+def ranges(
+    out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
+    csv: Annotated[
+        str | None, typer.Option(help="FILE:DATE:COUNT, your own daily counts; gaps count as 0.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Errors of ranges over days: central and local, flat and hierarchy, beside what theory says."""
+    # The numbers are quick to load, their figures are not: only this command waits for matplotlib.
+    from ..simulator.studies import daily, ranges_report
+    from ..simulator.studies.ranges import run
+    from ..simulator.studies.ranges_design import FULL, QUICK
+
+    own = daily.parse_source(csv) if csv is not None else None
+    output_folder(out)
+    start = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=show.err, disable=as_json) as progress:
+        task = progress.add_task("fitting structures", total=1.0)
+        study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
+        progress.update(task, description="drawing figures", total=None)
+        ranges_report.write(study, out)
+    seconds = time.monotonic() - start
+    if as_json:
+        print_json(ranges_report.summary(study, out, seconds, seed))
+    else:
+        ranges_report.show_summary(study, out, seconds)
+
+
+@study_app.command("lifetime")
+def lifetime_command(
+    devices: Annotated[
+        list[int] | None, typer.Option(help="Fleet's size; may be repeated.", show_default="1000000, 100000")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the plot (PNG, PDF or SVG).")] = None,
+    table: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Study a life of reports: few large against many small ones, predicted and measured."""
+    fleets = tuple(devices) if devices else (20_000,) if quick else FLEETS
+    if min(fleets) < 10_000 or max(fleets) > 10_000_000:
+        raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
+    check_picture(plot, PlanError)
+    with Progress(console=show.err, transient=True, disable=as_json) as bar:
+
+        def follow(steps: Iterator[None]) -> None:
+            for _ in bar.track(steps, total=len(fleets) * len(LIFETIMES) * len(WAYS), description="drawing"):
+                pass
+
+        study = run_lifetime(fleets, quick, seed, follow)
+    if table:
+        _write_csv(table, study)
+    if plot:
+        from ..simulator.studies.plots import plot_study
+
+        plot_study(plot, study)
+    if as_json:
+        print_json(study.to_dict())
+        return
+    for count in fleets:
+        _show_cells(count, [cell for cell in study.cells if cell.devices == count])
+    _show_splits(study)
+    for use in study.uses:
+        show.out.print(
+            f"budget of {use.reports} reports, {use.reports} × every calls:"
+            f" {use.predicted:.1%} used, measured {use.measured:.1%}"
+        )
+    for path in (table, plot):
+        if path:
+            show.out.print(f"written: {path}")
+
+
+def _write_csv(path: Path, study: LifetimeStudy) -> None:
+    rows = [cell.to_dict() for cell in study.cells]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as e:
+        raise PlanError(f"cannot write {path}: {e.strerror}") from None
+
+
+def _show_cells(devices: int, cells: list[LifetimeCell]) -> None:
+    show.out.print(
+        f"\n{devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %", style="bold"
+    )
+    table = tables.table(None, ("ε for life", "", *(_HEADINGS[way] for way in WAYS)), 2)
+    for lifetime in LIFETIMES:
+        row = {cell.way: cell for cell in cells if cell.lifetime == lifetime}
+        table.add_row(f"{lifetime:g}", "predicted", *(f"{100 * row[way].predicted:.3g}" for way in WAYS))
+        table.add_row("", "measured", *(f"{100 * row[way].measured:.3g}" for way in WAYS))
+    show.out.print(table)
+    worst = max(cells, key=lambda cell: abs(cell.off))
+    show.out.print(
+        f"  measured is off by at most {abs(worst.off):.1%} (its own standard error"
+        f" {worst.uncertainty / worst.measured:.1%}); optimal composition at δ = {DELTA:g}"
+    )
+
+
+def _show_splits(study: LifetimeStudy) -> None:
+    cases = len(study.splits)
+    best = [s for s in study.splits if s.best == 1]
+    show.out.print(f"\none report is the best of 1, 2, 3, 4 in {len(best)} of {cases} cases", style="bold")
+    for s in study.splits:
+        if s.best != 1:
+            gain = 1 - min(s.relative)
+            show.out.print(
+                f"  not for ε {s.lifetime:g}, {s.domain} values, {s.kind}: {s.best} gain {gain:.0%}"
+            )
+
+
+@study_app.command("composition")
+def composition_command(
+    epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
+    total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
+    delta: Annotated[float, typer.Option(help="Chance that the budget fails, above 0.")] = 1e-6,
+    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
+    check_picture(plot, AccountingError)
+    composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
+    if plot:
+        from ..simulator.studies.plots import plot_composition
+
+        plot_composition(plot, composition)
+    if as_json:
+        print_json(composition.to_dict())
+        return
+    _show_composition(composition)
+    if plot:
+        show.out.print(f"plot: {plot}", markup=False)
+
+
+def _show_composition(composition: Composition) -> None:
+    epsilon = composition.views[0].epsilon / MICRO
+    headings = ("releases", "Σε", "best guess is right", f"δ at a total of {composition.total:g}")
+    table = tables.table(f"what an adversary sees, ε = {epsilon:g} per release", headings)
+    for view in composition.views:
+        delta = fails(view.epsilon, view.releases, composition.total)
+        spent = view.epsilon / MICRO * view.releases
+        table.add_row(f"{view.releases:,}", f"{spent:g}", f"{100 * view.right:.4g} %", f"{delta:.3g}")
+    show.out.print(table)
+    title = f"\nreports until the budget is spent: total {composition.total:g}, δ = {composition.delta:g}"
+    table = tables.table(title, ("ε per report", "basic", "zCDP filter", "optimal", "advanced", "misprint"))
+    for row in composition.spent:
+        counts = (row.basic, row.zcdp, row.optimal, row.advanced, row.misprint)
+        table.add_row(f"{row.epsilon / MICRO:g}", *(f"{x:,}" for x in counts))
+    show.out.print(table)
+    epsilon, reports, delta = TUTORIAL
+    show.out.print(
+        "\nbasic is ε-LDP, the next three are (ε, δ)-LDP, the misprint is no theorem: it is\n"
+        "advanced composition as a tutorial prints it, without the factor ε before the\n"
+        f"root. At ε = {epsilon / MICRO:g}, k = {reports}, δ' = {delta:g} it gives "
+        f"{composition.misprint:.2f}; the theorem gives {composition.advanced:.2f}.",
+        soft_wrap=True,
+    )

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ...server.accounting import (
-    MICRO,
     Advanced,
     Basic,
     History,
@@ -29,6 +28,7 @@ from ...server.accounting import (
 from ...server.accounting.compare import TITLES, theorems
 from ...server.accounting.errors import whole
 from ...server.answers.figure import COLOURS, figure, style
+from ...server.epsilon import MICRO
 
 COLOUR: dict[str, str] = dict(
     zip(("basic", "zcdp", "optimal", "advanced", "rogers", "majority"), COLOURS, strict=False)

@@ -15,7 +15,7 @@ from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.experiments.definition import load
 from ...server.privacy import questions as epsilon_local
-from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, fixed
+from ...server.privacy.beliefs import ByEpsilon, DisclosureError, Floats, Risk, fixed
 from ...server.privacy.questions import Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
@@ -122,7 +122,7 @@ def _asked(
     prior_from: str,
     store: str,
     fleet: str,
-) -> tuple[Values, Mechanism, Floats]:
+) -> tuple[Values, ByEpsilon, Floats]:
     """The values, the mechanism at any ε, and the prior over the values."""
     if file is not None and domain is not None:
         raise UsageError("give an experiment's file or --domain, not both")

@@ -7,7 +7,6 @@ Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency E
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -44,17 +43,6 @@ class Choice:
     cells: tuple[int, ...]
     weights: tuple[int, ...] | None
     variance: float
-
-    def fields(self) -> dict[str, Any]:
-        """The mechanism's fields in an experiment's JSON."""
-        fields: dict[str, Any] = {"mechanism": self.mechanism}
-        if self.g:
-            fields["g"] = self.g
-        if self.fanout:
-            fields |= {"fanout": self.fanout, "cells": list(self.cells)}
-        if self.weights:
-            fields["weights"] = list(self.weights)
-        return fields
 
 
 @cache

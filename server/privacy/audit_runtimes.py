@@ -229,8 +229,6 @@ def _read(
             elif kind == "END":
                 return _complete(runtime, jobs, [Tallies(label, both) for both in halves])
         except (IndexError, ValueError) as e:
-            if isinstance(e, AuditError):
-                raise
             raise _Unfinished from e
     raise _Unfinished
 

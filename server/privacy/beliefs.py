@@ -226,12 +226,12 @@ def within(
     return True
 
 
-Mechanism = Callable[[int], Experiment]
+ByEpsilon = Callable[[int], Experiment]
 """An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
 
 
 def largest_epsilon(
-    mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, risk: Risk
+    mechanism: ByEpsilon, prior: Floats, targets: Sequence[Target] | None, risk: Risk
 ) -> int | None:
     """The largest ε in micro-nats at which one report keeps the risk, from the mechanism's exact posteriors.
 
@@ -256,7 +256,7 @@ def largest_epsilon(
     return epsilon
 
 
-def fixed(experiment: Experiment) -> Mechanism:
+def fixed(experiment: Experiment) -> ByEpsilon:
     """The experiment's mechanism with its own cells, at any ε."""
     return partial(at_epsilon, experiment)
 

@@ -28,7 +28,6 @@ import numpy as np
 from scipy import special
 
 from ..accounting import (
-    MICRO,
     THEOREMS,
     Advanced,
     History,
@@ -44,6 +43,7 @@ from ..accounting import (
 from ..accounting.errors import probability, whole
 from ..accounting.majority import MOST_TOTAL
 from ..arrays import Floats
+from ..epsilon import MICRO
 from .beliefs import DisclosureError
 
 _BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...device.ldp_client import Experiment
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment
 from ..arrays import Floats
 from ..epsilon import MICRO
 from ..experiments.payload import Fields, chosen_fields, experiment_over, mechanism_fields
@@ -16,7 +16,7 @@ from ..experiments.units import index_names, parse_range
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from . import beliefs as disclosure
-from .beliefs import Allowed, DisclosureError, Mechanism, Risk, Target
+from .beliefs import Allowed, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
@@ -82,7 +82,7 @@ def bare_values(domain: int) -> Values:
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
-def chosen(domain: int, name: Name) -> Mechanism:
+def chosen(domain: int, name: Name) -> ByEpsilon:
     """The mechanism that the variance formulas choose for a domain, anew at every ε.
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
@@ -207,7 +207,7 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_risk(
-    mechanism: Mechanism,
+    mechanism: ByEpsilon,
     values: Values,
     prior: Floats,
     targets: Sequence[Target] | None,
@@ -232,7 +232,7 @@ def from_risk(
         rows = budget_rows(allowed.total, reports, fails)
         passes, refused = _passes(at, prior, targets, risk, reports, rows)
     exact = None if largest is None else largest / MICRO
-    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, 16_000_000))) != _describe(at)
+    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
     return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
 
 
@@ -305,7 +305,7 @@ def _passes(
     ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
     mechanism, chances = disclosure.fixed(at), none
     for i, row in enumerate(rows):
-        if row.epsilon is None or not 0.001 <= row.epsilon <= 16:
+        if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:
             continue
         try:
             repeated = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)

@@ -3,8 +3,6 @@
 Both hold for ε that are chosen in view of everything before. Neither looks at readings or outputs.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

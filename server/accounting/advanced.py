@@ -1,7 +1,5 @@
 """Advanced composition, the first theorem in which the nats of k reports grow like √k."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 from ..epsilon import MICRO

@@ -1,7 +1,5 @@
 """Basic composition, and no composition theorem at all."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The theorems by name."""
 
-from __future__ import annotations
-
 import pkgutil
 
 from .advanced import Advanced

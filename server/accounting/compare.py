@@ -1,7 +1,5 @@
 """Composition theorems side by side: one total under each, for a number of reports or an ε per report."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -14,8 +14,6 @@ Shackelford and Chang's rule. Everything here is vectorised over n and good for 
 
 # pyright: reportMissingTypeStubs=false
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import overload
 

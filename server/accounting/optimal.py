@@ -16,8 +16,6 @@ Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, I
 
 # pyright: reportMissingTypeStubs=false
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal

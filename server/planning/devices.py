@@ -6,8 +6,6 @@ the others are searched by bisection over what can be set, and what comes back m
 stands; where the choice of cells makes a step, the answer is on the safe side of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

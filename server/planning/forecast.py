@@ -5,8 +5,6 @@ Binomial(m, 1/every), cut off at what its budget holds: `Forecast`, exact. Where
 policy's life the boards are drawn: `SharedForecast`. Pure functions of counts; no clock, no store.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ had several ε, each report is taken to have cost the dearest. So no less is lef
 reports that have not arrived, and for boards that pinned a cap below the present one.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -11,8 +11,6 @@ Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; D
 Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Where an audit runs: CPython, the MicroPython runtimes that are here, a board; and the run itself."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -9,8 +9,6 @@ values. Direct answers (rr, grr) reach that bound, hashed ones do not.
 ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

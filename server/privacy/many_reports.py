@@ -17,8 +17,6 @@ Probabilities are those of a board in A, over its coins (and over the prior with
 in A they are e^-t times less, on average.
 """
 
-from __future__ import annotations
-
 import decimal
 import math
 from dataclasses import asdict, dataclass

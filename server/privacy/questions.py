@@ -1,7 +1,5 @@
 """A disclosure question about a fleet from end to end: from a risk to an ε, or from an ε to beliefs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal

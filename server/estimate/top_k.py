@@ -63,11 +63,6 @@ class TopK:
     near: tuple[RankedValue, ...]
     probabilities: Floats
 
-    @property
-    def expected(self) -> float:
-        """Number of listed values that are expected to belong to the true top k."""
-        return sum(candidate.probability for candidate in self.listed)
-
 
 def top(estimate: Estimates, k: int) -> TopK:
     """The k most frequent values, with the probability that each is among the k of the population.

@@ -46,11 +46,6 @@ class LevelCounts:
         """Variance of a mean over the level's reports of estimates, for one of a report's weight."""
         return self.code.scale**2 / self.reports
 
-    @property
-    def third_factor(self) -> float:
-        """The same for third cumulants."""
-        return self.code.scale**3 / self.reports**2
-
 
 @dataclass(frozen=True)
 class Smoothed:
@@ -101,7 +96,8 @@ def exact(
                 moments[which, 2] += square @ shares
         first, second, third = moments[:, 0], moments[:, 1], moments[:, 2]
         cumulants[:, 0] += (second - first**2) * smoothed.data.factor
-        cumulants[:, 1] += (third - 3 * first * second + 2 * first**3) * smoothed.data.third_factor
+        factor = smoothed.data.code.scale**3 / smoothed.data.reports**2
+        cumulants[:, 1] += (third - 3 * first * second + 2 * first**3) * factor
     return Spread.of(*cumulants[0]), Spread.of(*cumulants[1])
 
 

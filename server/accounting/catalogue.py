@@ -2,8 +2,7 @@
 
 import pkgutil
 
-from .advanced import Advanced
-from .basic import Basic, Unlimited
+from .basic import Advanced, Basic, Unlimited
 from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter
 from .majority import Majority

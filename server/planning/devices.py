@@ -234,7 +234,7 @@ def _solve_epsilon(question: Question, devices: int, domain: int, error: float) 
 
     most = EPSILON_MAX // EPSILON_STEP
     steps = MICRO // EPSILON_STEP
-    while steps < most and error_at(steps) > error:  # upwards: large alphabets may never be looked at
+    while steps < most and error_at(steps) > error:  # so that large alphabets are not seen in vain
         steps = min(2 * steps, most)
     if error_at(steps) > error:
         best = best_design(domain, EPSILON_MAX, question)

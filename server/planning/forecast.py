@@ -42,7 +42,8 @@ class Forecast:
 
     def able(self, days: np.ndarray) -> np.ndarray:
         """Expected share of boards that can still report after the days, shape of days; 0 to 1."""
-        return self._able(self._calls(days))
+        calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
+        return self._able(calls.astype(np.int64))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
         """Expected reports a day of all boards after the days, shape of days."""
@@ -56,9 +57,6 @@ class Forecast:
             return 0.0
         calls = largest(lambda m: float(self._able(np.array([m]))[0]) > share, _MOST_CALLS) + 1
         return None if calls > _MOST_CALLS else calls / (self.every * self.per_day)
-
-    def _calls(self, days: np.ndarray) -> np.ndarray:
-        return np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9).astype(np.int64)
 
     def _able(self, calls: np.ndarray) -> np.ndarray:
         """P[Binomial(calls, 1/every) < left], the mean over boards."""

@@ -154,7 +154,7 @@ def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
         before = Fraction(prior)
         if before >= ceiling:
             raise DisclosureError(
-                f"before any report the belief is {_number(prior)} already, and {_number(float(ceiling))} "
+                f"before any report the belief is {prior:.6g} already, and {float(ceiling):.6g} "
                 "is the most allowed: no ε can do that"
             )
         odds = ceiling * (1 - before) / (before * (1 - ceiling))
@@ -282,7 +282,3 @@ def chance(probability: float, up: bool = False) -> str:
 
 def _places(value: float) -> int:
     return next((n for n in range(3) if abs(round(value, n) - value) < 1e-9), 2)
-
-
-def _number(probability: float) -> str:
-    return f"{probability:.6g}"

@@ -47,7 +47,11 @@ class Values:
             return Target(asked.text, tuple(range(asked.low, asked.high)))
         members: list[int] = []
         for part in text.split(","):
-            members += self._bare(part) if self.bare else self._labels(part)
+            if self.bare:
+                members += self._bare(part)
+            else:
+                label = parse_range(self.experiment, part.strip())
+                members += range(label.low, label.high)
         return Target(self._name(text) if self.bare else text, tuple(dict.fromkeys(members)))
 
     def _name(self, text: str) -> str:
@@ -55,10 +59,6 @@ class Values:
         if not colon or "," in text:
             return f"value {text}"
         return f"values {int(low or 0)} to {int(high or self.experiment.domain) - 1}"
-
-    def _labels(self, text: str) -> range:
-        asked = parse_range(self.experiment, text.strip())
-        return range(asked.low, asked.high)
 
     def _bare(self, text: str) -> range:
         low, colon, high = text.partition(":")
@@ -74,7 +74,7 @@ class Values:
 
 
 def bare_values(domain: int) -> Values:
-    """So many values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
+    """Values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
@@ -139,7 +139,7 @@ class Chosen:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         total = self.allowed.total
-        rows = [row.to_dict() | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
+        rows = [asdict(row) | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
         return {
             "risk": str(self.risk),
             "tightest": {
@@ -184,7 +184,7 @@ class Seen:
                 "mean_belief_in_the_truth": self.repeated.mean,
                 "best_guess_right": self.repeated.guess,
             }
-        rows = [row.to_dict() | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
+        rows = [asdict(row) | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
         return {
             "mechanism": _describe(self.experiment),
             "epsilon": self.experiment.epsilon / MICRO,

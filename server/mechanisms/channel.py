@@ -120,11 +120,6 @@ def level_channel(level: Level) -> Channel:
     return Channel(level.domain, level.g, level.threshold / ONE, collision)
 
 
-def node_sums(values: Floats, width: int) -> Floats:
-    """Sums over the width neighbouring values of each node, shape (domain, ...) to (nodes, ...)."""
-    return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
-
-
 class LevelCode:
     """A level as a linear map from shares of values to chances of its classes of codes, and its transpose.
 
@@ -139,8 +134,9 @@ class LevelCode:
         self._seed = (level.g - 1) / level.seeds if level.t else 1.0
 
     def node_sums(self, values: Floats) -> Floats:
-        """Sums over the values of each of the level's nodes."""
-        return node_sums(values, self.level.width)
+        """Sums over the neighbouring values of each of the level's nodes, (domain, ...) to (nodes, ...)."""
+        width = self.level.width
+        return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
         """Each value's node's number, shape (nodes,) to (domain,)."""

@@ -199,8 +199,8 @@ def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values:
     for r, smoothed, x in zip(parts, levels, values, strict=True):
         if smoothed:
             shares = _shares(smoothed, x)
-            variance += _diagonal(smoothed, shares) @ (r * r)
-            variance += _quadratic(smoothed, r.sum(axis=0), shares @ r)
+            own = _diagonal(smoothed, shares) @ (r * r)
+            variance += own + _quadratic(smoothed, r.sum(axis=0), shares @ r)
     return Spread(np.maximum(variance, 0), np.zeros_like(variance))
 
 

@@ -4,6 +4,9 @@ WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Without its caches Python would compile everything again at each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick check firmware bench clean
 
 demo: $(VENV)/.demo

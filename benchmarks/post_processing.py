@@ -139,7 +139,9 @@ def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator)
     for level, part in zip(exp.levels, rng.multinomial(reports, shares), strict=True):
         one = np.zeros(level.domain)
         one[target // level.width] = 1
-        supporting = level.offset + np.flatnonzero(butterfly.code_weights(level, one) > 0.5)
+        supporting = level.offset + np.flatnonzero(
+            butterfly.expand(level, butterfly.class_weights(level, one)) > 0.5
+        )
         np.add.at(counts, rng.choice(supporting, part), 1)
     return counts
 

@@ -1,7 +1,5 @@
 """The ε of one report: a whole number of micro-nats in code and on boards, nats where people read it."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,7 @@ def compare(
         rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
         title = f"total {total:g}, δ = {delta:g}, ε = {epsilon:g} per report"
     if as_json:
-        print_json([row.to_dict() for row in rows])
+        print_json([asdict(row) for row in rows])
         return
     _show(title, rows, total, by_reports=reports is not None)
 

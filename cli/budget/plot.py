@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ...server.accounting import (
-    MICRO,
     THEOREMS,
     Advanced,
     Basic,
@@ -31,6 +30,7 @@ from ...server.accounting import (
 from ...server.accounting.compare import TITLES, theorems
 from ...server.accounting.errors import whole
 from ...server.answers.figure import COLOURS, figure, style
+from ...server.epsilon import MICRO
 
 COLOUR = dict(zip(THEOREMS, cycle(COLOURS), strict=False))
 DASHED = (0, (4, 2))

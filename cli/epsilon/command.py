@@ -20,7 +20,7 @@ from ...server.estimate.postprocess import METHODS
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
-from ...server.privacy.beliefs import DisclosureError, Floats, Mechanism, Risk, checked_prior, fixed, uniform
+from ...server.privacy.beliefs import ByEpsilon, DisclosureError, Floats, Risk, checked_prior, fixed, uniform
 from ...server.privacy.questions import Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
@@ -116,7 +116,7 @@ def _asked(
     prior_from: str,
     store: str,
     fleet: str,
-) -> tuple[Values, Mechanism, Floats]:
+) -> tuple[Values, ByEpsilon, Floats]:
     """The values, the mechanism at any ε, and the prior over the values."""
     if file is not None and domain is not None:
         raise UsageError("give an experiment's file or --domain, not both")

@@ -14,8 +14,8 @@ from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.experiments.payload import NoMechanism
 from ...server.privacy.beliefs import (
+    ByEpsilon,
     Floats,
-    Mechanism,
     Target,
     fixed,
     posterior_bound,
@@ -29,7 +29,7 @@ _RISK = "#555555"
 
 
 def local_curves(
-    path: Path, mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, choice: Chosen
+    path: Path, mechanism: ByEpsilon, prior: Floats, targets: Sequence[Target] | None, choice: Chosen
 ) -> None:
     """Write the belief in the target that sets the limit against ε: any mechanism's bound, and the exact one.
 
@@ -66,7 +66,7 @@ def local_curves(
 
 
 def _belief(
-    mechanism: Mechanism, epsilon: int, prior: Floats, targets: Sequence[Target] | None, before: float
+    mechanism: ByEpsilon, epsilon: int, prior: Floats, targets: Sequence[Target] | None, before: float
 ) -> float:
     """The highest belief in what had the limit's prior; NaN where the mechanism has no such ε."""
     try:

@@ -2,8 +2,7 @@
 
 from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer, RogersOdometer
-from .advanced import Advanced
-from .basic import Basic, Unlimited
+from .basic import Advanced, Basic, Unlimited
 from .catalogue import THEOREMS, choose
 from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter

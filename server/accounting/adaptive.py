@@ -3,8 +3,6 @@
 Both hold for ε that are chosen in view of everything before. Neither looks at readings or outputs.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 
@@ -65,7 +63,7 @@ class Filter:
 
     def allows(self, report: ReportCost | int) -> bool:
         """Whether the report may still be made; an integer is its epsilon in micro-nats."""
-        new = self.history.then(_report(report))
+        new = self.history.then(report)
         by_sum, by_squares = new.sum <= self.sum_cap, new.squares <= self.squares_cap
         return new.delta <= exact(self.own) and (by_sum or by_squares)
 
@@ -181,14 +179,10 @@ class RogersOdometer:
 
 def _then(history: History, report: ReportCost | int, own: Decimal) -> History:
     """The history with one report more; BudgetExceeded where the reports' own δ would pass `own`."""
-    new = history.then(_report(report))
+    new = history.then(report)
     if new.delta > own:
         raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {float(own):g}")
     return new
-
-
-def _report(report: ReportCost | int) -> ReportCost:
-    return report if isinstance(report, ReportCost) else ReportCost(report)
 
 
 def _sharpest_offset(total: float, delta: float, own: float) -> Decimal:

@@ -1,11 +1,8 @@
 """The theorems by name."""
 
-from __future__ import annotations
-
 import pkgutil
 
-from .advanced import Advanced
-from .basic import Basic, Unlimited
+from .basic import Advanced, Basic, Unlimited
 from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter
 from .majority import Majority

@@ -1,7 +1,5 @@
 """Composition theorems side by side: one total under each, for a number of reports or an ε per report."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,10 +30,6 @@ class TheoremRow:
     delta: float | None
     words: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"kind": str(self.kind)}
-
 
 def theorems(total: float, delta: float) -> list[Theorem]:
     """Every theorem that a total in nats and a delta in [0, 1) allow; with delta 0, those that need none."""
@@ -64,7 +58,7 @@ def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
     """A guarantee for JSON, which has no infinity: epsilon is None where nothing bounds the reports."""
     epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
-    return asdict(guarantee) | {"kind": str(guarantee.kind), "epsilon": epsilon}
+    return asdict(guarantee) | {"epsilon": epsilon}
 
 
 def holds(theorem: Theorem) -> str:

@@ -1,7 +1,5 @@
 """The package's one kind of error, and the checks that raise it."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 

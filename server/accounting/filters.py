@@ -7,8 +7,6 @@ whatever came before.
 Pr[L > E] <= δ makes a course (E, δ)-LDP.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from decimal import Decimal

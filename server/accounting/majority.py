@@ -14,8 +14,6 @@ Shackelford and Chang's rule. Everything here is vectorised over n and good for 
 
 # pyright: reportMissingTypeStubs=false
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import overload
 
@@ -27,8 +25,8 @@ from ..epsilon import MICRO
 from .errors import AccountingError, positive, whole
 from .theorem import MOST_REPORTS, History, Kind, Theorem
 
-MOST_TOTAL = 700.0
-"""Nats; beyond it the chance of a lost vote, e^-E, is no longer a double."""
+MOST_TOTAL = 650.0
+"""Nats; SciPy's betainc errs on either side where the chance of a lost vote is below e^-660."""
 
 _ROUNDING = 1e-10  # relative; the incomplete beta function and its inverse are good to 1e-12
 
@@ -40,7 +38,7 @@ def majority_epsilon(reports: np.ndarray, total: float) -> np.ndarray: ...
 def majority_epsilon(reports: int | np.ndarray, total: float) -> float | np.ndarray:
     """Return the largest ε per report that the rule allows, ties won by the attacker; nats, rounded down.
 
-    reports: whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same. total: nats, in (0, 700].
+    reports: whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same. total: nats, in (0, 650].
     0 where a tie alone is too likely, as for two reports at a small total. AccountingError on anything else.
     """
     epsilon = _raw(_numbers(reports), _total(total))
@@ -60,7 +58,7 @@ def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.nda
 def majority_total(epsilon: float, reports: int) -> float:
     """Return the E at which one report tells the bit as well as a vote of n at ε, ties won; rounded up.
 
-    epsilon: nats, > 0. reports: n, 1 to MOST_REPORTS. Infinite above 700.
+    epsilon: nats, > 0. reports: n, 1 to MOST_REPORTS. Infinite above 650.
     """
     epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
     if n == 1:

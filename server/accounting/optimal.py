@@ -16,8 +16,6 @@ Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, I
 
 # pyright: reportMissingTypeStubs=false
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -135,11 +133,8 @@ class Optimal(Theorem):
 
     def cap(self, epsilon: int) -> int:
         """The number of reports of epsilon micro-nats."""
-        return (
-            _reports(ReportCost(epsilon).epsilon, self.micro_total, MICRO, self.delta)
-            if self.micro_total
-            else 0
-        )
+        total = self.micro_total
+        return _reports(ReportCost(epsilon).epsilon, total, MICRO, self.delta) if total else 0
 
     def most_epsilon(self, reports: int) -> int:
         """The largest epsilon in micro-nats for n reports, rounded down; reports: n."""
@@ -256,12 +251,8 @@ def _log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray
 
 def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
     """x ln(x / mean) + mean - x, without cancellation near the mean."""
-    return mean * _entropy_gap((x - mean) / mean)
-
-
-def _entropy_gap(u: np.ndarray) -> np.ndarray:
-    """(1 + u) ln(1 + u) - u for u > -1."""
-    return (1 + u) * np.log1p(u) - u
+    u = (x - mean) / mean
+    return mean * ((1 + u) * np.log1p(u) - u)
 
 
 def _stirling_error(n: np.ndarray) -> np.ndarray:

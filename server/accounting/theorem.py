@@ -76,10 +76,11 @@ class History:
         """Return `count` reports of epsilon micro-nats each."""
         return cls(((ReportCost(epsilon), whole("the number of reports", count)),))
 
-    def then(self, report: ReportCost) -> History:
-        """Return this history with one report more."""
+    def then(self, report: ReportCost | int) -> History:
+        """Return this history with one report more; a bare integer is its epsilon in micro-nats."""
         counted = dict(self.runs)
-        counted[report] = counted.get(report, 0) + 1
+        cost = report if isinstance(report, ReportCost) else ReportCost(report)
+        counted[cost] = counted.get(cost, 0) + 1
         return History(tuple(counted.items()))
 
     @property

@@ -63,11 +63,6 @@ class TopK:
     near: tuple[RankedValue, ...]
     probabilities: Floats
 
-    @property
-    def expected(self) -> float:
-        """Number of listed values that are expected to belong to the true top k."""
-        return sum(candidate.probability for candidate in self.listed)
-
 
 def top(estimate: Estimates, k: int) -> TopK:
     """The k most frequent values, with the probability that each is among the k of the population.
@@ -122,7 +117,9 @@ def _posterior(estimate: Estimates) -> Posterior:
 
     low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
     v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
-    count = int(np.ceil(_scale(np.array([max(high.max(), 0.0)]), v, u)[0] / _GRID_STEP)) + 1
+    # Frequencies in standard errors from zero, which grow with them.
+    largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v))
+    count = int(np.ceil(largest / _GRID_STEP)) + 1
     steps = np.arange(count) * _GRID_STEP
     grid = ((np.sqrt(v) + u * steps / 2) ** 2 - v) / u
     first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
@@ -148,11 +145,6 @@ def _posterior(estimate: Estimates) -> Posterior:
     mass = likelihood * prior[index]
     mass /= mass.sum(axis=1, keepdims=True)
     return Posterior(first, mass, len(grid))
-
-
-def _scale(theta: Floats, variance: float, unit: float) -> Floats:
-    """Frequencies in standard errors from zero, which grow with them."""
-    return 2 / unit * (np.sqrt(variance + unit * theta) - np.sqrt(variance))
 
 
 def _prior_sample(x: Floats) -> tuple[Ints, Floats]:

@@ -1,7 +1,5 @@
 """An experiment's JSON from its parts: what boards get, and experiments made up to compute with."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

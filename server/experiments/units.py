@@ -1,7 +1,5 @@
 """From an experiment's indices to what people read: labels, bin edges, ranges in the reading's own unit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

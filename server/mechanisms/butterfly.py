@@ -133,14 +133,6 @@ def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
     return class_supports(level, collapse(level, histogram)).astype(np.int64, copy=False)
 
 
-def code_weights(level: Level, weights: npt.ArrayLike) -> Floats:
-    """Sum weights over the nodes that each code supports; the transpose of supports.
-
-    weights: shape (domain,) or (domain, batch); returns (code_count,) or (code_count, batch), floats.
-    """
-    return expand(level, class_weights(level, weights))
-
-
 def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
     """Cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
 

@@ -7,13 +7,11 @@ the odds.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ...device.ldp_client import ONE, Level
-from ..arrays import Array, Counts, Floats
+from ..arrays import Floats
 from . import butterfly
 
 
@@ -122,11 +120,6 @@ def level_channel(level: Level) -> Channel:
     return Channel(level.domain, level.g, level.threshold / ONE, collision)
 
 
-def node_sums(values: Floats, width: int) -> Floats:
-    """Sums over the width neighbouring values of each node, shape (domain, ...) to (nodes, ...)."""
-    return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
-
-
 class LevelCode:
     """A level as a linear map from shares of values to chances of its classes of codes, and its transpose.
 
@@ -140,14 +133,10 @@ class LevelCode:
         # A class has g - 1 codes, each under a seed of its own.
         self._seed = (level.g - 1) / level.seeds if level.t else 1.0
 
-    @cached_property
-    def class_count(self) -> int:
-        """Number of classes of codes."""
-        return butterfly.class_count(self.level)
-
     def node_sums(self, values: Floats) -> Floats:
-        """Sums over the values of each of the level's nodes."""
-        return node_sums(values, self.level.width)
+        """Sums over the neighbouring values of each of the level's nodes, (domain, ...) to (nodes, ...)."""
+        width = self.level.width
+        return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
         """Each value's node's number, shape (nodes,) to (domain,)."""
@@ -178,15 +167,3 @@ class LevelCode:
     def constant(self, nodes: Floats) -> Floats:
         """What a report weighs beside that, whatever its code."""
         return -self.channel.q * self.scale * nodes.sum(axis=0)
-
-    def collapse(self, counts: npt.ArrayLike) -> Counts:
-        """Sum the level's histogram over its classes."""
-        return butterfly.collapse(self.level, counts)
-
-    def expand(self, values: Array) -> Array:
-        """Give every code of the level its class's value."""
-        return butterfly.expand(self.level, values)
-
-    def lightest(self, nodes: Floats) -> Floats:
-        """The least mass of nodes in a class that supports each node, shape (nodes,)."""
-        return butterfly.least_supports(self.level, butterfly.class_weights(self.level, nodes))

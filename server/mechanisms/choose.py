@@ -7,7 +7,7 @@ Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency E
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 
@@ -45,17 +45,6 @@ class Choice:
     weights: tuple[int, ...] | None
     variance: float
 
-    def fields(self) -> dict[str, Any]:
-        """The mechanism's fields in an experiment's JSON."""
-        fields: dict[str, Any] = {"mechanism": self.mechanism}
-        if self.g:
-            fields["g"] = self.g
-        if self.fanout:
-            fields |= {"fanout": self.fanout, "cells": list(self.cells)}
-        if self.weights:
-            fields["weights"] = list(self.weights)
-        return fields
-
 
 @cache
 def _keeps(epsilon: int, g: int) -> float | None:
@@ -64,7 +53,7 @@ def _keeps(epsilon: int, g: int) -> float | None:
     return threshold / ONE if threshold * g > ONE else None
 
 
-def _channel(domain: int, g: int, epsilon: int, max_codes: int) -> Channel | None:
+def flat_channel(domain: int, g: int, epsilon: int, max_codes: int = _MAX_CODES) -> Channel | None:
     """The channel of a Level with these numbers, or None where it would be refused or has too many codes."""
     if domain > max_codes:
         return None
@@ -81,7 +70,8 @@ def _channel(domain: int, g: int, epsilon: int, max_codes: int) -> Channel | Non
 
 
 @cache
-def _primes(below: int) -> tuple[int, ...]:
+def primes(below: int) -> tuple[int, ...]:
+    """The primes below a number."""
     sieve = bytearray([1]) * max(below, 2)
     sieve[:2] = b"\0\0"
     for n in range(2, int(below**0.5) + 1):
@@ -91,17 +81,11 @@ def _primes(below: int) -> tuple[int, ...]:
 
 
 Cost = Callable[[Channel], float]
+_RARE: Cost = attrgetter("variance")
+_EVEN: Cost = attrgetter("even")
 
 
-def _rare(channel: Channel) -> float:
-    return channel.variance
-
-
-def _even(channel: Channel) -> float:
-    return channel.even
-
-
-def best_hash(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _rare) -> Channel | None:
+def best_hash(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _RARE) -> Channel | None:
     """Channel of local hashing over range(domain) with the prime g of least cost, or None.
 
     epsilon in micro-nats. Only primes g below the domain count, with at most max_codes codes and
@@ -109,28 +93,22 @@ def best_hash(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost
     """
     # Local hashing has t >= 2 digits, so that g**3 - g codes are the fewest.
     limit = min(domain, round(max_codes ** (1 / 3)) + 2)
-    channels = (_channel(domain, g, epsilon, max_codes) for g in _primes(limit))
+    channels = (flat_channel(domain, g, epsilon, max_codes) for g in primes(limit))
     return min((c for c in channels if c is not None), key=cost, default=None)
 
 
-def best_channel(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _rare) -> Channel:
+@cache
+def best_channel(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _RARE) -> Channel:
     """The channel of least cost over range(domain): g == domain direct, below it local hashing.
 
     epsilon in micro-nats; cost as in best_hash. Raises ValueError where nothing fits in max_codes codes.
     """
-    direct = _channel(domain, domain, epsilon, max_codes)
+    direct = flat_channel(domain, domain, epsilon, max_codes)
     hashed = best_hash(domain, epsilon, max_codes, cost)
-    if direct is None and hashed is None:
+    best = min((c for c in (direct, hashed) if c is not None), key=cost, default=None)
+    if best is None:
         raise ValueError(f"no oracle over {domain} values fits in {max_codes} codes at epsilon {epsilon}")
-    if direct is None:
-        assert hashed is not None
-        return hashed
-    return direct if hashed is None or cost(direct) <= cost(hashed) else hashed
-
-
-@cache
-def _node_channel(nodes: int, epsilon: int, max_codes: int) -> Channel:
-    return best_channel(nodes, epsilon, max_codes, _even)
+    return best
 
 
 @cache
@@ -142,7 +120,7 @@ def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...
     nodes = hierarchy.heights(domain, fanout)
     most = _MAX_CODES
     while True:
-        channels = tuple(_node_channel(n, epsilon, most) for n in nodes)
+        channels = tuple(best_channel(n, epsilon, most, _EVEN) for n in nodes)
         if sum(_codes(channel) for channel in channels) <= _MAX_CODES:
             return channels
         most = most * 4 // 5  # fewer codes for the levels that take the most
@@ -194,14 +172,10 @@ def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
     levels = _levels(domain, fanout, channels, workload)
     weights = allocation.rounded(levels, allocation.shares(levels))
     variance = levels.variance(np.array(weights) / sum(weights))
-    cells = tuple(c.g if w else _unused(c, epsilon) for c, w in zip(channels, weights, strict=True))
+    # Cells of a level without reports are those that take the fewest codes.
+    unused = (c.domain if _keeps(epsilon, c.domain) is not None else 2 for c in channels)
+    cells = tuple(c.g if w else u for c, w, u in zip(channels, weights, unused, strict=True))
     return Choice("hh", 0, fanout, cells, weights if len(set(weights)) > 1 else None, variance)
-
-
-def _unused(channel: Channel, epsilon: int) -> int:
-    """Cells of a level without reports that take the fewest codes."""
-    nodes = channel.domain
-    return nodes if _keeps(epsilon, nodes) is not None else 2
 
 
 def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Choice:

@@ -46,11 +46,6 @@ class LevelCounts:
         """Variance of a mean over the level's reports of estimates, for one of a report's weight."""
         return self.code.scale**2 / self.reports
 
-    @property
-    def third_factor(self) -> float:
-        """The same for third cumulants."""
-        return self.code.scale**3 / self.reports**2
-
 
 @dataclass(frozen=True)
 class Smoothed:
@@ -101,48 +96,35 @@ def exact(
                 moments[which, 2] += square @ shares
         first, second, third = moments[:, 0], moments[:, 1], moments[:, 2]
         cumulants[:, 0] += (second - first**2) * smoothed.data.factor
-        cumulants[:, 1] += (third - 3 * first * second + 2 * first**3) * smoothed.data.third_factor
+        factor = smoothed.data.code.scale**3 / smoothed.data.reports**2
+        cumulants[:, 1] += (third - 3 * first * second + 2 * first**3) * factor
     return Spread.of(*cumulants[0]), Spread.of(*cumulants[1])
 
 
-@dataclass(frozen=True)
-class _Supports:
-    """Covariances of the supports of a level's nodes by a model with few numbers.
+def _shares(smoothed: Smoothed, values: Floats) -> Floats:
+    """Shares of the nodes: of their consistent values and of the implied ones."""
+    return (1 - decoded.IMPLIED_SHARE) * values + decoded.IMPLIED_SHARE * smoothed.implied
+
+
+def _diagonal(smoothed: Smoothed, shares: Floats) -> Floats:
+    """Variance of each node's estimate, less what _quadratic holds of it."""
+    channel, both = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
+    if_own = channel.collision * channel.p - both
+    return (smoothed.supports - both - 2 * shares * if_own) * smoothed.data.factor
+
+
+def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
+    """Variance of weights whose sum is total, and weighted by the nodes' shares is weighted.
 
     Two values are supported at once as often as the exact channel says for a report of one of them. For a
     report of a third value that depends on whether the three stand on one line in the space of digits: the
     model takes the mean over third values. For g = 2, and for direct answers, it is exact.
-
-    diagonal          variance of each node's estimate, less what the other numbers hold of it
-    shares            of the nodes
-    p_both_supported  chance that a report supports two nodes, neither its own
-    p_both_if_own     what is added to it where one of the two is its own
-    q, p_less_q       chance that a report supports a node not its own, and what is added for its own
     """
-
-    diagonal: Floats
-    shares: Floats
-    p_both_supported: float
-    p_both_if_own: float
-    q: float
-    p_less_q: float
-    factor: float
-
-    @staticmethod
-    def of(smoothed: Smoothed, values: Floats) -> _Supports:
-        """From a level's moments, and the nodes' consistent values."""
-        shares = (1 - decoded.IMPLIED_SHARE) * values + decoded.IMPLIED_SHARE * smoothed.implied
-        channel, factor = smoothed.data.code.channel, smoothed.data.factor
-        both = channel.both_supported
-        if_own = channel.collision * channel.p - both
-        diagonal = (smoothed.supports - both - 2 * shares * if_own) * factor
-        return _Supports(diagonal, shares, both, if_own, channel.q, channel.p - channel.q, factor)
-
-    def quadratic(self, total: Floats, weighted: Floats) -> Floats:
-        """Variance of weights whose sum is total, and weighted by the nodes' shares is weighted."""
-        mean = self.q * total + self.p_less_q * weighted
-        both = self.p_both_supported * total**2 + 2 * self.p_both_if_own * total * weighted
-        return self.factor * (both - mean**2)
+    channel, neither_own = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
+    if_own = channel.collision * channel.p - neither_own
+    mean = channel.q * total + (channel.p - channel.q) * weighted
+    both = neither_own * total**2 + 2 * if_own * total * weighted
+    return smoothed.data.factor * (both - mean**2)
 
 
 def _hashed_prefixes(smoothed: Smoothed, values: Floats) -> Floats:
@@ -154,7 +136,7 @@ def _hashed_prefixes(smoothed: Smoothed, values: Floats) -> Floats:
     of the g blocks around it once, unless it stays in one; what stays in the last is counted a digit lower.
     """
     channel, g = smoothed.data.code.channel, smoothed.data.code.channel.g
-    x = (1 - decoded.IMPLIED_SHARE) * values + decoded.IMPLIED_SHARE * smoothed.implied
+    x = _shares(smoothed, values)
     p, lie, c = channel.p, channel.lie, channel.collision
     size = smoothed.data.code.level.seeds + 1
     c3 = (size // g**2 - 1) / (size - 1)  # three values that are not on a line share a cell
@@ -193,19 +175,20 @@ def model(
         assert smoothed is not None
         prefix = _hashed_prefixes(smoothed, values[0])
         return binomial(smoothed, smoothed.supports), Spread(prefix, np.zeros_like(prefix))
-    all_pairs = [s and _Supports.of(s, v) for s, v in zip(levels, values, strict=True)]
-    d = [p.diagonal if p else np.zeros(n) for p, n in zip(all_pairs, tree.nodes, strict=True)]
-    e = [
-        np.stack([np.ones(n), p.shares], axis=1) if p else np.zeros((n, 2))
-        for p, n in zip(all_pairs, tree.nodes, strict=True)
-    ]
+    d = [np.zeros(n) for n in tree.nodes]
+    e = [np.zeros((n, 2)) for n in tree.nodes]
+    for number, (smoothed, x) in enumerate(zip(levels, values, strict=True)):
+        if smoothed:
+            shares = _shares(smoothed, x)
+            d[number] = _diagonal(smoothed, shares)
+            e[number] = np.stack([np.ones(len(shares)), shares], axis=1)
     result: list[Spread] = []
     for influence in influences(tree, d, e):
         variance = influence.squares.copy()
-        for number, pairs in enumerate(all_pairs):
-            if pairs:
+        for number, smoothed in enumerate(levels):
+            if smoothed:
                 sums = influence.sums[:, number]
-                variance += pairs.quadratic(sums[:, 0], sums[:, 1])
+                variance += _quadratic(smoothed, sums[:, 0], sums[:, 1])
         result.append(Spread(np.maximum(variance, 0), np.zeros_like(variance)))
     return result[0], result[1]
 
@@ -215,8 +198,9 @@ def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values:
     variance = np.zeros(parts[0].shape[1])
     for r, smoothed, x in zip(parts, levels, values, strict=True):
         if smoothed:
-            pairs = _Supports.of(smoothed, x)
-            variance += pairs.diagonal @ (r * r) + pairs.quadratic(r.sum(axis=0), pairs.shares @ r)
+            shares = _shares(smoothed, x)
+            own = _diagonal(smoothed, shares) @ (r * r)
+            variance += own + _quadratic(smoothed, r.sum(axis=0), shares @ r)
     return Spread(np.maximum(variance, 0), np.zeros_like(variance))
 
 

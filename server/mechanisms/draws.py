@@ -48,16 +48,11 @@ def _draw_level(level: Level, indices: Drawn, rng: np.random.Generator) -> Drawn
     lies = rng.integers(0, ONE, n, dtype=np.uint32) >= level.threshold
     other *= lies
     other += cell
-    code = _modulo(other, g)
+    code = other - other // g * g  # dividing by one number is vectorised in NumPy, the remainder is not
     if base is not None:
         code += base
     code += np.uint32(level.offset)
     return code
-
-
-def _modulo(x: Drawn, n: np.uint32) -> Drawn:
-    """x % n. Division by one number is vectorised in NumPy, the remainder is not."""
-    return x - x // n * n
 
 
 def _hash(level: Level, node: Drawn, seed: Drawn) -> Drawn:

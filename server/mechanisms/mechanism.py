@@ -5,8 +5,6 @@ a design will err by, what an attacker can believe, what an audit expects, what 
 is written once, for every mechanism. A mechanism overrides what it can do faster, and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence

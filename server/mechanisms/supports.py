@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
-from . import covariance, draws
+from . import butterfly, covariance, draws
 from . import tree as hierarchy
 from .channel import LevelCode
 from .covariance import LevelCounts, Smoothed
@@ -49,17 +49,19 @@ class SupportMechanism(Mechanism):
 
     @cached_property
     def class_count(self) -> int:
-        return sum(code.class_count for code in self.codes)
+        return sum(butterfly.class_count(code.level) for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
         """Least squares over levels of these numbers of reports; None where nothing has to agree."""
         return None
 
     def collapse(self, counts: Counts) -> list[Counts]:
-        return [c.collapse(part) for c, part in zip(self.codes, super().collapse(counts), strict=True)]
+        parts = zip(self.codes, super().collapse(counts), strict=True)
+        return [butterfly.collapse(code.level, part) for code, part in parts]
 
     def expand(self, values: Sequence[Array]) -> Array:
-        return np.concatenate([code.expand(part) for code, part in zip(self.codes, values, strict=True)])
+        parts = zip(self.codes, values, strict=True)
+        return np.concatenate([butterfly.expand(code.level, part) for code, part in parts])
 
     def law(self, shares: Floats) -> list[Floats]:
         return [code.law(code.node_sums(shares)) for code in self.codes]
@@ -88,16 +90,16 @@ class SupportMechanism(Mechanism):
         yield from known_chances(self.drawn, [int(part.sum()) for part in parts])
         for number, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
             yield from even_runs(part, code.level.seeds, self.numbered(number))
-            yield from bounded_supports(code, code.collapse(part), self.numbered(number))
+            yield from bounded_supports(code, butterfly.collapse(code.level, part), self.numbered(number))
 
     def lift(self, prior: Floats) -> Floats:
         result = np.zeros(self.domain)
         for code, chance in zip(self.codes, self.drawn, strict=True):
             if chance:  # the belief in a value rises most by the code whose class is lightest
-                odds, lightest = code.channel.odds, code.lightest(code.node_sums(prior))
-                np.maximum(
-                    result, code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain), out=result
-                )
+                masses = butterfly.class_weights(code.level, code.node_sums(prior))
+                odds, lightest = code.channel.odds, butterfly.least_supports(code.level, masses)
+                lift = code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain)
+                np.maximum(result, lift, out=result)
         return result
 
     @property
@@ -116,9 +118,9 @@ class SupportDecoded(Decoded):
         self._least_squares = mechanism.tree
         parts = zip(self.codes, counts, self.reports, strict=True)
         self._levels = [LevelCounts(code, n, part) if n else None for code, part, n in parts]
-        informed = [code.level for code, n in zip(self.codes, self.reports, strict=True) if n]
+        informed = [level.code.level for level in self._levels if level]
         self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in informed)
-        pairs = sum(c.class_count for c, n in zip(self.codes, self.reports, strict=True) if n)
+        pairs = sum(map(butterfly.class_count, informed))
         self.exact = mechanism.direct or pairs * mechanism.domain <= _MAX_EXACT_PAIRS
 
     @cached_property

@@ -4,8 +4,6 @@ The weights behind one leaf are never formed: inside a subtree that does not hol
 of those of the subtree's upward pass, so that sums over subtrees are enough. docs/mathematics.md derives it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

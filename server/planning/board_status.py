@@ -1,7 +1,5 @@
 """What one board can still give, from what `client.status()` returned there."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Mapping

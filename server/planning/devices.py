@@ -6,20 +6,18 @@ the others are searched by bisection over what can be set, and what comes back m
 stands; where the choice of cells makes a step, the answer is on the safe side of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...device.ldp_client import EPSILON_MAX, ExperimentRefused, Level
+from ...device.ldp_client import EPSILON_MAX
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
-from ..mechanisms.channel import Channel, level_channel
-from ..mechanisms.choose import Choice, choose
+from ..mechanisms.channel import Channel
+from ..mechanisms.choose import Choice, choose, flat_channel, primes
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, variance, well_sampled
 
@@ -133,18 +131,12 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
 def _flat_choices(domain: int, epsilon: int) -> dict[Choice, Channel]:
     """Every mechanism that asks for the value itself."""
     channels: dict[Choice, Channel] = {}
-    for g in (*_primes(min(domain, _MOST_CELLS)), domain):
-        try:
-            channel = level_channel(Level(epsilon, domain, g, 1, 0, 1))
-        except ExperimentRefused:
-            continue
-        name, cells = ("grr", 0) if g == domain else ("olh", g)
-        channels[Choice(name, cells, 0, (), None, channel.variance)] = channel
+    for g in (*primes(min(domain, _MOST_CELLS)), domain):
+        channel = flat_channel(domain, g, epsilon)
+        if channel is not None:
+            name, cells = ("grr", 0) if g == domain else ("olh", g)
+            channels[Choice(name, cells, 0, (), None, channel.variance)] = channel
     return channels
-
-
-def _primes(below: int) -> list[int]:
-    return [n for n in range(2, below) if all(n % i for i in range(2, math.isqrt(n) + 1))]
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
@@ -175,7 +167,9 @@ def solve(
     given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
-        raise PlanError(_wrong_number(missing))
+        text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
+        wrong = f"{', '.join(missing)} are missing" if missing else "one must be left open"
+        raise PlanError(f"{text}: {wrong}")
     _check(question, devices, epsilon, domain, error)
     if devices is None:
         assert epsilon is not None
@@ -196,11 +190,6 @@ def solve(
         assert domain is not None
         return _solve_epsilon(question, devices, domain, error)
     return _solve_domain(question, devices, epsilon, error)
-
-
-def _wrong_number(missing: list[str]) -> str:
-    text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
-    return f"{text}: {', '.join(missing)} are missing" if missing else f"{text}: one must be left open"
 
 
 def _check(
@@ -246,9 +235,7 @@ def _solve_epsilon(question: Question, devices: int, domain: int, error: float) 
 
     most = EPSILON_MAX // EPSILON_STEP
     steps = MICRO // EPSILON_STEP
-    while (
-        steps < most and error_at(steps) > error
-    ):  # upwards, so that large alphabets are not looked at in vain
+    while steps < most and error_at(steps) > error:  # so that large alphabets are not seen in vain
         steps = min(2 * steps, most)
     if error_at(steps) > error:
         best = best_design(domain, EPSILON_MAX, question)

@@ -11,7 +11,6 @@ exact too.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
+from ..experiments.payload import choice_fields, experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms import choose as oracle
 from ..mechanisms.channel import Channel, level_channel
@@ -72,12 +72,7 @@ class Design:
     @cached_property
     def experiment(self) -> Experiment:
         """One that asks about domain values with this mechanism."""
-        kind: dict[str, Any] = {"type": "bool"}
-        if self.domain > 2:
-            kind = {"type": "number", "low": 0, "high": self.domain, "bins": self.domain}
-        fields = {"v": 1, "name": "design", **kind, **self.choice.fields(), "epsilon": self.epsilon}
-        fields |= {"budget": {"rule": "unlimited"}, "window": "all"}
-        return Experiment.parse(json.dumps(fields).encode())
+        return experiment_over(self.domain, self.epsilon, choice_fields(self.choice), "design")
 
     @cached_property
     def mechanism(self) -> Mechanism:

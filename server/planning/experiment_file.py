@@ -1,7 +1,5 @@
 """An experiment file from a plan: the mechanism spelled out, so that the plan's errors hold for it."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

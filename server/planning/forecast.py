@@ -5,8 +5,6 @@ Binomial(m, 1/every), cut off at what its budget holds: `Forecast`, exact. Where
 policy's life the boards are drawn: `SharedForecast`. Pure functions of counts; no clock, no store.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Mapping, Sequence
@@ -44,7 +42,8 @@ class Forecast:
 
     def able(self, days: np.ndarray) -> np.ndarray:
         """Expected share of boards that can still report after the days, shape of days; 0 to 1."""
-        return self._able(self._calls(days))
+        calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
+        return self._able(calls.astype(np.int64))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
         """Expected reports a day of all boards after the days, shape of days."""
@@ -58,9 +57,6 @@ class Forecast:
             return 0.0
         calls = largest(lambda m: float(self._able(np.array([m]))[0]) > share, _MOST_CALLS) + 1
         return None if calls > _MOST_CALLS else calls / (self.every * self.per_day)
-
-    def _calls(self, days: np.ndarray) -> np.ndarray:
-        return np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9).astype(np.int64)
 
     def _able(self, calls: np.ndarray) -> np.ndarray:
         """P[Binomial(calls, 1/every) < left], the mean over boards."""

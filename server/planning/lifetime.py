@@ -9,8 +9,6 @@ in m gives back only a factor m in reports. Composition that is better than addi
 ICML 2015) gains for many reports, rarely enough.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 `read` finds it there again.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterable, Sequence

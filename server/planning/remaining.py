@@ -6,8 +6,6 @@ had several ε, each report is taken to have cost the dearest. So no less is lef
 reports that have not arrived, and for boards that pinned a cap below the present one.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,21 +113,18 @@ class FleetLedger:
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
         """One line for each experiment; the rate is that of the last full days, last_days of them."""
-        lefts = {profile: self.left(profile) for profile in self.profiles}
+        left_counts: list[Counter[int | None]] = [Counter() for _ in self.budgets]
+        for profile, boards in self.profiles.items():
+            for counts, n in zip(left_counts, self.left(profile), strict=True):
+                counts[n] += boards
         new = self.left((0,) * len(self.budgets))
         rates = [rate(b.days, last_days) for b in self.budgets]
-        able = [
-            sum(n for profile, n in self.profiles.items() if lefts[profile][i] != 0)
-            for i in range(len(self.budgets))
-        ]
+        able = [counts.total() - counts[0] for counts in left_counts]
         each = [r / n if r and n else 0.0 for r, n in zip(rates, able, strict=True)]
-        forecasts = self._forecasts(each, lefts)
+        forecasts = self._forecasts(each, left_counts)
         lines = []
         for i, budget in enumerate(self.budgets):
-            counts: Counter[int | None] = Counter()
-            for profile, boards in self.profiles.items():
-                counts[lefts[profile][i]] += boards
-            forecast = forecasts[i]
+            counts, forecast = left_counts[i], forecasts[i]
             half, dry = (_day(today, forecast and forecast.days_until(share)) for share in (0.5, DRY))
             lines.append(
                 Remaining(
@@ -148,7 +143,7 @@ class FleetLedger:
         return lines
 
     def _forecasts(
-        self, each: Sequence[float], lefts: Mapping[Profile, Sequence[int | None]]
+        self, each: Sequence[float], left_counts: Sequence[Mapping[int | None, int]]
     ) -> list[Forecast | SharedForecast | None]:
         """A forecast for each experiment, from the reports a day of one board; None where it makes none."""
         if self.policy is not None and sum(rate > 0 for rate in each) > 1:
@@ -162,13 +157,8 @@ class FleetLedger:
                 purses, (self.policy.sum, self.policy.squares), starts, list(self.profiles.values())
             )
             return [x if x.per_day else None for x in drawn]
-        alone: list[Forecast | SharedForecast | None] = []
-        for i, rate_ in enumerate(each):
-            left: Counter[int | None] = Counter()
-            for profile, boards in self.profiles.items():
-                left[lefts[profile][i]] += boards
-            alone.append(Forecast(left, self.budgets[i].experiment.every, rate_) if rate_ else None)
-        return alone
+        parts = zip(self.budgets, left_counts, each, strict=True)
+        return [Forecast(left, b.experiment.every, r) if r else None for b, left, r in parts]
 
     def _spent(self, profile: Profile) -> tuple[int, int]:
         """A board's Σε and Σε² in micro-nats, if each report cost the dearest ε of its experiment."""
@@ -228,13 +218,10 @@ def _budget(
     for v in versions:
         together.update(windows.get(v.id, {}))
     state = "current" if newest.published_on(today) else "expired" if newest.current else "withdrawn"
-    if state == "current" and policy is not None and _outside(e, policy):
-        state = "refused"
+    if state == "current" and policy is not None:
+        known = e.name in policy.experiments and e.rule in policy.rules
+        state = state if known and e.epsilon <= policy.epsilon else "refused"
     return BudgetLine(e, state, max(heard), min(heard), together.total(), daily(together, today))
-
-
-def _outside(e: Experiment, policy: Policy) -> bool:
-    return e.name not in policy.experiments or e.rule not in policy.rules or e.epsilon > policy.epsilon
 
 
 def _day(today: datetime.date, days: float | None) -> datetime.date | None:

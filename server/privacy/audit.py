@@ -11,10 +11,9 @@ Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; D
 Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
 """
 
-from __future__ import annotations
-
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -187,14 +186,15 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
     alpha = error / (2 * _BOUNDS)
     experiment = audited.experiment
     training, held_out = halves
-    both = (_add(training[0], held_out[0]), _add(training[1], held_out[1]))
+    both = (Counter(training[0]) + Counter(held_out[0]), Counter(training[1]) + Counter(held_out[1]))
     chances = (channel(experiment, audited.indices[0]), channel(experiment, audited.indices[1]))
     known = learned = 0.0
     for first, second in ((0, 1), (1, 0)):
         likelier = chances[first] > chances[second]
         exact = frozenset(c for c in {*both[0], *both[1]} if 0 <= c < experiment.code_count and likelier[c])
         known = max(known, _bound(exact, both[first], both[second], alpha))
-        event = learn_event(training[first], training[second], _draws(training, first, second), alpha)
+        draws = sum(training[first].values()), sum(training[second].values())
+        event = learn_event(training[first], training[second], draws, alpha)
         learned = max(learned, _bound(event, held_out[first], held_out[second], alpha))
     return Finding(
         name=experiment.name,
@@ -209,14 +209,6 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
         lower_learned_event=learned,
         fit=_fit(experiment, chances, both),
     )
-
-
-def _add(a: Tally, b: Tally) -> dict[int, int]:
-    return {code: a.get(code, 0) + b.get(code, 0) for code in {*a, *b}}
-
-
-def _draws(tallies: Tallied, first: int, second: int) -> tuple[int, int]:
-    return sum(tallies[first].values()), sum(tallies[second].values())
 
 
 def _bound(event: frozenset[int], favoured: Tally, other: Tally, alpha: float) -> float:

@@ -1,7 +1,5 @@
 """Where an audit runs: CPython, the MicroPython runtimes that are here, a board; and the run itself."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -229,8 +227,6 @@ def _read(
             elif kind == "END":
                 return _complete(runtime, jobs, [Tallies(label, both) for both in halves])
         except (IndexError, ValueError) as e:
-            if isinstance(e, AuditError):
-                raise
             raise _Unfinished from e
     raise _Unfinished
 

@@ -9,8 +9,6 @@ values. Direct answers (rr, grr) reach that bound, hashed ones do not.
 ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -156,7 +154,7 @@ def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
         before = Fraction(prior)
         if before >= ceiling:
             raise DisclosureError(
-                f"before any report the belief is {_number(prior)} already, and {_number(float(ceiling))} "
+                f"before any report the belief is {prior:.6g} already, and {float(ceiling):.6g} "
                 "is the most allowed: no ε can do that"
             )
         odds = ceiling * (1 - before) / (before * (1 - ceiling))
@@ -226,12 +224,12 @@ def within(
     return True
 
 
-Mechanism = Callable[[int], Experiment]
+ByEpsilon = Callable[[int], Experiment]
 """An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
 
 
 def largest_epsilon(
-    mechanism: Mechanism, prior: Floats, targets: Sequence[Target] | None, risk: Risk
+    mechanism: ByEpsilon, prior: Floats, targets: Sequence[Target] | None, risk: Risk
 ) -> int | None:
     """The largest ε in micro-nats at which one report keeps the risk, from the mechanism's exact posteriors.
 
@@ -256,7 +254,7 @@ def largest_epsilon(
     return epsilon
 
 
-def fixed(experiment: Experiment) -> Mechanism:
+def fixed(experiment: Experiment) -> ByEpsilon:
     """The experiment's mechanism with its own cells, at any ε."""
     return partial(at_epsilon, experiment)
 
@@ -284,7 +282,3 @@ def chance(probability: float, up: bool = False) -> str:
 
 def _places(value: float) -> int:
     return next((n for n in range(3) if abs(round(value, n) - value) < 1e-9), 2)
-
-
-def _number(probability: float) -> str:
-    return f"{probability:.6g}"

@@ -17,18 +17,14 @@ Probabilities are those of a board in A, over its coins (and over the prior with
 in A they are e^-t times less, on average.
 """
 
-from __future__ import annotations
-
 import decimal
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from ..accounting import (
-    MICRO,
     THEOREMS,
     Advanced,
     History,
@@ -44,6 +40,7 @@ from ..accounting import (
 from ..accounting.errors import probability, whole
 from ..accounting.majority import MOST_TOTAL
 from ..arrays import Floats
+from ..epsilon import MICRO
 from .beliefs import DisclosureError
 
 _BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)
@@ -68,10 +65,6 @@ class BudgetRow:
     fails: float | None
     words: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {"kind": str(self.kind)}
-
 
 def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
     """What each theorem allows n reports while a loss stays within total (micro-nats, >= 1).
@@ -80,7 +73,8 @@ def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
     """
     n, eta = whole("the number of reports", reports), probability("delta", fails)
     nats = total / MICRO
-    rows = [_certain(total, n)]
+    words = "the belief never passes its ceiling, whatever is seen and however readings change"
+    rows = [BudgetRow("basic", Kind.PURE, nats, 0.0, total // n / MICRO, 0.0, words)]
     for cls in THEOREMS.values():
         if cls in _BOUND_LOSS and eta:
             rows.append(_bounded(choose(cls.name, nats, eta), n, eta))
@@ -90,11 +84,6 @@ def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
             rows.append(_majority(nats, n))
     words = "bounds no belief: every further report adds its ε to the loss, for life"
     return [*rows, BudgetRow("none", Kind.NOTHING, None, 0.0, None, None, words)]
-
-
-def _certain(total: int, n: int) -> BudgetRow:
-    words = "the belief never passes its ceiling, whatever is seen and however readings change"
-    return BudgetRow("basic", Kind.PURE, total / MICRO, 0.0, total // n / MICRO, 0.0, words)
 
 
 def _bounded(theorem: Theorem, n: int, eta: float) -> BudgetRow:
@@ -144,10 +133,6 @@ class LossRow:
     kind: Kind
     loss: float
     fails: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {"kind": str(self.kind)}
 
 
 def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
@@ -201,11 +186,6 @@ class Repeated:
     guess: float
 
 
-def outcome_count(domain: int, reports: int) -> int:
-    """How many outcomes n direct reports have, their order aside."""
-    return math.comb(reports + domain - 1, domain - 1)
-
-
 def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats) -> Repeated:
     """Enumerate all outcomes of n direct reports of one fixed value.
 
@@ -213,7 +193,7 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
     than MOST_ROWS outcomes, or too many numbers in them.
     """
     domain, n = len(prior), whole("the number of reports", reports)
-    outcomes = outcome_count(domain, n)
+    outcomes = math.comb(n + domain - 1, domain - 1)  # their order aside
     if outcomes > MOST_ROWS or outcomes * domain > 10 * MOST_ROWS:
         raise DisclosureError(
             f"{n:,} reports over {domain} values have {outcomes:.3g} outcomes, and {MOST_ROWS:,} are "

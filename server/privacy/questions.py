@@ -1,14 +1,12 @@
 """A disclosure question about a fleet from end to end: from a risk to an ε, or from an ε to beliefs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from ...device.ldp_client import Experiment
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment
 from ..arrays import Floats
 from ..epsilon import MICRO
 from ..experiments.payload import MECHANISM_NAMES, chosen_fields, experiment_over, mechanism_fields
@@ -16,7 +14,7 @@ from ..experiments.units import index_names, parse_range
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from . import beliefs as disclosure
-from .beliefs import Allowed, DisclosureError, Mechanism, Risk, Target
+from .beliefs import Allowed, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
@@ -47,7 +45,11 @@ class Values:
             return Target(asked.text, tuple(range(asked.low, asked.high)))
         members: list[int] = []
         for part in text.split(","):
-            members += self._bare(part) if self.bare else self._labels(part)
+            if self.bare:
+                members += self._bare(part)
+            else:
+                label = parse_range(self.experiment, part.strip())
+                members += range(label.low, label.high)
         return Target(self._name(text) if self.bare else text, tuple(dict.fromkeys(members)))
 
     def _name(self, text: str) -> str:
@@ -55,10 +57,6 @@ class Values:
         if not colon or "," in text:
             return f"value {text}"
         return f"values {int(low or 0)} to {int(high or self.experiment.domain) - 1}"
-
-    def _labels(self, text: str) -> range:
-        asked = parse_range(self.experiment, text.strip())
-        return range(asked.low, asked.high)
 
     def _bare(self, text: str) -> range:
         low, colon, high = text.partition(":")
@@ -74,13 +72,13 @@ class Values:
 
 
 def bare_values(domain: int) -> Values:
-    """So many values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
+    """Values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
-def chosen(domain: int, name: str) -> Mechanism:
+def chosen(domain: int, name: str) -> ByEpsilon:
     """The mechanism that the variance formulas choose for a domain, anew at every ε.
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
@@ -136,7 +134,7 @@ class Chosen:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         total = self.allowed.total
-        rows = [row.to_dict() | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
+        rows = [asdict(row) | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
         return {
             "risk": str(self.risk),
             "tightest": {
@@ -181,7 +179,7 @@ class Seen:
                 "mean_belief_in_the_truth": self.repeated.mean,
                 "best_guess_right": self.repeated.guess,
             }
-        rows = [row.to_dict() | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
+        rows = [asdict(row) | {"posterior": p} for row, p in zip(self.rows, self.posteriors, strict=True)]
         return {
             "mechanism": _describe(self.experiment),
             "epsilon": self.experiment.epsilon / MICRO,
@@ -202,7 +200,7 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_risk(
-    mechanism: Mechanism,
+    mechanism: ByEpsilon,
     values: Values,
     prior: Floats,
     targets: Sequence[Target] | None,
@@ -227,7 +225,7 @@ def from_risk(
         rows = budget_rows(allowed.total, reports, fails)
         passes, refused = _passes(at, prior, targets, risk, reports, rows)
     exact = None if largest is None else largest / MICRO
-    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, 16_000_000))) != _describe(at)
+    changes = at is not None and _describe(mechanism(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
     return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
 
 
@@ -300,7 +298,7 @@ def _passes(
     ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
     mechanism, chances = disclosure.fixed(at), none
     for i, row in enumerate(rows):
-        if row.epsilon is None or not 0.001 <= row.epsilon <= 16:
+        if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:
             continue
         try:
             repeated = _repeat(mechanism(round(row.epsilon * MICRO)), prior, reports, ceilings)

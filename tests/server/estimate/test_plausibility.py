@@ -139,7 +139,9 @@ def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():
     """Forgers who draw seeds evenly, and of the cells the one that supports most values or fewest."""
     experiment = designed("olh", 40, 1, g=3)
     level = experiment.levels[0]
-    supported = butterfly.code_weights(level, np.ones(40)).reshape(level.seeds, level.g)
+    supported = butterfly.expand(level, butterfly.class_weights(level, np.ones(40))).reshape(
+        level.seeds, level.g
+    )
     for best in (supported.argmax(axis=1), supported.argmin(axis=1)):
         counts = honest(experiment, 300_000, 1).reshape(level.seeds, level.g)
         counts[np.arange(level.seeds), best] += 300_000 // level.seeds
@@ -150,7 +152,9 @@ def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():
 def test_forgers_who_draw_seeds_as_boards_do_are_not_seen():
     experiment = designed("olh", 64, 1, g=3)
     level = experiment.levels[0]
-    supports = butterfly.code_weights(level, np.eye(64)[7]).reshape(level.seeds, level.g)
+    supports = butterfly.expand(level, butterfly.class_weights(level, np.eye(64)[7])).reshape(
+        level.seeds, level.g
+    )
     rng = np.random.default_rng(1)
     counts = honest(experiment, 95_000, 1).reshape(level.seeds, level.g)
     cells = supports.argmax(axis=1)

@@ -54,7 +54,9 @@ def test_supports_are_those_of_the_boards_own_hash(domain: int, g: int) -> None:
     assert (got == histogram @ matrix).all()
     weights = np.random.default_rng(g).normal(size=domain)
     np.testing.assert_allclose(
-        butterfly.code_weights(experiment.levels[0], weights), matrix @ weights, atol=1e-12
+        butterfly.expand(experiment.levels[0], butterfly.class_weights(experiment.levels[0], weights)),
+        matrix @ weights,
+        atol=1e-12,
     )
 
 
@@ -71,7 +73,7 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
     histogram = rng.integers(0, 100, level.code_count)
     weights = rng.integers(-100, 100, (level.domain, 3))
     left = butterfly.supports(level, histogram) @ weights
-    right = histogram @ butterfly.code_weights(level, weights)
+    right = histogram @ butterfly.expand(level, butterfly.class_weights(level, weights))
     assert (left == right).all()  # integers below 2**53: no rounding on either side
 
 
@@ -100,10 +102,12 @@ def test_several_weights_at_once_are_as_one_at_a_time() -> None:
     for g in (2, 3, 7, 11):
         level = Level(3_000_000, 50, g, 1, 0, 1)
         weights = np.random.default_rng(1).normal(size=(50, 4))
-        together = butterfly.code_weights(level, weights)
+        together = butterfly.expand(level, butterfly.class_weights(level, weights))
         for k in range(4):
             np.testing.assert_allclose(
-                together[:, k], butterfly.code_weights(level, weights[:, k]), atol=1e-12
+                together[:, k],
+                butterfly.expand(level, butterfly.class_weights(level, weights[:, k])),
+                atol=1e-12,
             )
 
 
@@ -128,4 +132,4 @@ def test_a_wrong_shape_is_refused_with_both_shapes() -> None:
     with pytest.raises(ValueError, match="78 codes"):
         butterfly.supports(level, np.zeros(5, dtype=int))
     with pytest.raises(ValueError, match="10 nodes"):
-        butterfly.code_weights(level, np.zeros(11))
+        butterfly.expand(level, butterfly.class_weights(level, np.zeros(11)))

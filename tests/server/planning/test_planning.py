@@ -63,7 +63,7 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
     total = 0.0
     for level, part in zip(experiment.levels, parts, strict=True):
         channel = level_channel(level)
-        w = butterfly.code_weights(level, part[:, 0]) / (channel.p - channel.q)
+        w = butterfly.expand(level, butterfly.class_weights(level, part[:, 0])) / (channel.p - channel.q)
         drawn = level.weight / experiment.weight_sum
         within = chance[level.offset : level.offset + level.code_count] / drawn
         total += float(within @ w**2 - (within @ w) ** 2) / drawn

@@ -171,7 +171,7 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
     experiment = LocalFlat().experiment(len(COUNTS), epsilon)
     (level,) = experiment.levels
     channel = level_channel(level)
-    supported = butterfly.code_weights(level, np.eye(level.domain)) > 0.5
+    supported = butterfly.expand(level, butterfly.class_weights(level, np.eye(level.domain))) > 0.5
     p = channel.p if not level.t else channel.p / level.seeds
     lie = channel.lie if not level.t else channel.lie / level.seeds
     chance = np.where(supported, p, lie)  # of each code, for each index

@@ -176,8 +176,8 @@ def test_mistakes_are_one_line(line: str, text: str) -> None:
 
 def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
     reading = Reading(bins=10, low=-5, high=5)
-    assert QuestionOptions(ranges=("0:",)).question(reading) == Question(ranges=((5, 10),))
-    assert QuestionOptions(ranges=("2:4",)).question(Reading(bins=10)).ranges == ((2, 4),)
+    assert QuestionOptions(ranges=["0:"]).question(reading) == Question(ranges=((5, 10),))
+    assert QuestionOptions(ranges=["2:4"]).question(Reading(bins=10)).ranges == ((2, 4),)
 
 
 def test_the_page_shows_what_is_printed() -> None:

@@ -80,11 +80,11 @@ def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUT
     return mechanism_fields("olh", channel.g)
 
 
-def experiment_over(domain: int, epsilon: int, mechanism: Fields, name: str = "values") -> Experiment:
+def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
     """An experiment over values without a meaning, with no cap. Raises ExperimentRefused where none fits."""
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
-    return Experiment.parse(payload(name, reading, mechanism, epsilon))
+    return Experiment.parse(payload("values", reading, mechanism, epsilon))
 
 
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:

@@ -72,7 +72,7 @@ class Design:
     @cached_property
     def experiment(self) -> Experiment:
         """One that asks about domain values with this mechanism."""
-        return experiment_over(self.domain, self.epsilon, choice_fields(self.choice), "design")
+        return experiment_over(self.domain, self.epsilon, choice_fields(self.choice))
 
     @cached_property
     def mechanism(self) -> Mechanism:

@@ -34,8 +34,6 @@ try:
 except OSError: pass
 """
 
-_MAKE_STAGE = "os.mkdir(STAGE)\n"
-
 _VERIFY = """
 import sys, hashlib, binascii, json, gc
 def sha(p):
@@ -286,7 +284,7 @@ def _stage(link: UsbLink, files: Sequence[_File]) -> None:
     if not files:
         return
     unchanged = "; what was on the board is unchanged"
-    commands = ["exec", f"STAGE={_STAGE!r}\n" + _CLEAN + _MAKE_STAGE]
+    commands = ["exec", f"STAGE={_STAGE!r}\n" + _CLEAN + "os.mkdir(STAGE)\n"]
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
             path = Path(folder) / file.name

@@ -186,7 +186,7 @@ class FleetFolder:
         """Make a board's password and put its hash into the broker's file; raises FolderError."""
         self.check_logins()
         self._check_not_revoked(device)
-        password = broker_config.new_password()
+        password = secrets.token_hex(20)  # 160 random bits
         lines = self._logins()
         lines[device] = broker_config.password_line(device, password)
         self._note(issued.login_line(device, self.root()))

@@ -163,11 +163,6 @@ def _listener(where: PurePosixPath, port: int) -> list[str]:
     ]
 
 
-def new_password() -> str:
-    """160 random bits as 40 hex digits."""
-    return secrets.token_hex(20)
-
-
 def password_line(device: str, password: str) -> str:
     """Return a line of mosquitto's password file: PBKDF2 with SHA-512, as mosquitto_passwd writes it."""
     salt = secrets.token_bytes(_SALT_BYTES)

@@ -129,8 +129,11 @@ def run(aggregator: Aggregator) -> None:
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
-    if raised:
-        _raise(raised[0])
+    for error in raised:
+        if isinstance(error, (HushmoteError, LDPError)):
+            raise error
+        # Anything else is a bug, whose text may hold what a device sent.
+        raise Fault(f"stopped by a fault in Hushmote, {_where(error)}: please report it") from None
     _log_counters("stopped: ", counters)
 
 
@@ -157,13 +160,6 @@ def _watch(aggregator: Aggregator, thread: Thread, signals: Any) -> None:
         if now - minute >= _MINUTE_S:
             _log_rejects(last, aggregator.counters, now - minute)
             minute, last = now, aggregator.counters
-
-
-def _raise(error: BaseException) -> None:
-    # Anything else is a bug, whose text may hold what a device sent.
-    if isinstance(error, (HushmoteError, LDPError)):
-        raise error
-    raise Fault(f"stopped by a fault in Hushmote, {_where(error)}: please report it") from None
 
 
 def _words(rejected: Counter[str]) -> str:

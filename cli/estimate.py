@@ -34,8 +34,8 @@ class Method(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class EstimateOptions:
-    """The command's argument and options."""
+class SelectionOptions:
+    """The command's argument, and which reports are asked about."""
 
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
@@ -44,6 +44,17 @@ class EstimateOptions:
         list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
     ] = None
     version: Annotated[str, typer.Option(help="One version only: its digest, or how that begins.")] = ""
+
+    @property
+    def selection(self) -> Selection:
+        """The reports that are asked about."""
+        return Selection(self.name, self.fleet, tuple(self.windows or ()), self.version)
+
+
+@dataclass(frozen=True)
+class EstimateOptions(SelectionOptions):
+    """What is asked of them, and what comes out."""
+
     ranges: Annotated[
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
     ] = None
@@ -66,11 +77,6 @@ class EstimateOptions:
     plot: Annotated[Path | None, typer.Option(help="Write the first table as a picture.")] = None
     csv: Annotated[Path | None, typer.Option(help="Write all tables as CSV.")] = None
     as_json: AsJson = False
-
-    @property
-    def selection(self) -> Selection:
-        """The reports that are asked about."""
-        return Selection(self.name, self.fleet, tuple(self.windows or ()), self.version)
 
     @property
     def against(self) -> Selection | None:

@@ -33,21 +33,44 @@ class DefinitionError(HushmoteError):
     """An experiment file that does not fit; the text says which field and what would be right."""
 
 
-class Definition(BaseModel):
-    """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
+class ReadingDefinition(BaseModel):
+    """What a board reads, as the analyst wrote it; low and high in its unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
-    purpose: Annotated[str, Field(min_length=1)]
-    owner: Annotated[str, Field(min_length=1)]
-    expires: datetime.date
     type: Literal["bool", "choice", "number"]
     labels: tuple[str, ...] | None = None
     unit: str = ""
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
+
+    @property
+    def domain(self) -> int:
+        """Number of indices a reading can fall into."""
+        if self.type == "choice":
+            return len(self.labels or ()) + 1
+        return 2 if self.type == "bool" else (self.bins or 0)
+
+    def type_fields(self) -> Fields:
+        """The same for boards; DefinitionError for low or high that no integer holds."""
+        fields: Fields = {"type": self.type}
+        if self.type == "choice":
+            fields["labels"] = list(self.labels or ())
+        if self.type == "number":
+            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
+            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
+            fields["bins"] = self.bins
+        return fields
+
+
+class Definition(ReadingDefinition):
+    """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
+    purpose: Annotated[str, Field(min_length=1)]
+    owner: Annotated[str, Field(min_length=1)]
+    expires: datetime.date
     statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
     ranges: tuple[str, ...] | None = None
     mechanism: str = AUTO
@@ -88,13 +111,6 @@ class Definition(BaseModel):
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
 
-    @property
-    def domain(self) -> int:
-        """Number of indices a reading can fall into."""
-        if self.type == "choice":
-            return len(self.labels or ()) + 1
-        return 2 if self.type == "bool" else (self.bins or 0)
-
     def check_not_expired(self) -> None:
         """Raise DefinitionError where the experiment's last day is over."""
         if self.expires < datetime.datetime.now(datetime.UTC).date():
@@ -107,7 +123,7 @@ class Definition(BaseModel):
 
         Raises DefinitionError where a board would refuse it.
         """
-        reading, epsilon = self._type_fields(), self._epsilon()
+        reading, epsilon = self.type_fields(), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
         published = payload(
             self.name,
@@ -132,16 +148,6 @@ class Definition(BaseModel):
         """What boards will read from payload()."""
         return ldp_client.Experiment.parse(self.payload())
 
-    def _type_fields(self) -> Fields:
-        fields: Fields = {"type": self.type}
-        if self.type == "choice":
-            fields["labels"] = list(self.labels or ())
-        if self.type == "number":
-            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
-            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
-            fields["bins"] = self.bins
-        return fields
-
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if (self.g, self.cells) != (None, None):
             return mechanism_fields(self.mechanism, self.g, self.fanout, self.cells, self.weights)
@@ -154,7 +160,7 @@ class Definition(BaseModel):
 
     def _workload(self) -> Workload:
         if self.ranges is not None:
-            reading = self._type_fields()
+            reading = self.type_fields()
             edges = edges_between(reading["low"], reading["high"], reading["bins"])
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
         if self.statistics == "quantiles":

@@ -79,6 +79,7 @@ def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, repor
         frequency, alone = found.listed[0].frequency, e.frequency(listed[0])
         assert (frequency.value, frequency.stderr) == pytest.approx((alone.value, alone.stderr), rel=1e-9)
         assert found.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
+        assert sum(c.probability for c in found.listed) == pytest.approx(found.probabilities[listed].sum())
         near = [one.probability for one in found.near]
         assert near == sorted(near, reverse=True)
         outside = np.delete(found.probabilities, listed)

@@ -9,17 +9,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Table,
-    Text,
-    bindparam,
-    func,
-    select,
-    true,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Table, Text, bindparam, func, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import schema

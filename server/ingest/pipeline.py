@@ -40,10 +40,7 @@ REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET
 # or a broken board makes more; without a bound its row would grow with every report.
 MAX_INTERVALS = 1024
 
-
-# Devices whose keys are remembered: some 40 MiB at most.
-_REMEMBERED = 1 << 17
-_key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
+_key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at most
 
 
 @dataclass(frozen=True)

@@ -267,12 +267,10 @@ def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, Nu
         for fleet, experiment, device, text, accepted in part:
             try:
                 numbers = NumberSet.decode(text)
+                if len(numbers) != accepted:
+                    raise ValueError("a device's reports and their number do not match")
             except ValueError as e:
                 raise StoreError(f"{store.where} is damaged: {e}") from None
-            if len(numbers) != accepted:
-                raise StoreError(
-                    f"{store.where} is damaged: a device's reports and their number do not match"
-                )
             rows[fleet, experiment, device] = numbers
         yield rows
 

@@ -17,8 +17,7 @@ from .number_set import NumberSet
 
 _PARAMETERS = 4000  # devices in one select: well below any database's limit
 
-# A device's dedupe row: fleet, experiment name, device id.
-DedupeKey = tuple[str, str, str]
+DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment name, device id
 
 
 class IngestTransaction:

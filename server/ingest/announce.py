@@ -15,10 +15,7 @@ _RELOAD_S = 2.0  # how soon an experiment that was added meanwhile is published 
 
 
 def announcements(fleets: Iterable[FleetRules], day: datetime.date) -> dict[str, bytes]:
-    """Return topic -> payload to retain on that day, UTC; empty where an experiment is withdrawn or over.
-
-    Pure.
-    """
+    """Return topic -> payload to retain on a day, UTC; empty where one is withdrawn or over; pure."""
     wanted: dict[str, bytes] = {}
     for fleet in fleets:
         for version in fleet.versions.values():

@@ -58,14 +58,10 @@ class BrokerConnection:
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
         self._most = most
-        options: dict[str, Any] = {} if protocol == "5" else {"clean_session": False}
-        self.client = BatchClient(
-            CallbackAPIVersion.VERSION2,
-            client_id=client_id,
-            protocol=MQTTv5 if protocol == "5" else MQTTv311,
-            manual_ack=True,
-            **options,
-        )
+        options: dict[str, Any] = {"client_id": client_id, "manual_ack": True, "protocol": MQTTv5}
+        if protocol == "3.1.1":
+            options |= {"protocol": MQTTv311, "clean_session": False}
+        self.client = BatchClient(CallbackAPIVersion.VERSION2, **options)
         if login[0] is not None:
             self.client.username_pw_set(*login)
         if tls is not None:

@@ -68,9 +68,7 @@ class Connector:
         if why is not None:
             self._say_no_tls(why)
             return
-        reason = (
-            (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        )
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if self._session.tls is not None and isinstance(error, ConnectionResetError):
             reason += "; does it speak TLS on this port?"
         where = f"{self._session.host}:{self._session.port}"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..store.number_set import NumberSet
 from ..store.store import Store, StoreError
-from ..store.transaction import DedupeKey, IngestTransaction
+from ..store.transaction import DedupeKey
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from .rate_limit import Device, RateLimit
@@ -33,27 +33,14 @@ UNKNOWN_DEVICE = "unknown device"
 REVOKED_DEVICE = "revoked device"
 TOO_FAST = "too fast"
 UNKNOWN_FLEET = "unknown fleet"
-REASONS = (
-    MALFORMED,
-    UNKNOWN_DIGEST,
-    BAD_TAG,
-    DUPLICATE,
-    OUT_OF_RANGE,
-    OVER_BUDGET,
-    UNKNOWN_DEVICE,
-    REVOKED_DEVICE,
-    TOO_FAST,
-    UNKNOWN_FLEET,
-)
+_OF_REPORTS = (MALFORMED, UNKNOWN_DIGEST, BAD_TAG, DUPLICATE, OUT_OF_RANGE, OVER_BUDGET)
+REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
 
 # Boards skip no number, so a set has one interval, or a few while reports of an outage come in. Only a forger
 # or a broken board makes more; without a bound its row would grow with every report.
 MAX_INTERVALS = 1024
 
-
-# Devices whose keys are remembered: some 40 MiB at most.
-_REMEMBERED = 1 << 17
-_key = functools.lru_cache(maxsize=_REMEMBERED)(keys.device_key)
+_key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at most
 
 
 @dataclass(frozen=True)
@@ -127,16 +114,6 @@ def fleets(
     return chosen
 
 
-def names_unknown(messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]) -> bool:
-    """Whether any (topic, payload) is of a fleet or an experiment that is not among these; cheap and pure."""
-    for topic, payload in messages:
-        parts = topic.split("/", 3)
-        fleet = fleets.get(parts[2]) if len(parts) == 4 else None
-        if fleet is None or payload[1:5] not in fleet.versions:
-            return True
-    return False
-
-
 class KnownFleets:
     """The fleets that reports are judged by, as of the last look at the store: all, or those of these names.
 
@@ -177,8 +154,12 @@ class KnownFleets:
     def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
         """Return the fleets, read again where a report names what was not there at the last look."""
         # At most once a batch: a board may have enrolled a moment after an experiment was added elsewhere.
-        if names_unknown(messages, self.rules):
-            self.reload()
+        for topic, payload in messages:
+            parts = topic.split("/", 3)
+            fleet = self.rules.get(parts[2]) if len(parts) == 4 else None
+            if fleet is None or payload[1:5] not in fleet.versions:
+                self.reload()
+                break
         return self.rules
 
 
@@ -315,21 +296,14 @@ def ingest(
         room = limit.room
     with store.ingest() as transaction:
         for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
-            candidates, strangers = _allowed(candidates, name, transaction)
-            if strangers:
+            allowed = transaction.allowed(name, {c.key[2] for c in candidates if c.key[0] == name})
+            known = [c for c in candidates if c.key[0] != name or c.key[2] in allowed]
+            if strangers := len(candidates) - len(known):
                 rejects[name, UNKNOWN_DEVICE] += strangers
+            candidates = known
         settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room)
         rejects += settled.rejects
         transaction.write(settled.seen, settled.counts, rejects)
     if limit is not None:
         limit.add(taken)
     return Tally(settled.counts.total(), dict(rejects))
-
-
-def _allowed(
-    candidates: list[AuthenticReport], fleet: str, transaction: IngestTransaction
-) -> tuple[list[AuthenticReport], int]:
-    """The candidates but for the fleet's devices that are not on its allow-list, and the number of those."""
-    allowed = transaction.allowed(fleet, {c.key[2] for c in candidates if c.key[0] == fleet})
-    kept = [c for c in candidates if c.key[0] != fleet or c.key[2] in allowed]
-    return kept, len(candidates) - len(kept)

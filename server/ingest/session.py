@@ -24,9 +24,7 @@ class BrokerRefused(HushmoteError):
 class Session:
     """Where an aggregator connects, as whom, and what it asks for.
 
-    login: user name and password, or None twice. tls: how the broker is checked, None for plain TCP. fleets:
-    names to subscribe to, None for all. group: name of the aggregators among whom the broker divides the
-    reports, None for one alone. retire: whether the session is to be ended.
+    login: user name and password, or None twice. group: Aggregator's share. The others are its as well.
     """
 
     host: str

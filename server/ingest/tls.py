@@ -39,7 +39,6 @@ _ALERTS = {
     "PROTOCOL_VERSION": "it speaks no TLS 1.2 or newer: update it",
     "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer: update it",
     "UNEXPECTED_EOF": "it closed the connection in the handshake: is TLS set up on this port?",
-    "certificate required": "it wants a client certificate: give --cert and --cert-key",
 }
 
 
@@ -130,6 +129,6 @@ def explain(error: BaseException | str) -> str | None:
     else:
         return None
     for part, words in _ALERTS.items():
-        if part in text.replace(" ", "_").upper() or part in text:
+        if part in text.replace(" ", "_").upper():
             return words
     return f"TLS failed: {text.strip()}"

@@ -164,10 +164,8 @@ def revocation_list(
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(when)
         builder = builder.add_revoked_certificate(entry.build())
     builder = builder.add_extension(_key_identifier(authority.key), critical=False)
-    number = x509.CRLNumber(int(now.timestamp()))
-    return (
-        builder.add_extension(number, critical=False).sign(authority.key, SHA256()).public_bytes(Encoding.PEM)
-    )
+    builder = builder.add_extension(x509.CRLNumber(int(now.timestamp())), critical=False)
+    return builder.sign(authority.key, SHA256()).public_bytes(Encoding.PEM)
 
 
 def needs_passphrase(pem: bytes) -> bool:

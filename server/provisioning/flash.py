@@ -8,6 +8,7 @@ it, once.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import time
@@ -188,7 +189,8 @@ def flash(
             provision.mark_ledger(settings_path, marked, settings.ledger_made)
             raise
     except FlashError:
-        _clean(link)
+        with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
+            link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
         raise
     ledger = "kept"
     if make_ledger:
@@ -264,11 +266,10 @@ def _wanted_files(
         parts.append((umqtt, "umqtt/simple"))
     files = []
     for path, module in parts:
-        if source:
-            files.append(_File(f"/lib/{module}.py", _read(path)))
-        else:
-            _read(path)
-            files.append(_File(f"/lib/{module}.mpy", compile_mpy(path, board.mpy, f"{module}.py")))
+        content = _read(path)
+        if not source:
+            content = compile_mpy(path, board.mpy, f"{module}.py")
+        files.append(_File(f"/lib/{module}.{'py' if source else 'mpy'}", content))
     files.append(_File("/settings.json", settings.board_json()))
     files.append(_File("/main.py", _read(device / "main.py" if main is None else main)))
     return files
@@ -348,11 +349,3 @@ def _finish(link: UsbLink, changed: Sequence[_File], make_ledger: bool, replace:
     )
     if said["error"]:
         raise _NothingProvisioned(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")
-
-
-def _clean(link: UsbLink) -> None:
-    """Remove the staging folder after a failure, if the board still answers; the next flash does it too."""
-    try:
-        link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
-    except FlashError:
-        return

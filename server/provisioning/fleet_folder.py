@@ -143,22 +143,16 @@ class FleetFolder:
 
     def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
         """Write the broker's revocation lists, one for each root that is trusted."""
-        gone = [c for c in self.journal().credentials if c.serial and c.revoked]
-        lists = [
-            authority.revocation_list(
-                root,
-                [(int(c.serial or "", 16), c.revoked or now) for c in gone if c.authority == root.name],
-                now,
-            )
-            for root in signers
-        ]
+        revoked: dict[str, list[tuple[int, datetime.datetime]]] = {}
+        for c in self.journal().credentials:
+            if c.serial and c.revoked:
+                revoked.setdefault(c.authority, []).append((int(c.serial, 16), c.revoked))
+        lists = (authority.revocation_list(root, revoked.get(root.name, ()), now) for root in signers)
         self.put("broker/crl.pem", b"".join(lists))
 
-    def put_broker(
-        self, signer: Issued, hosts: Sequence[str], now: datetime.datetime, old: Issued | None = None
-    ) -> Issued:
+    def put_broker(self, signer: Issued, now: datetime.datetime, old: Issued | None = None) -> Issued:
         """Issue the broker's certificate; old: the root that boards in the field still trust alone."""
-        made = authority.issue_broker(signer, hosts, now)
+        made = authority.issue_broker(signer, self.fleet.hosts, now)
         if old is not None:
             made = replace(made, chain=(authority.cross_sign(old, signer, now),))
         self._note(issued.certificate_line(made, "broker", signer))
@@ -221,8 +215,8 @@ class FleetFolder:
         """
         names = {check_device(d) for d in devices}
         signers = self.signers()
-        before = self.journal()
-        self._note(b"".join(issued.revoke_line(d, now) for d in sorted(names - set(before.revoked))))
+        before, at = self.journal(), now.isoformat()
+        self._note(b"".join(issued.line(revoke=d, at=at) for d in sorted(names - set(before.revoked))))
         self.put_revocations(signers, now)
         if self.fleet.password_port is not None:
             lines = self._logins()
@@ -233,14 +227,13 @@ class FleetFolder:
 
     def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
         """Put single certificates on the list."""
-        signers = self.signers()
-        self._note(b"".join(issued.withdraw_line(c.serial, now) for c in credentials if c.serial))
+        signers, at = self.signers(), now.isoformat()
+        self._note(b"".join(issued.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
         self.put_revocations(signers, now)
 
     def signers(self) -> list[Issued]:
         """The authority in force, and the one before while both are trusted."""
-        old = self.old_signer()
-        return [self.signer()] + ([old] if old is not None else [])
+        return [signer for signer in (self.signer(), self.old_signer()) if signer is not None]
 
 
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
@@ -276,7 +269,7 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     folder.put(ISSUED, b"")
     folder.put_trust([root])
     folder.put_revocations([root], now)
-    folder.put_broker(root, fleet.hosts, now)
+    folder.put_broker(root, now)
     for name in fleet.aggregators:
         folder.put_aggregator(root, name, now)
     if write_master:

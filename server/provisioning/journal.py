@@ -61,9 +61,9 @@ def parse(text: bytes, where: str) -> Journal:
     """Return the journal in a file's bytes; raises JournalError with the number of the damaged line."""
     credentials: list[Credential] = []
     revoked: dict[str, datetime.datetime] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, row in enumerate(text.splitlines(), 1):
         try:
-            values = json.loads(line)
+            values = json.loads(row)
             if "name" in values:
                 until = values["until"] and datetime.datetime.fromisoformat(values["until"])
                 kind, serial = values["kind"], values["serial"]
@@ -83,31 +83,20 @@ def parse(text: bytes, where: str) -> Journal:
     return Journal(tuple(credentials), revoked)
 
 
+def line(**values: str | None) -> bytes:
+    """A line with these fields, such as revoke and at."""
+    return json.dumps(values).encode() + b"\n"
+
+
 def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:
     """The line for a certificate."""
-    serial = f"{issued.certificate.serial_number:x}"
-    return _line(
-        name=issued.name,
-        kind=kind,
-        serial=serial,
-        authority=authority.name,
-        until=issued.until.isoformat(),
-    )
+    serial, until = f"{issued.certificate.serial_number:x}", issued.until.isoformat()
+    return line(name=issued.name, kind=kind, serial=serial, authority=authority.name, until=until)
 
 
 def login_line(device: str, root: x509.Certificate) -> bytes:
     """The line for a board's login at the broker."""
-    return _line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
-
-
-def revoke_line(device: str, now: datetime.datetime) -> bytes:
-    """The line that revokes a board."""
-    return _line(revoke=device, at=now.isoformat())
-
-
-def withdraw_line(serial: str, now: datetime.datetime) -> bytes:
-    """The line that withdraws one certificate."""
-    return _line(withdraw=serial, at=now.isoformat())
+    return line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
 
 
 def add(path: Path, lines: bytes) -> None:
@@ -117,7 +106,3 @@ def add(path: Path, lines: bytes) -> None:
         f.write(lines)
         f.flush()
         os.fsync(f.fileno())
-
-
-def _line(**values: str | None) -> bytes:
-    return json.dumps(values).encode() + b"\n"

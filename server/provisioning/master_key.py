@@ -52,8 +52,7 @@ def load_master_keys(path: Path | None = None, environ: Mapping[str, str] | None
             mode = os.fstat(f.fileno()).st_mode
             text = f.read(1024)
     except UnicodeDecodeError:
-        text = ""
-        mode = 0
+        text, mode = "", 0
     except OSError as e:
         raise MasterKeyError(f"cannot read the master key {path}: {e.strerror}") from None
     if readable_by_others(path, mode):

@@ -18,7 +18,6 @@ from ..wire import keys
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
-from .journal import Credential
 from .master_key import MOST_MASTERS, load_master_keys
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
@@ -42,7 +41,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
         for host in hosts:
             authority.host_name(host)
         folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
-    made = folder.put_broker(folder.signer(), folder.fleet.hosts, now, folder.old_signer())
+    made = folder.put_broker(folder.signer(), now, folder.old_signer())
     names = ", ".join(folder.fleet.hosts)
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
@@ -82,10 +81,8 @@ def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
 
 def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     """Revoke all certificates of aggregators but each one's newest."""
-    newest: dict[str, Credential] = {}
     valid = folder.journal().valid("aggregator", now)
-    for c in valid:
-        newest[c.name] = c
+    newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
     return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (_HUP,))
@@ -160,14 +157,14 @@ def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[
 
 def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
     """What the broker and the aggregators need under the root in force; may be repeated after a failure."""
-    signer, old = folder.signer(), folder.old_signer()
-    folder.put_revocations(folder.signers(), now)
-    folder.put_broker(signer, folder.fleet.hosts, now, old)
+    signer, *old = signers = folder.signers()
+    folder.put_revocations(signers, now)
+    folder.put_broker(signer, now, *old)
     newest = {c.name: c.authority for c in folder.journal().valid("aggregator", now)}
     for name in folder.fleet.aggregators:
         if newest.get(name) != signer.name:
             folder.put_aggregator(signer, name, now)
-    folder.put_trust(folder.signers())
+    folder.put_trust(signers)
 
 
 def rotate_master(folder: FleetFolder) -> Rotated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -21,21 +22,8 @@ LEDGER = "/ldp"
 _VERDICT = "HUSHMOTE:"
 _MPY_VERSION = 6
 # The order of sys.implementation._mpy's architecture field, bits 10 to 13.
-_ARCHITECTURES = (
-    None,
-    "x86",
-    "x64",
-    "armv6",
-    "armv6m",
-    "armv7m",
-    "armv7em",
-    "armv7emsp",
-    "armv7emdp",
-    "xtensa",
-    "xtensawin",
-    "rv32imc",
-    "rv64imc",
-)
+_ARM = ("armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp")
+_ARCHITECTURES = (None, "x86", "x64", *_ARM, "xtensa", "xtensawin", "rv32imc", "rv64imc")
 
 _PROBE = """
 import sys, os, json, hashlib, binascii
@@ -135,12 +123,10 @@ class UsbLink:
         """
         head = "".join(f"{name}={value!r}\n" for name, value in values.items())
         text = self.run(*first, *(("+",) if first else ()), "exec", head + script, failure=failure)
-        for line in text.splitlines():
-            if line.startswith(_VERDICT):
-                try:
+        with contextlib.suppress(ValueError):
+            for line in text.splitlines():
+                if line.startswith(_VERDICT):
                     return json.loads(line[len(_VERDICT) :])
-                except ValueError:
-                    break
         raise FlashError(_prefix(failure) + "the board's answer is garbled: try another cable or USB port")
 
     def _explain(self, text: str) -> str:

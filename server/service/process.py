@@ -55,20 +55,9 @@ class JsonLines(logging.Formatter):
 def set_up_log(*, as_json: bool) -> None:
     """Log to standard error at level info, in one of the two forms."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+    form = JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(form)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
-
-
-def _where(error: BaseException) -> str:
-    """Return an unforeseen exception's type and the places it came through, innermost last.
-
-    Without its text, which may hold what a device sent.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames[-6:])
-    return f"{type(error).__name__} at {places}"
 
 
 def announce_ready() -> None:
@@ -132,8 +121,11 @@ def run(aggregator: Aggregator) -> None:
     for error in raised:
         if isinstance(error, (HushmoteError, LDPError)):
             raise error
-        # Anything else is a bug, whose text may hold what a device sent.
-        raise Fault(f"stopped by a fault in Hushmote, {_where(error)}: please report it") from None
+        # Anything else is a bug, whose text may hold what a device sent: its places are told, innermost last.
+        frames = traceback.extract_tb(error.__traceback__)[-6:]
+        places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames)
+        where = f"{type(error).__name__} at {places}"
+        raise Fault(f"stopped by a fault in Hushmote, {where}: please report it") from None
     _log_counters("stopped: ", counters)
 
 

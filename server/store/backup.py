@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from .. import private_file
+from ..errors import refusing
 from .database import BUSY_TIMEOUT_S, StoreError
 
 
@@ -26,25 +27,23 @@ def backup(url: str, file: Path) -> int:
     damaged or a database of something else.
     """
     path = _path(url)
+    exists = f"{file} exists: a backup replaces nothing, give another name"
     if file.exists():
-        raise BackupRefused(f"{file} exists: a backup replaces nothing, give another name")
+        raise BackupRefused(exists)
     if not file.parent.is_dir():
         raise BackupRefused(f"cannot write {file}: the folder {file.parent} does not exist; create it")
     part = file.with_name(file.name + ".part")
     try:
-        # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
-        part.unlink(missing_ok=True)
-        private_file.create(part, b"")
-        _copy(path, part)
-        private_file.sync(part)
-        # Unlike a rename, a link does not replace what was made there meanwhile.
-        os.link(part, file)
-        private_file.sync(file.parent)
-        return file.stat().st_size
-    except FileExistsError:
-        raise BackupRefused(f"{file} exists: a backup replaces nothing, give another name") from None
-    except OSError as e:
-        raise BackupRefused(f"cannot write {file}: {e.strerror}") from None
+        with refusing(BackupRefused, f"write {file}", exists):
+            # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
+            part.unlink(missing_ok=True)
+            private_file.create(part, b"")
+            _copy(path, part)
+            private_file.sync(part)
+            # Unlike a rename, a link does not replace what was made there meanwhile.
+            os.link(part, file)
+            private_file.sync(file.parent)
+            return file.stat().st_size
     except sqlite3.Error as e:
         raise BackupRefused(f"cannot copy {path} to {file}: {e}") from None
     finally:

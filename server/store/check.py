@@ -27,8 +27,7 @@ _WINDOW = {
     "all": re.compile("all"),
 }
 
-# An experiment's name in a fleet.
-_Name = tuple[str, str]
+_Name = tuple[str, str]  # an experiment's, in a fleet: fleet, name
 
 
 @dataclass(frozen=True)

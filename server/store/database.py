@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, func, inspect, select, update
+from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, update
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
@@ -178,9 +178,15 @@ class Database:
             raise StoreError(_one_line(self.where, e)) from e
 
 
-def insert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say ON CONFLICT: alike in SQLite and PostgreSQL, and not in SQLAlchemy's core."""
-    return (sqlite if connection.dialect.name == "sqlite" else postgresql_dialect).insert(table)
+def insert_devices(connection: Connection) -> Any:
+    """An INSERT of devices' rows; of one that is there only the state changes, and only to revoked."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql_dialect
+    statement = dialect.insert(schema.device)
+    return statement.on_conflict_do_update(
+        index_elements=["fleet", "device"],
+        set_={"state": statement.excluded.state},
+        where=statement.excluded.state == "revoked",  # for good, whatever the other says
+    )
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:

@@ -17,12 +17,17 @@ from sqlalchemy import Connection, func, select
 
 from ..errors import HushmoteError
 from . import schema
-from .database import insert
+from .database import insert_devices
 from .number_set import NumberSet
 from .store import Store, StoreError, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
 
 _ROWS = 2000  # read and written together
+# What a fleet is where it is not keyed, or not listed, and where it is.
+_KINDS = (
+    (("open", "keyed"), "these are two fleets of one name"),
+    (("for any device", "for devices on its allow-list"), "make it the same in both"),
+)
 
 
 class MergeRefused(HushmoteError):
@@ -58,10 +63,6 @@ class Merged:
     revoked: int
 
 
-class _DryRun(Exception):
-    """Undoes the transaction; no error."""
-
-
 def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Merged:
     """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
 
@@ -77,16 +78,13 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
             raise MergeRefused(f"{one.where} is given twice: a store cannot be merged with itself")
-    total = _Totals()
-    try:
-        with into.writing() as target:
-            for source in sources:
-                with source.snapshot() as connection:
-                    _Merge(into, target, source, connection, total).run()
-            if dry_run:
-                raise _DryRun
-    except _DryRun:
-        pass
+    with into.writing() as target:
+        total = _Merge(into, target)
+        for source in sources:
+            with source.snapshot() as connection:
+                total.add(source, connection)
+        if dry_run:
+            target.rollback()
     return total.merged()
 
 
@@ -101,47 +99,42 @@ def _same(one: Store, other: Store) -> bool:
     )
 
 
-class _Totals:
-    """What was added so far."""
-
-    def __init__(self) -> None:
-        self.fleets: list[str] = []
-        self.versions: Counter[tuple[str, str]] = Counter()
-        self.reports: Counter[tuple[str, str]] = Counter()
-        self.devices: Counter[tuple[str, str]] = Counter()
-        self.kept: set[tuple[str, str]] = set()
-        self.rejects = 0
-        self.named = 0
-        self.revoked = 0
-
-    def merged(self) -> Merged:
-        names = sorted(self.versions.keys() | self.reports.keys() | self.kept)
-        lines = (
-            Added(*n, self.versions[n], self.reports[n], self.devices[n], kept=n in self.kept) for n in names
-        )
-        return Merged(tuple(self.fleets), tuple(lines), self.rejects, self.named, self.revoked)
-
-
 class _Merge:
-    """One source into the target, each in a transaction of its own."""
+    """Sources into one target, whose transaction it is, and what was added so far."""
 
-    def __init__(
-        self, into: Store, target: Connection, source: Store, connection: Connection, total: _Totals
-    ) -> None:
+    def __init__(self, into: Store, target: Connection) -> None:
         self._into = into
         self._target = target
-        self._source = source
-        self._connection = connection
-        self._total = total
         self._write = IngestTransaction(target).write
         self._seen = IngestTransaction(target).seen
+        self._fleets: list[str] = []
+        self._versions: Counter[tuple[str, str]] = Counter()
+        self._reports: Counter[tuple[str, str]] = Counter()
+        self._devices: Counter[tuple[str, str]] = Counter()
+        self._kept: set[tuple[str, str]] = set()
+        self._totals: Counter[str] = Counter()
 
-    def run(self) -> None:
+    def merged(self) -> Merged:
+        """Return what was added."""
+        names = sorted(self._versions.keys() | self._reports.keys() | self._kept)
+        lines = (
+            Added(*n, self._versions[n], self._reports[n], self._devices[n], kept=n in self._kept)
+            for n in names
+        )
+        totals = self._totals
+        return Merged(
+            tuple(self._fleets), tuple(lines), totals["rejects"], totals["named"], totals["revoked"]
+        )
+
+    def add(self, source: Store, connection: Connection) -> None:
+        """Add a source, as a connection of its own sees it."""
+        self._source = source
+        self._connection = connection
         self._add_fleets()
         self._add_devices()
-        versions = self._source.versions(self._connection, None)
-        for store, connection in ((self._into, self._target), (self._source, self._connection)):
-            _check_counts(store, connection, {(v.fleet, v.experiment.name) for v in versions})
+        versions = source.versions(connection, None)
+        for store, reader in ((self._into, self._target), (source, connection)):
+            _check_counts(store, reader, {(v.fleet, v.experiment.name) for v in versions})
         ids = self._add_versions(versions)
         self._add_dedupe()
         self._add_histograms(ids)
@@ -150,28 +143,18 @@ class _Merge:
     def _add_fleets(self) -> None:
         table = schema.fleet
         query = select(table.c.name, table.c.keyed, table.c.listed).order_by(table.c.name)
-        have = {name: (bool(keyed), bool(listed)) for name, keyed, listed in self._target.execute(query)}
+        have = {name: (keyed, listed) for name, keyed, listed in self._target.execute(query)}
         for name, keyed, listed in self._connection.execute(query):
             if name not in have:
                 self._target.execute(table.insert().values(name=name, keyed=keyed, listed=listed))
-                self._total.fleets.append(name)
+                self._fleets.append(name)
                 continue
-            here, there = have[name], (bool(keyed), bool(listed))
-            if here[0] != there[0]:
-                words = [("keyed" if keyed else "open") for keyed, _ in (here, there)]
-                advice = "these are two fleets of one name"
-            elif here[1] != there[1]:
-                words = [
-                    ("for devices on its allow-list" if listed else "for any device")
-                    for _, listed in (here, there)
-                ]
-                advice = "make it the same in both"
-            else:
-                continue
-            raise MergeRefused(
-                f"fleet {name} is {words[0]} in {self._into.where} and {words[1]} in {self._source.where}: "
-                + advice
-            )
+            for here, there, (words, advice) in zip(have[name], (keyed, listed), _KINDS, strict=True):
+                if here != there:
+                    raise MergeRefused(
+                        f"fleet {name} is {words[here]} in {self._into.where} and {words[there]} in "
+                        f"{self._source.where}: {advice}"
+                    )
 
     def _add_devices(self) -> None:
         table = schema.device
@@ -180,18 +163,13 @@ class _Merge:
             .order_by(table.c.fleet, table.c.device)
             .execution_options(yield_per=_ROWS)
         )
-        statement = insert(self._target, table)
-        statement = statement.on_conflict_do_update(
-            index_elements=["fleet", "device"],
-            set_={"state": statement.excluded.state},
-            where=statement.excluded.state == "revoked",  # for good, whatever the other says
-        )
+        statement = insert_devices(self._target)
         before = self._states()
         for part in devices.mappings().partitions():
             self._target.execute(statement, [dict(row) for row in part])
         after = self._states()
-        self._total.named += after.total() - before.total()
-        self._total.revoked += after["revoked"] - before["revoked"]
+        self._totals["named"] += after.total() - before.total()
+        self._totals["revoked"] += after["revoked"] - before["revoked"]
 
     def _states(self) -> Counter[str]:
         """State -> devices that the target has in it."""
@@ -218,7 +196,7 @@ class _Merge:
             if name in known:
                 own = same is not None and same.current
                 if v.current != own or (own and same is not None and v.expires != same.expires):
-                    self._total.kept.add(name)
+                    self._kept.add(name)
             if same is not None:
                 ids[v.id] = same.id
                 continue
@@ -227,7 +205,7 @@ class _Merge:
             except VersionRefused as e:
                 raise MergeRefused(f"fleet {v.fleet} in {self._source.where}: {e}") from None
             ids[v.id] = self._insert(v, current=v.current and name not in known)
-            self._total.versions[name] += 1
+            self._versions[name] += 1
         return ids
 
     def _insert(self, v: Version, *, current: bool) -> int:
@@ -252,8 +230,8 @@ class _Merge:
                 if both:
                     devices, reports = overlaps.get(name, (0, 0))
                     overlaps[name] = devices + 1, reports + both
-                self._total.reports[name] += len(numbers)
-                self._total.devices[name] += not seen[key]
+                self._reports[name] += len(numbers)
+                self._devices[name] += not seen[key]
                 changed[key] = united
             if not overlaps:
                 self._write(changed, {}, {})
@@ -276,7 +254,7 @@ class _Merge:
         query = select(table.c.fleet, table.c.reason, table.c.count)
         rejects = {(fleet, reason): count for fleet, reason, count in self._connection.execute(query)}
         self._write({}, {}, rejects)
-        self._total.rejects += sum(rejects.values())
+        self._totals["rejects"] += sum(rejects.values())
 
 
 def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, NumberSet]]:
@@ -289,12 +267,10 @@ def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, Nu
         for fleet, experiment, device, text, accepted in part:
             try:
                 numbers = NumberSet.decode(text)
+                if len(numbers) != accepted:
+                    raise ValueError("a device's reports and their number do not match")
             except ValueError as e:
                 raise StoreError(f"{store.where} is damaged: {e}") from None
-            if len(numbers) != accepted:
-                raise StoreError(
-                    f"{store.where} is damaged: a device's reports and their number do not match"
-                )
             rows[fleet, experiment, device] = numbers
         yield rows
 

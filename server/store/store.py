@@ -17,7 +17,7 @@ from sqlalchemy import Connection, and_, func, select, update
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire.topics import check_device, check_fleet
 from . import schema
-from .database import Database, StoreError, insert
+from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .transaction import IngestTransaction
 from .versions import Version, VersionRefused, check_total
@@ -82,9 +82,8 @@ class Store(Database):
         """
         table = schema.fleet
         with self.writing() as connection:
-            if not connection.execute(
-                update(table).where(table.c.name == fleet).values(listed=listed)
-            ).rowcount:
+            change = update(table).where(table.c.name == fleet).values(listed=listed)
+            if not connection.execute(change).rowcount:
                 raise VersionRefused(_no_fleet(fleet))
 
     # Devices
@@ -138,14 +137,7 @@ class Store(Database):
         if not devices:
             return
         rows = [{"fleet": fleet, "device": device, "state": state} for device in devices]
-        statement = insert(connection, schema.device)
-        if state == "revoked":
-            statement = statement.on_conflict_do_update(
-                index_elements=["fleet", "device"], set_={"state": statement.excluded.state}
-            )
-        else:
-            statement = statement.on_conflict_do_nothing()
-        connection.execute(statement, rows)
+        connection.execute(insert_devices(connection), rows)
 
     def _keyed(self, connection: Connection, name: str) -> bool | None:
         return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
@@ -257,11 +249,9 @@ class Store(Database):
         """Return fleet -> reason -> reports that were not counted; fleet "" where it is not known."""
         rejects: dict[str, dict[str, int]] = {}
         table = schema.reject
+        query = select(table.c.fleet, table.c.reason, table.c.count)
         with self.reading() as connection:
-            query = select(table.c.fleet, table.c.reason, table.c.count).order_by(
-                table.c.fleet, table.c.reason
-            )
-            for fleet, reason, count in connection.execute(query):
+            for fleet, reason, count in connection.execute(query.order_by(table.c.fleet, table.c.reason)):
                 rejects.setdefault(fleet, {})[reason] = count
         return rejects
 
@@ -290,11 +280,10 @@ class Store(Database):
         table, versions = schema.histogram, schema.experiment
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
         query = query.join(versions, versions.c.id == table.c.experiment).where(versions.c.fleet == fleet)
+        query = query.group_by(table.c.experiment, table.c.window)
         reports: dict[int, dict[str, int]] = {}
         with self.reading() as connection:
-            for version, window, count in connection.execute(
-                query.group_by(table.c.experiment, table.c.window)
-            ):
+            for version, window, count in connection.execute(query):
                 reports.setdefault(version, {})[window] = int(count)
         return reports
 

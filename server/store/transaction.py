@@ -9,17 +9,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Table,
-    Text,
-    bindparam,
-    func,
-    select,
-    true,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Table, Text, bindparam, func, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import schema
@@ -27,8 +17,7 @@ from .number_set import NumberSet
 
 _PARAMETERS = 4000  # devices in one select: well below any database's limit
 
-# A device's dedupe row: fleet, experiment name, device id.
-DedupeKey = tuple[str, str, str]
+DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment name, device id
 
 
 class IngestTransaction:

@@ -204,8 +204,8 @@ def test_the_journal_knows_what_is_valid_ended_withdrawn_and_revoked():
     serials = [f"{b.certificate.serial_number:x}" for b in boards]
     lines = [issued.certificate_line(b, "device", ROOT) for b in boards]
     lines.append(issued.login_line("d", ROOT.certificate))
-    lines.append(issued.withdraw_line(serials[0], NOW))
-    lines.append(issued.revoke_line("b", NOW))
+    lines.append(issued.line(withdraw=serials[0], at=NOW.isoformat()))
+    lines.append(issued.line(revoke="b", at=NOW.isoformat()))
     journal = issued.parse(b"".join(lines), "x")
     assert [c.serial for c in journal.valid("device", NOW)] == [serials[1], serials[3], None]
     assert [c.serial for c in journal.valid("device", NOW + 31 * DAY)] == [None]
@@ -215,13 +215,13 @@ def test_the_journal_knows_what_is_valid_ended_withdrawn_and_revoked():
 
 def test_a_revoked_board_stays_revoked_whatever_a_later_line_says():
     line = issued.certificate_line(authority.issue_client(ROOT, "b", NOW, 30), "device", ROOT)
-    journal = issued.parse(line + issued.revoke_line("b", NOW) + line, "x")
+    journal = issued.parse(line + issued.line(revoke="b", at=NOW.isoformat()) + line, "x")
     assert [c.revoked for c in journal.credentials] == [NOW, None]
     assert "b" in journal.revoked
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"name": 1}', b'{"revoke": "a"}', b"\xff"])
 def test_a_damaged_line_is_named(line: bytes):
-    good = issued.revoke_line("b", NOW)
+    good = issued.line(revoke="b", at=NOW.isoformat())
     with pytest.raises(issued.JournalError, match="ca is damaged in line 2"):
         issued.parse(good + line, "ca")

@@ -14,7 +14,7 @@ from ..server.answers.answer import CONFIDENCE, Answer, Answers
 from ..server.answers.fleet_estimate import MEAN, FleetEstimate
 from ..server.answers.query import Selection
 from ..server.answers.store_reader import StoreReader
-from ..server.errors import UsageError
+from ..server.errors import UsageError, refusing
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 
 
@@ -168,7 +168,5 @@ def _answers(estimate: FleetEstimate, shares: list[str], options: EstimateOption
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with refusing(UsageError, f"write {path}"):
         path.write_text(text, encoding="utf-8")
-    except OSError as e:
-        raise UsageError(f"cannot write {path}: {e.strerror}") from None

@@ -16,7 +16,7 @@ import typer
 
 from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
-from ..server.errors import HushmoteError, UsageError
+from ..server.errors import HushmoteError, UsageError, refusing
 from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
@@ -201,13 +201,11 @@ def _address(url: str, password_file: Path | None, on_command_line: bool) -> Bro
 
 def _password(path: Path) -> str:
     try:
-        with open(path, encoding="utf-8") as f:
+        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode
             password = f.readline().rstrip("\r\n")
     except UnicodeDecodeError:
         raise UsageError(f"{path} must hold a password, one line of text") from None
-    except OSError as e:
-        raise UsageError(f"cannot read the password {path}: {e.strerror}") from None
     if readable_by_others(path, mode):
         raise UsageError(f"{path} can be read by others: chmod 600 it")
     if not password:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..server.answers import tables as show
 from ..server.estimate import plausibility
-from ..server.store.store import Store, Version
+from ..server.store.store import Store
 from . import tables
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
@@ -17,6 +17,7 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
         lines = []
         for v in opened.experiments():
             counts = opened.histogram(v.fleet, v.experiment.digest)
+            participation = opened.participation(v.fleet).get(v.experiment.name)
             lines.append(
                 {
                     "fleet": v.fleet,
@@ -25,7 +26,7 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
                     "current": v.current,
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
-                    "devices": participants(opened, v),
+                    "devices": participation.devices if participation else 0,
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
@@ -56,9 +57,3 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
         for reason, count in reasons.items():
             table.add_row(fleet or "(unknown)", reason, f"{count:,}")
     show.out.print(table if table.row_count else "nothing rejected")
-
-
-def participants(store: Store, version: Version) -> int:
-    """How many devices had a report accepted for the experiment's name."""
-    participation = store.participation(version.fleet).get(version.experiment.name)
-    return participation.devices if participation else 0

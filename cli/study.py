@@ -15,6 +15,7 @@ from ..server.accounting import AccountingError
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, micro_nats
+from ..server.errors import refusing
 from ..server.planning.devices import PlanError
 from ..simulator.studies.composition import TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
@@ -116,13 +117,10 @@ def lifetime_command(
 
 def _write_csv(path: Path, study: LifetimeStudy) -> None:
     rows = [cell.to_dict() for cell in study.cells]
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as e:
-        raise PlanError(f"cannot write {path}: {e.strerror}") from None
+    with refusing(PlanError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _show_cells(devices: int, cells: list[LifetimeCell]) -> None:

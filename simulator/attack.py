@@ -119,7 +119,7 @@ def run(
     target, name = attack.weights(experiment), attack.target
     if attack.kind == "random":
         index = int(np.argmax(truth))
-        target[index], name = 1.0, _name(experiment, index)
+        target[index], name = 1.0, range_name(experiment, index, index + 1)
     reports, added = int(counts.sum()), int(forgeries.sum())
     all_calls = fake_devices * calls
     outcome = AttackOutcome(
@@ -156,7 +156,12 @@ def parse(experiment: Experiment, text: str) -> Attack:
             raise AttackError(str(e)) from None
         return Attack(kind, asked.low, asked.high, asked.text)
     index = _index(experiment, rest)
-    return Attack("promote" if kind == "promote" else "flood", index, index + 1, _name(experiment, index))
+    return Attack(
+        "promote" if kind == "promote" else "flood",
+        index,
+        index + 1,
+        range_name(experiment, index, index + 1),
+    )
 
 
 def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator) -> Counts:
@@ -214,12 +219,9 @@ def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
     """For each stratum and run the chances of the codes that promote the target most, shape (runs, codes)."""
     target = attack.weights(mechanism.experiment)
     worth = mechanism.expand(_weights(mechanism, target, mechanism.drawn))
-    chances: list[Floats] = []
-    for stratum in mechanism.strata:
-        weights = worth[_codes(stratum)].reshape(stratum.runs, -1)
-        best = weights >= weights.max(axis=1, keepdims=True) - 1e-9
-        chances.append(best / best.sum(axis=1, keepdims=True))
-    return chances
+    weights = [worth[_codes(s)].reshape(s.runs, -1) for s in mechanism.strata]
+    best = [w >= w.max(axis=1, keepdims=True) - 1e-9 for w in weights]
+    return [b / b.sum(axis=1, keepdims=True) for b in best]
 
 
 def _distribution(mechanism: Mechanism, attack: Attack) -> Floats:
@@ -257,7 +259,3 @@ def _index(experiment: Experiment, text: str) -> int:
     index = experiment.bucket(reading)
     assert index is not None
     return index
-
-
-def _name(experiment: Experiment, index: int) -> str:
-    return range_name(experiment, index, index + 1)

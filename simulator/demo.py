@@ -6,7 +6,6 @@ broker, randomize, debit and report over MQTT with tags, the aggregator counts, 
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import math
 import os
@@ -42,7 +41,7 @@ from ..server.wire import keys, topics
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
 from .gateway import Gateways
-from .population import Reading, reported_shares
+from .population import Reading, read_csv, reported_shares
 
 FLEET = "airports"
 NAME = "air_temp"
@@ -120,9 +119,7 @@ def temperatures() -> list[Reading]:
     if spec is None or not spec.submodule_search_locations:
         raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
     path = Path(spec.submodule_search_locations[0]) / "data" / "weather.csv"
-    with open(path, newline="", encoding="utf-8") as file:
-        texts = [row["temp"] for row in csv.DictReader(file)]
-    return [float(text) if text not in ("", "NA") else None for text in texts]
+    return list(read_csv(path, "temp").readings)
 
 
 def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> DemoResult:

@@ -77,10 +77,15 @@ def check(
         made[i] = n = max(2, draw_reports(rng))
         counts = vectorised.histogram(experiment, rng.multinomial(n, target.population), rng)
         squares[i] = target.squared_error(estimate(experiment, counts).frequencies)
-    rms = math.sqrt(squares.mean())
-    uncertainty = float(squares.std(ddof=1)) / math.sqrt(fleets) / (2 * rms)
+    rms, uncertainty = root_mean(squares)
     predicted = Z * math.sqrt(target.variance / reports)
     return PlanCheck(name, float(made.mean()), fleets, target.words, predicted, Z * rms, Z * uncertainty)
+
+
+def root_mean(squares: Floats) -> tuple[float, float]:
+    """Root of the mean, and its standard error."""
+    root = math.sqrt(squares.mean())
+    return root, float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * root)
 
 
 def affordable(reports: float, fleets: int) -> tuple[int, float]:

@@ -8,14 +8,14 @@ import csv
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.errors import HushmoteError
+from ..server.errors import HushmoteError, refusing
 
 Reading = float | int | str | bool | None
 
@@ -295,27 +295,37 @@ def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
     line: no such file, no such column (and those there are), a text that is not of the type (and its line).
     """
     readings: list[Reading] = []
+    for where, (cell,) in csv_rows(path, (column,), PopulationError):
+        text = (cell or "").strip()
+        try:
+            readings.append(_reading(text, type))
+        except ValueError as e:
+            raise PopulationError(f"{where}: {column} is {text!r}, {e}") from None
+    return Recorded(tuple(readings))
+
+
+def csv_rows(
+    path: Path | str, columns: Sequence[str], error: type[HushmoteError]
+) -> Iterator[tuple[str, list[str | None]]]:
+    """Where each row of a CSV file is, its file and line, and what it has in the named columns.
+
+    Raises `error` with one line: no such file or column, no rows.
+    """
+    empty = True
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             names = rows.fieldnames or []
-            if column not in names:
-                raise PopulationError(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
+            for column in columns:
+                if column not in names:
+                    raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
             for row in rows:
-                text = (row[column] or "").strip()
-                try:
-                    readings.append(_reading(text, type))
-                except ValueError as e:
-                    raise PopulationError(
-                        f"{path}, line {rows.line_num}: {column} is {text!r}, {e}"
-                    ) from None
-    except OSError as e:
-        raise PopulationError(f"cannot read {path}: {e.strerror}") from None
+                empty = False
+                yield f"{path}, line {rows.line_num}", [row[column] for column in columns]
     except (UnicodeDecodeError, csv.Error) as e:
-        raise PopulationError(f"{path} is not a CSV file in UTF-8: {e}") from None
-    if not readings:
-        raise PopulationError(f"{path} has no rows below its heading")
-    return Recorded(tuple(readings))
+        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
+    if empty:
+        raise error(f"{path} has no rows below its heading")
 
 
 def _reading(text: str, type: str) -> Reading:

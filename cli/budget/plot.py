@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ...server.accounting import (
     THEOREMS,
@@ -29,7 +26,7 @@ from ...server.accounting import (
 )
 from ...server.accounting.compare import TITLES, theorems
 from ...server.accounting.errors import whole
-from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.figure import COLOURS, heading, legend_below, log_log, panels, plain, style
 from ...server.epsilon import MICRO
 
 COLOUR = dict(zip(THEOREMS, cycle(COLOURS), strict=False))
@@ -50,35 +47,41 @@ class Curve(NamedTuple):
 
 def epsilon_by_reports(path: Path, totals: Sequence[float], delta: float, most: int) -> None:
     """Write ε per report against the number of reports, 1 to most, one panel for each total in nats."""
-    panels = [list(epsilon_curves(total, delta, most)) for total in totals]
-    with _panels(path, len(totals)) as (made, axes):
-        for total, curves, panel in zip(totals, panels, axes, strict=True):
+    drawn = [list(epsilon_curves(total, delta, most)) for total in totals]
+    with panels(path, len(totals)) as (made, axes):
+        for total, curves, panel in zip(totals, drawn, axes, strict=True):
             _draw(panel, curves)
-            _log(panel, y=True)
+            panel.set_yscale("log")
+            plain(panel.yaxis)
             style(panel, f"total {total:g}", xlabel="number of reports n", ylabel="ε of each report, nats")
-        _legend(made, axes[0], f"The largest ε of each of n reports (δ = {delta:g})")
+        heading(made, f"The largest ε of each of n reports (δ = {delta:g})")
+        legend_below(made, axes[0], 2)
 
 
 def reports_by_epsilon(path: Path, totals: Sequence[float], delta: float) -> None:
     """Write how many reports a total allows against their ε, one panel for each total in nats."""
-    panels = [list(report_curves(total, delta)) for total in totals]
-    with _panels(path, len(totals)) as (made, axes):
-        for total, curves, panel in zip(totals, panels, axes, strict=True):
+    drawn = [list(report_curves(total, delta)) for total in totals]
+    with panels(path, len(totals)) as (made, axes):
+        for total, curves, panel in zip(totals, drawn, axes, strict=True):
             _draw(panel, curves)
-            _log(panel, x=True, y=True)
+            log_log(panel)
+            plain(panel.xaxis)
+            plain(panel.yaxis)
             style(panel, f"total {total:g}", xlabel="ε of each report, nats", ylabel="number of reports")
-        _legend(made, axes[0], f"How many reports until the budget is spent (δ = {delta:g})")
+        heading(made, f"How many reports until the budget is spent (δ = {delta:g})")
+        legend_below(made, axes[0], 2)
 
 
 def spent_by_reports(path: Path, epsilon: int, delta: float, most: int) -> None:
     """Write what n reports of epsilon micro-nats cost together, n from 1 to most, under each theorem."""
     curves = list(spent_curves(epsilon, delta, most))
-    with _panels(path, 1) as (made, axes):
+    with panels(path, 1) as (made, axes):
         _draw(axes[0], curves)
         top = 1.15 * max(float(np.max(c.y)) for c in curves if c.label.startswith("basic"))
         axes[0].set_ylim(0, top)
         style(axes[0], xlabel=f"number of reports of ε = {epsilon / MICRO:g}", ylabel="spent, nats")
-        _legend(made, axes[0], f"What reports cost together (δ = {delta:g})")
+        heading(made, f"What reports cost together (δ = {delta:g})")
+        legend_below(made, axes[0], 2)
 
 
 def epsilon_curves(total: float, delta: float, most: int) -> Iterable[Curve]:
@@ -147,35 +150,9 @@ def _numbers(most: int) -> np.ndarray:
     )
 
 
-@contextmanager
-def _panels(path: Path, count: int) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with `count` axes, two in a row where there are several."""
-    columns = min(2, count)
-    with figure(path, columns=columns, rows=-(-count // columns)) as (made, axes):
-        for empty in axes[count:]:
-            empty.set_visible(False)
-        yield made, axes[:count]
-
-
 def _draw(axes: Axes, curves: Iterable[Curve]) -> None:
     for curve in curves:
         line, behind = DASHED if curve.dashed else "-", 7 - curve.width
         axes.plot(
             curve.x, curve.y, color=curve.colour, label=curve.label, ls=line, lw=curve.width, zorder=behind
         )
-
-
-def _log(axes: Axes, x: bool = False, y: bool = False) -> None:
-    for wanted, axis in ((x, "x"), (y, "y")):
-        if wanted:
-            getattr(axes, f"set_{axis}scale")("log")
-            ticks = getattr(axes, f"{axis}axis")
-            ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            ticks.set_minor_formatter(NullFormatter())
-
-
-def _legend(made: Figure, axes: Axes, title: str) -> None:
-    """One title and one legend for all panels, above them."""
-    handles, labels = axes.get_legend_handles_labels()
-    made.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
-    made.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9.5)

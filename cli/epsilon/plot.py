@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...device.ldp_client import ExperimentRefused
-from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.figure import COLOURS, figure, heading, legend_below, panels, style
 from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.experiments.payload import NoMechanism
@@ -62,7 +62,7 @@ def local_curves(
             "ε, nats",
             "belief",
         )
-        made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9.5)
+        legend_below(made, axes, 2)
 
 
 def _belief(
@@ -82,18 +82,11 @@ def _belief(
 
 def central_curves(path: Path, choices: Sequence[EpsilonChoice], risk: float) -> None:
     """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line."""
-    columns = min(2, len(choices))
-    with figure(path, columns=columns, rows=-(-len(choices) // columns)) as (made, axes):
-        for empty in axes[len(choices) :]:
-            empty.set_visible(False)
-        for choice, panel in zip(choices, axes, strict=False):
+    with panels(path, len(choices)) as (made, axes):
+        for choice, panel in zip(choices, axes, strict=True):
             _central(panel, choice, risk)
-        handles, labels = axes[0].get_legend_handles_labels()
-        made.suptitle(
-            f"Belief in a possible world after one answer (risk {risk:.4g})",
-            x=0.02, ha="left", fontsize=13, fontweight="bold",
-        )  # fmt: skip
-        made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
+        heading(made, f"Belief in a possible world after one answer (risk {risk:.4g})")
+        legend_below(made, axes[0], 4)
 
 
 def _central(axes: Axes, choice: EpsilonChoice, risk: float) -> None:

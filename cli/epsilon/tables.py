@@ -8,7 +8,7 @@ from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.experiments import words
-from ...server.privacy.beliefs import Allowed, chance
+from ...server.privacy.beliefs import chance
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice, upper
 from ...simulator.studies.sensitivity import many
@@ -34,7 +34,9 @@ def chosen(choice: Chosen) -> None:
     if total < 1000 and choice.exact is None:
         show.out.print("below 0.001, the least that an experiment can have: allow a higher risk")
     show.out.print()
-    show.out.print(_sentence(choice.allowed), markup=False)
+    before, after = chance(choice.allowed.prior), chance(choice.allowed.ceiling, up=True)
+    sentence = f"{choice.allowed.target}: an attacker who thought {before} would think at most {after}."
+    show.out.print(sentence, markup=False)
     if choice.beliefs and choice.exact is not None:
         show.out.print()
         _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
@@ -47,11 +49,6 @@ def _mechanism(choice: Chosen) -> str:
     assert choice.mechanism is not None
     text = words.mechanism(choice.mechanism)
     return text if len(text) <= 28 else choice.mechanism.mechanism
-
-
-def _sentence(allowed: Allowed) -> str:
-    before, after = chance(allowed.prior), chance(allowed.ceiling, up=True)
-    return f"{allowed.target}: an attacker who thought {before} would think at most {after}."
 
 
 def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.ticker import PercentFormatter
 
-from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.figure import COLOURS, figure, heading, legend_below, style
 from ...server.planning.forecast import DRY
 from ...server.planning.remaining import Remaining
 
@@ -50,6 +50,5 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
             locator = AutoDateLocator(minticks=4, maxticks=8)
             panel.xaxis.set_major_locator(locator)
             panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-        made.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
-        handles, labels = axes[0].get_legend_handles_labels()
-        made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
+        heading(made, title)
+        legend_below(made, axes[0], 4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
-from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.figure import COLOURS, figure, log_log, plain, style
 from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
@@ -46,10 +46,8 @@ def plot_plan(path: Path, plan: Plan) -> None:
             axes.plot([x], [100 * plan.error], "o", color="black", ms=7, zorder=5)
             text = f"±{plan.error:.2%}"
             axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            log_log(axes)
+            plain(axes.yaxis)
             axes.legend(frameon=False)
         right.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         made.align_labels()
@@ -75,8 +73,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         left.set_ylim(len(names) - 0.5, -0.5)
         left.set_xscale("log")
         left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        left.xaxis.set_minor_formatter(NullFormatter())
+        plain(left.xaxis)
         left.axvline(100 * NOTHING, color="#888888", lw=1, ls="--")
         style(
             left,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables as show
-from ...server.errors import UsageError
+from ...server.errors import UsageError, refusing
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.authority import common_name
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
@@ -63,9 +63,8 @@ def allow_command(
 
 def _read_ids(file: Path) -> list[str]:
     try:
-        return file.read_text(encoding="ascii").split()
-    except OSError as e:
-        raise UsageError(f"cannot read {file}: {e.strerror}") from None
+        with refusing(UsageError, f"read {file}"):
+            return file.read_text(encoding="ascii").split()
     except UnicodeDecodeError:
         raise UsageError(f"{file} must hold a device id on each line") from None
 

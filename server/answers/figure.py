@@ -6,12 +6,14 @@ Figures are made without pyplot: nothing that a notebook or a program has set in
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ..errors import UsageError, refusing
 
@@ -41,6 +43,39 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
         axes.set_title(title, loc="left", fontsize=13, fontweight="bold", pad=pad)
     if subtitle:
         axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9.5, color="#444444")
+
+
+def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
+    """Write an axis's ticks as plain numbers, 0.1 and not 10⁻¹."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def log_log(axes: Axes) -> None:
+    """Give both axes a logarithmic scale."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+
+
+def heading(drawing: Figure, title: str) -> None:
+    """Write one title above all panels."""
+    drawing.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+
+
+def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:
+    """Write one legend below all panels: that of these axes."""
+    handles, labels = axes.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
+
+
+@contextmanager
+def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Yield a new figure, see figure(), with `count` axes, at most in_row of them side by side."""
+    columns = min(in_row, count)
+    with figure(path, columns, -(-count // columns)) as (made, axes):
+        for empty in axes[count:]:
+            empty.set_visible(False)
+        yield made, axes[:count]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import epsilon
+from ..errors import refusing
 from ..experiments.definition import DefinitionError, parse
 from ..experiments.payload import choice_fields
 from .devices import PlanError
@@ -73,13 +74,9 @@ def toml(reading: Reading, design: Design, terms: Terms) -> str:
 
 def write(path: Path, text: str) -> None:
     """Write a new file. Raises PlanError where it exists or cannot be written."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise PlanError(f"{path} exists: name a new file, or remove it first") from None
-    except OSError as e:
-        raise PlanError(f"cannot write {path}: {e.strerror}") from None
+    there = f"{path} exists: name a new file, or remove it first"
+    with refusing(PlanError, f"write {path}", there), path.open("x", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:

@@ -6,7 +6,6 @@ first day, so dates are a domain like any other.
 
 from __future__ import annotations
 
-import csv
 import datetime
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 from ...server.arrays import Counts
 from ...server.errors import HushmoteError
+from ..population import csv_rows
 
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
@@ -81,28 +81,13 @@ def read_daily(path: Path | str, date: str = "date", count: str = "count", name:
     """
     dates: list[datetime.date] = []
     counts: list[int] = []
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            names = rows.fieldnames or []
-            for wanted in (date, count):
-                if wanted not in names:
-                    text = ", ".join(names) or "none"
-                    raise DailyError(f"{path} has no column {wanted!r}; it has {text}")
-            for row in rows:
-                where = f"{path}, line {rows.line_num}"
-                day = _date(row[date], f"{where}: {date}")
-                if dates and day <= dates[-1]:
-                    problem = "is there twice" if day == dates[-1] else f"comes after {dates[-1]}"
-                    raise DailyError(f"{where}: {day} {problem}; every date once, in rising order")
-                dates.append(day)
-                counts.append(_count(row[count], f"{where}: {count} of {day}"))
-    except OSError as e:
-        raise DailyError(f"cannot read {path}: {e.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as e:
-        raise DailyError(f"{path} is not a CSV file in UTF-8: {e}") from None
-    if not dates:
-        raise DailyError(f"{path} has no rows below its heading")
+    for where, (written, records) in csv_rows(path, (date, count), DailyError):
+        day = _date(written, f"{where}: {date}")
+        if dates and day <= dates[-1]:
+            problem = "is there twice" if day == dates[-1] else f"comes after {dates[-1]}"
+            raise DailyError(f"{where}: {day} {problem}; every date once, in rising order")
+        dates.append(day)
+        counts.append(_count(records, f"{where}: {count} of {day}"))
     days = (dates[-1] - dates[0]).days + 1
     if days < 2 or days > _MAX_DAYS:
         raise DailyError(f"{path} spans {days} days; from 2 to {_MAX_DAYS} can be used")

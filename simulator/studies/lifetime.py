@@ -34,6 +34,7 @@ from ...server.planning.devices import best_design
 from ...server.planning.expected_error import Design, Kind, Question, variance
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
+from ..plan_check import root_mean
 
 DOMAIN = 64
 DAYS = 365
@@ -161,12 +162,6 @@ def squared_error(design: Design, held: Floats, reports: int, rng: np.random.Gen
     return float(off @ off) / len(held)
 
 
-def _rms(squares: Floats) -> tuple[float, float]:
-    """Root of the mean, and its standard error."""
-    root = math.sqrt(squares.mean())
-    return root, float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * root)
-
-
 def epsilon_of(way: str, lifetime: int) -> int:
     """Epsilon of one report, micro-nats rounded down."""
     if way == "basic":
@@ -204,7 +199,7 @@ def cell(
             rest = 1 - count * length / DAYS
             spoken = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
             squares += [squared_error(design, held, int(n), rng) for n in spoken]
-    measured, uncertainty = _rms(np.array(squares))
+    measured, uncertainty = root_mean(np.array(squares))
     choice = design.choice
     mechanism = f"{choice.mechanism} {choice.g}" if choice.g else choice.mechanism
     return LifetimeCell(

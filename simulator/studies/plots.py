@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from ...server.accounting import optimal_total
-from ...server.answers.figure import COLOURS, figure, style
+from ...server.answers.figure import COLOURS, figure, log_log, plain, style
 from ...server.epsilon import MICRO
 from .composition import TUTORIAL, Composition, View, advanced, misprint
 from .lifetime import LIFETIMES, SPLITS, WAYS, LifetimeStudy
@@ -65,9 +65,9 @@ def _until_spent(axes: Axes, composition: Composition) -> None:
         counts = np.array([float(getattr(row, name)) for row in composition.spent])
         counts[counts == 0] = np.nan
         axes.plot(epsilons, counts, line, marker="o", ms=4, color=colour, label=label, lw=1.8)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _plain(axes)
+    log_log(axes)
+    plain(axes.xaxis)
+    plain(axes.yaxis)
     subtitle = f"total {composition.total:g}, δ = {composition.delta:g}"
     style(axes, "Reports until the budget is spent", subtitle, "ε of each report, nats", "reports")
     axes.legend(frameon=False)
@@ -104,7 +104,8 @@ def plot_study(path: Path, study: LifetimeStudy) -> None:
             left.plot(x, [100 * c.measured for c in cells], "o", color=colour, ms=5)
         left.set_xscale("log", base=2)
         left.set_yscale("log")
-        _plain(left)
+        plain(left.xaxis)
+        plain(left.yaxis)
         low, high = left.get_ylim()
         left.set_ylim(low, high * 6)
         subtitle = f"{devices:,} devices, 64 frequencies; lines predicted, dots measured"
@@ -123,9 +124,3 @@ def plot_study(path: Path, study: LifetimeStudy) -> None:
         subtitle = "16, 64 and 256 values; frequency, range and quantile"
         style(right, "What splitting the budget costs", subtitle, "reports for life", "error, one report = 1")
         right.legend(frameon=False)
-
-
-def _plain(axes: Axes) -> None:
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())

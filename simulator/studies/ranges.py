@@ -128,8 +128,7 @@ def _examples(
     days = np.arange(len(shown.counts))
     example = {"counts": shown.counts.astype(np.float64)}
     for structure in (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy()):
-        answers = structure.fit(shown.counts, design.middle, source).answer(days, days + 1)
-        example[family(structure)] = answers
+        example[family(structure)] = structure.fit(shown.counts, design.middle, source).answer(days, days + 1)
     return noise, example
 
 

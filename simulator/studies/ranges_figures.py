@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ...server.answers.figure import COLOURS, TRUTH, figure, style
+from ...server.answers.figure import COLOURS, TRUTH, figure, legend_below, log_log, panels, plain, style
 from ...server.arrays import Counts
 from . import ranges_findings as findings
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws, true_epsilon
@@ -42,19 +41,8 @@ def _ticks(axis: Axis, values: Iterable[float]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _log(axes: Axes) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-
-
 def _thousands(axes: Axes) -> None:
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _legend_below(drawing: Figure, axes: Axes, columns: int, size: float) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
+    plain(axes.yaxis, lambda x: f"{x:,.0f}" if x >= 1 else f"{x:g}")
 
 
 def _normal_law(axes: Axes) -> None:
@@ -78,10 +66,8 @@ def _curve(
 def lengths(study: RangeStudy, path: Path) -> None:
     """RMSE against length, a panel for each number of days."""
     sizes = list(study.design.lengths)
-    columns = min(3, len(sizes))
-    rows = -(-len(sizes) // columns)
-    with figure(path, columns, rows) as (drawing, panels):
-        for axes, days in zip(panels, sizes, strict=False):
+    with panels(path, len(sizes), 3) as (drawing, drawn):
+        for axes, days in zip(drawn, sizes, strict=True):
             for family in FAMILIES:
                 points = study.select(
                     days=days, epsilon=study.design.middle, family=family, fanout=0, neighbours="replaced"
@@ -94,15 +80,13 @@ def lengths(study: RangeStudy, path: Path) -> None:
             style(
                 axes, f"{days:,} days", f"{records:,} records", "length of the range, days", "RMSE, records"
             )
-        for axes in panels[len(sizes) :]:
-            axes.set_visible(False)
-        _legend_below(drawing, panels[0], 4, 11)
+        legend_below(drawing, drawn[0], 4, 11)
 
 
 def hierarchy(study: RangeStudy, path: Path) -> None:
     """RMSE of the hierarchy over flat's, against length."""
-    with figure(path, 2) as (drawing, panels):
-        for axes, side in zip(panels, ("central", "local"), strict=True):
+    with figure(path, 2) as (drawing, drawn):
+        for axes, side in zip(drawn, ("central", "local"), strict=True):
             ratios = findings.wins(study, side)
             for colour, days in zip(COLOURS, study.design.lengths, strict=False):
                 points = [(length / days, ratio) for n, length, ratio in ratios if n == days]
@@ -115,7 +99,7 @@ def hierarchy(study: RangeStudy, path: Path) -> None:
             _ticks(axes.yaxis, (t for t in (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3) if low <= t <= high))
             note = "below the dashed line the hierarchy wins"
             style(axes, side.capitalize(), note, "length / days", "RMSE of hierarchy / flat")
-        _legend_below(drawing, panels[0], 6, 11)
+        legend_below(drawing, drawn[0], 6, 11)
 
 
 def epsilon(study: RangeStudy, path: Path) -> None:
@@ -134,20 +118,20 @@ def epsilon(study: RangeStudy, path: Path) -> None:
             scale = measured[-1]
             right.plot(x, (slope * x + intercept) / scale, "-", color=COLOUR[family], linewidth=1.3)
             right.plot(inverse, np.array(measured) / scale, "o", color=COLOUR[family], markersize=4.5)
-        _log(left)
+        log_log(left)
         _ticks(left.xaxis, (e for e in study.design.epsilons if e not in (1.2, 0.8)))
         _thousands(left)
         right.set_ylim(bottom=0)
         smallest = min(study.design.epsilons)
         style(left, f"Against ε, {days:,} days", "dots measured, lines theory", "ε", "RMSE over all lengths")
         style(right, "Against 1/ε", "lines fitted: a + b/ε", "1/ε", f"RMSE, 1 at ε = {smallest:g}")
-        _legend_below(drawing, left, 4, 10)
+        legend_below(drawing, left, 4, 10)
 
 
 def fanouts(study: RangeStudy, path: Path) -> None:
     """RMSE by fanout, relative to the best one."""
-    with figure(path, 2) as (drawing, panels):
-        for axes, side in zip(panels, ("central", "local"), strict=True):
+    with figure(path, 2) as (drawing, drawn):
+        for axes, side in zip(drawn, ("central", "local"), strict=True):
             for colour, days in zip(COLOURS, study.design.lengths, strict=False):
                 errors = findings.fanout_errors(study, side, days)
                 least = min(predicted for _, predicted in errors.values())
@@ -158,7 +142,7 @@ def fanouts(study: RangeStudy, path: Path) -> None:
             _ticks(axes.xaxis, study.design.fanouts)
             note = f"ε = {study.design.middle:g}, all lengths; dots measured, lines theory"
             style(axes, f"{side.capitalize()} hierarchy", note, "fanout", "RMSE, 1 for the best by theory")
-        _legend_below(drawing, panels[0], 6, 11)
+        legend_below(drawing, drawn[0], 6, 11)
 
 
 def price(study: RangeStudy, path: Path) -> None:
@@ -171,7 +155,7 @@ def price(study: RangeStudy, path: Path) -> None:
         scale = prices[0][3] / math.sqrt(records[0])
         x = np.geomspace(records[0], records[-1], 20) if len(records) > 1 else np.array(records, float)
         axes.plot(x, scale * np.sqrt(x), "--", color="#777777", linewidth=1.2, label="√records")
-        _log(axes)
+        log_log(axes)
         _thousands(axes)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
         axes.legend(frameon=False, fontsize=10)
@@ -209,8 +193,8 @@ def example(study: RangeStudy, path: Path) -> None:
     """Counts of days beside one estimate of each structure."""
     truth = study.example["counts"]
     days = np.arange(len(truth))
-    with figure(path, 2, 2) as (_, panels):
-        for axes, family in zip(panels, FAMILIES, strict=True):
+    with figure(path, 2, 2) as (_, drawn):
+        for axes, family in zip(drawn, FAMILIES, strict=True):
             axes.bar(days, study.example[family], color=COLOUR[family], width=1.0, label="estimate")
             axes.step(days, truth, where="mid", color="#000000", linewidth=1.2, label="counts")
             off = findings.rms((study.example[family] - truth).tolist())
@@ -256,8 +240,8 @@ def flat(study: RangeStudy, path: Path) -> None:
     days = study.design.flaw_days
     epsilons = (study.design.middle, min(study.design.epsilons))
     series = findings.flaw_series(study)
-    with figure(path, 2) as (drawing, panels):
-        for axes, e in zip(panels, epsilons, strict=True):
+    with figure(path, 2) as (drawing, drawn):
+        for axes, e in zip(drawn, epsilons, strict=True):
             for name, flaws, colour in (
                 ("correct", CORRECT, COLOURS[0]),
                 ("no hashing", Flaws(no_hash=True), COLOURS[2]),
@@ -277,7 +261,7 @@ def flat(study: RangeStudy, path: Path) -> None:
             _thousands(axes)
             note = f"{days} days; dots measured, lines theory"
             style(axes, f"ε = {e:g}", note, "length, days", "RMSE, records")
-        _legend_below(drawing, panels[0], 4, 10)
+        legend_below(drawing, drawn[0], 4, 10)
 
 
 def exponents(study: RangeStudy, path: Path) -> None:
@@ -298,7 +282,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
         span = np.array([1 / max(study.design.epsilons), 1 / min(study.design.epsilons)])
         square = start * (span / span[0]) ** 2
         left.plot(span, square, ":", color="#777777", linewidth=1.6, label="1/ε² would be")
-        _log(left)
+        log_log(left)
         _ticks(left.xaxis, [0.5, 1, 2, 5] if span[1] > 4 else [0.5, 1, 2])
         _thousands(left)
         note = f"{study.design.flaw_days} days; dots measured, lines theory"
@@ -307,7 +291,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
         _ticks(right.xaxis, study.design.flaw_fanouts)
         note = f"theory, ε = {study.design.middle:g}"
         style(right, "By fanout", note, "fanout", f"RMSE, 1 at fanout {fanout}")
-        _legend_below(drawing, left, 4, 9.5)
+        legend_below(drawing, left, 4, 9.5)
 
 
 def short(study: RangeStudy, path: Path) -> None:
@@ -328,7 +312,7 @@ def short(study: RangeStudy, path: Path) -> None:
         if table:
             label = "lengths of the study's table"
             axes.axvspan(min(table), max(table), color="#eeeeee", zorder=0, label=label)
-        _log(axes)
+        log_log(axes)
         _ticks(axes.xaxis, (r for i, r in enumerate(flaw_lengths(days)) if i not in (5, 7, 8)))
         _ticks(axes.yaxis, (0.2, 0.3, 0.5, 1, 2, 3))
         axes.legend(frameon=False, fontsize=9, ncols=2)
@@ -362,7 +346,7 @@ def spent(study: RangeStudy, path: Path) -> None:
         nominal, real = [r.epsilon for r in points], [r.true_epsilon for r in points]
         right.plot(nominal, measured, "x", color=COLOURS[6], label="flawed, at its nominal ε")
         right.plot(real, measured, "o", color=COLOURS[6], label="flawed, at its true ε")
-        _log(right)
+        log_log(right)
         _ticks(right.xaxis, (e for e in (0.2, 0.4, 0.6, 1, 1.4, 2) if e >= min(study.design.epsilons)))
         _thousands(right)
         right.legend(frameon=False, fontsize=9)

@@ -172,11 +172,8 @@ def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[fl
     """Measured and predicted RMSE over all lengths at the middle ε, by fanout."""
     neighbours = "added" if side == "central" else "replaced"
     wanted = {"days": days, "epsilon": study.design.middle, "neighbours": neighbours}
-    errors = {}
-    for fanout in study.design.fanouts:
-        points = study.select(family=f"{side} hierarchy", fanout=fanout, **wanted)
-        errors[fanout] = rms([p.rmse for p in points]), rms([p.predicted for p in points])
-    return errors
+    chosen = {f: study.select(family=f"{side} hierarchy", fanout=f, **wanted) for f in study.design.fanouts}
+    return {f: (rms([p.rmse for p in ps]), rms([p.predicted for p in ps])) for f, ps in chosen.items()}
 
 
 def price(study: RangeStudy) -> list[tuple[int, int, float, float]]:

@@ -188,7 +188,8 @@ def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
         return max(gaps + [_order_gap(x, m, (0, m - k), (0, m), query.share) for m in sizes])
     if query.name == "variance" and k == 1 and n == len(x) - 1:
         return _variance_gap(x)
-    return max(_enumerated(query, x, m, _losses(m, k), math.comb(m, k)) for m in sizes)
+    losses = {m: ((out, ()) for out in itertools.combinations(range(m), k)) for m in sizes}
+    return max(_enumerated(query, x, m, losses[m], math.comb(m, k)) for m in sizes)
 
 
 def spread(query: ReleaseStatistic, universe: Universe) -> float:
@@ -328,11 +329,6 @@ def _swaps(n: int, others: int, most: int) -> Iterator[Change]:
         yield from itertools.product(
             itertools.combinations(range(n), k), itertools.combinations(range(others), k)
         )
-
-
-def _losses(n: int, k: int) -> Iterator[Change]:
-    for out in itertools.combinations(range(n), k):
-        yield out, ()
 
 
 def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:

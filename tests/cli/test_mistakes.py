@@ -177,6 +177,7 @@ def test_what_the_machine_refuses_is_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(door: Path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
@@ -186,6 +187,7 @@ def test_a_full_disk_is_one_line(door: Path):
     assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     reading, writing = os.pipe()
     os.close(reading)
@@ -195,9 +197,16 @@ def test_a_reader_who_goes_away_is_told_nothing(door: Path):
     assert run.returncode == 1
 
 
+@pytest.mark.slow
 def test_control_c_is_one_line_and_status_130(door: Path):
     arguments = ("simulate", "door.toml", "--population", "zipf:1", "--faithful", "--devices", "1000000")
-    run = start(*arguments, cwd=door, stdout=subprocess.DEVNULL)
+    # A shell's background job, as a test run may be, has its children ignore SIGINT.
+    run = start(
+        *arguments,
+        cwd=door,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     time.sleep(5)  # loading takes two; a million devices take minutes
     run.send_signal(signal.SIGINT)
     assert run.communicate(timeout=60)[1] == "hushmote: stopped by Ctrl-C\n"

@@ -115,6 +115,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_plots_are_written(tmp_path: Path) -> None:
     for number, line in enumerate(("--devices 9000 --epsilon 1 --bins 16", LIFE + " --yes-no")):
         path = tmp_path / f"{number}.png"

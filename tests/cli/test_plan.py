@@ -78,6 +78,7 @@ def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
     assert stated["devices"] == by_share["devices"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "reading"),
     [

@@ -228,6 +228,7 @@ def test_an_audit_of_what_it_draws_finds_it_private(experiment: Experiment):
     assert finding.fit > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS[1::2], ids=lambda e: f"{e.mechanism}-{e.domain}")
 def test_intervals_cover_the_population(experiment: Experiment):
     """400 fleets of 2,000 reports: 95 % intervals of a range, taken to cover 93 % at least.

@@ -154,6 +154,7 @@ def test_the_tree_keeps_every_contract(tree: Path):
     assert f"{contracts} kept" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("violation", VIOLATIONS)
 def test_a_deliberate_violation_fails_by_name(tree: Path, violation: str):
     module, line, contract = VIOLATIONS[violation]

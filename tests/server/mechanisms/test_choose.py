@@ -231,6 +231,7 @@ def test_reports_go_where_they_tell_about_the_workload() -> None:
     assert choice.variance < 0.5 * oracle.choose(256, 1_000_000, ALL_RANGES).variance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1_000, 500_000, 2_000_000, 16_000_000])
 @pytest.mark.parametrize("domain", [3, 4, 5, 17, 100, 4097, 1 << 20])
 def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: int) -> None:

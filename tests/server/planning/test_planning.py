@@ -337,6 +337,7 @@ def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rh
 # with a chance below 1e-9 (scipy.stats.norm.sf(6.2) = 3e-10; its distribution is a little skewed).
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan",
     [

@@ -273,6 +273,7 @@ def test_flaws_are_labelled_and_leave_the_shipped_channel_alone():
     assert [x.threshold for x in LocalHierarchy(2).experiment(32, 1.0).levels] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fanout", [0, 2, 3])
 @pytest.mark.parametrize("flaws", [*FLAWS, Flaws(lie=True, wrong_inverse=True), Flaws(*[True] * 5)], ids=str)
 def test_the_law_of_flawed_errors_agrees(flaws, fanout):

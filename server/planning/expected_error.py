@@ -135,7 +135,7 @@ def variance(design: Design, question: Question) -> float:
     parts = [parabola(design, weights) for weights in _statistics(design, question)]
     joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
     worst = joined.at(question.share).max() if question.ranges else joined.mean().at(question.share)[0]
-    return float(f"{worst:.12g}")  # equal designs are not told apart by the order of sums
+    return float(worst)
 
 
 def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.bool_]]:

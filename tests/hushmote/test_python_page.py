@@ -1,10 +1,10 @@
 """docs/python.md says what the code does: its examples run, its tables name what is there."""
 
-import doctest
 import re
 from pathlib import Path
 
 import pytest
+from pages import run_examples
 
 import hushmote
 
@@ -16,16 +16,7 @@ def test_the_examples_run_and_print_what_the_page_shows(stored: Path, monkeypatc
     monkeypatch.chdir(stored)
     if not (stored / "examples").exists():
         (stored / "examples").symlink_to(ROOT / "examples")
-    names: dict[str, object] = {"__name__": "python"}
-    for number, (language, text) in enumerate(re.findall(r"```(python|pycon)\n(.*?)```", PAGE, re.DOTALL)):
-        if language == "python":
-            exec(compile(text, "docs/python.md", "exec"), names)
-            continue
-        example = doctest.DocTestParser().get_doctest(text, names, f"block {number}", "python.md", 0)
-        output: list[str] = []
-        runner = doctest.DocTestRunner()
-        assert runner.run(example, out=output.append, clear_globs=False).failed == 0, "".join(output)
-        names = example.globs
+    run_examples(PAGE, "python.md", {"__name__": "python"})
 
 
 @pytest.mark.parametrize(

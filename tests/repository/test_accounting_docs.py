@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from pathlib import Path
+
+from pages import run_examples
 
 from hushmote.server.accounting import THEOREMS, choose
 
@@ -12,18 +13,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "theorems.md").read_text("utf-8")
 
 
 def test_the_examples_run_and_print_what_the_page_shows():
-    names = {"__name__": "theorems"}
-    blocks = re.findall(r"```(python|pycon)\n(.*?)```", PAGE, re.DOTALL)
-    assert [language for language, _ in blocks].count("python") == 1
-    for number, (language, text) in enumerate(blocks):
-        if language == "python":
-            exec(compile(text, "docs/theorems.md", "exec"), names)
-            continue
-        example = doctest.DocTestParser().get_doctest(text, names, f"block {number}", "theorems.md", 0)
-        output: list[str] = []
-        runner = doctest.DocTestRunner()
-        assert runner.run(example, out=output.append, clear_globs=False).failed == 0, "".join(output)
-        names = example.globs
+    languages = run_examples(PAGE, "theorems.md", {"__name__": "theorems"})
+    assert languages.count("python") == 1
 
 
 def test_the_table_of_reports_is_what_the_theorems_allow():

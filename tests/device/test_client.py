@@ -80,7 +80,7 @@ def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule,
     assert reports_until_silent(client) == reports
     line = client.status()["experiments"]["e"]
     assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
-    again = board(storage=client._storage)
+    again = board(storage=client._ledger._storage)
     again.enroll(budget(rule, cap, epsilon=epsilon))
     assert reports_until_silent(again) == 0, "nor after a reboot"
 
@@ -159,7 +159,7 @@ def test_a_new_policy_cannot_forget_what_was_spent_before():
     client = board({"sum": 5 * EPSILON})
     client.enroll(budget("unlimited"))
     assert reports_until_silent(client) == 5
-    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._storage)
+    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._ledger._storage)
     renamed.enroll(budget("unlimited", name="another"))
     assert reports_until_silent(renamed, "another") == 2
 
@@ -176,7 +176,7 @@ def test_the_cap_is_pinned_at_the_first_report_and_no_version_raises_it():
         client.enroll(budget("sum", cap))
         assert client.status()["experiments"]["e"]["left"] == 2
     assert reports_until_silent(client) == 2
-    again = board(storage=client._storage)
+    again = board(storage=client._ledger._storage)
     again.enroll(budget("sum", 100 * EPSILON))
     assert reports_until_silent(again) == 0
 
@@ -226,7 +226,7 @@ def test_another_rule_is_refused_once_one_is_pinned():
         assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
         assert client.status()["experiments"]["e"]["state"] == "reporting"
         client.withdraw("e")
-        again = board(storage=client._storage)
+        again = board(storage=client._ledger._storage)
         with pytest.raises(ExperimentRefused, match="pinned"):
             again.enroll(budget(new, budgets[new]))
         assert again.status()["experiments"]["e"]["state"] == "refused"
@@ -335,8 +335,8 @@ def test_a_policy_may_name_64_experiments():
     for name in names:
         client.enroll(budget("count", 1, name=name))
         client.sent(client.report(name, True))
-    assert max(len(client._storage.slots[slot]) for slot in (0, 1)) < 4096
-    assert board({"experiments": names}, storage=client._storage).status()["sum"] == 64 * EPSILON
+    assert max(len(client._ledger._storage.slots[slot]) for slot in (0, 1)) < 4096
+    assert board({"experiments": names}, storage=client._ledger._storage).status()["sum"] == 64 * EPSILON
 
 
 @pytest.mark.parametrize("device_id", [None, "", "A", "a_b", "a/b", "a+", "#", "a" * 33, b"a", 5, "é", "a b"])
@@ -394,14 +394,14 @@ def test_the_coin_is_drawn_before_the_value_is_looked_at():
 def test_silent_calls_spend_nothing_and_write_nothing():
     client = board()
     client.enroll(budget("sum", 4 * EPSILON, every=2**24))
-    before = dict(client._storage.slots)
+    before = dict(client._ledger._storage.slots)
     # The coin is scripted to say no, so this cannot fail by chance.
     client.rng = BranchingRng()
     client.rng._choices, client.rng._sizes = [1], [2**24]
     for _ in range(30):
         client.rng._at = 0
         assert client.report("e", True) is None
-    assert client._storage.slots == before
+    assert client._ledger._storage.slots == before
     assert client.status()["sum"] == 0
 
 
@@ -419,7 +419,7 @@ def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
         seen[name].append(int.from_bytes(report[5:9], "big"))
         client.sent(report)
         if i % 4 == 3:
-            client = board(storage=client._storage)
+            client = board(storage=client._ledger._storage)
     assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
 
 

@@ -92,7 +92,7 @@ def check_life_with(fault, at, keep=0, forever=False):
 
 
 def again_slots(client):
-    return client._storage.slots
+    return client._ledger._storage.slots
 
 
 # --- Debit first -------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_the_outbox_is_oldest_first_and_acknowledgements_come_in_any_order():
     for drop in (2, 4, 0, 2):
         client.sent(reports.pop(drop))
         assert client.outbox() == reports
-        assert boot(client._storage).outbox() == reports
+        assert boot(client._ledger._storage).outbox() == reports
     client.sent(b"\x10 never made")
     client.sent(b"")
     assert client.outbox() == reports
@@ -187,10 +187,10 @@ def test_a_full_outbox_makes_no_report_and_spends_nothing():
     while (report := client.report("e", True)) is not None:
         reports.append(report)
     assert 2 <= len(reports) == len(client.outbox()) < CAP_REPORTS
-    before = dict(client._storage.slots)
+    before = dict(client._ledger._storage.slots)
     for value in (True, False, None):
         assert client.report("e", value) is None
-    assert client._storage.slots == before
+    assert client._ledger._storage.slots == before
     client.sent(reports[0])
     assert client.report("e", True)[5:9] == (len(reports) + 1).to_bytes(4, "big")
     assert all(len(record) <= 4096 for record in before.values())

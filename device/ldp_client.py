@@ -146,7 +146,7 @@ def _valid_name(name, chars):
 # plain generator on an ESP32 whose radio is off. So plenty of it is condensed, together with a seed
 # that lives in the ledger and the board's id, and a little more is mixed in at every call.
 _ENTROPY_BYTES = const(384)
-_RESEED_BYTES = const(64)
+_RESEED_BYTES = const(128)
 # A source with 1 bit of entropy per byte repeats a piece of this length, where it is looked for, less than
 # once in 2^22 calls, and then makes no report that time; a good source never does.
 _PIECE_BYTES = const(32)
@@ -772,7 +772,7 @@ def _check_policy(policy):
     for name in ("sum", "squares", "epsilon"):
         good = good and type(policy.get(name)) is int
     for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
-        good = good and type(policy.get(name)) is tuple
+        good = good and type(policy.get(name)) in (tuple, list)
     _need(good, "policy: int sum, squares and epsilon, tuple rules and experiments, and no more")
 
 

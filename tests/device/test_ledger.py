@@ -353,7 +353,7 @@ def test_provision_refuses_a_ledger_whole_or_damaged():
     slots = fresh_slots()
     for existing in (slots, {0: slots[0]}, {1: slots[1]}, {0: b"damaged"}, {1: b"x"}, {2: b"y"}, {3: b"z"}):
         storage = FailingStorage(existing)
-        with pytest.raises(LedgerExists, match=r"^there is a ledger already; replace=True"):
+        with pytest.raises(LedgerExists, match=r"^a ledger is there; replace=True"):
             provision(storage)
         assert storage.slots == existing
         assert storage.writes == []

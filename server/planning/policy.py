@@ -15,7 +15,7 @@ from ...device import ldp_client
 from ..accounting import Filter, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
-from ..wire.topics import NameRefused, check_experiment
+from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
@@ -79,10 +79,8 @@ def _check(policy: Policy) -> None:
         if rule not in (*RULES, "unlimited"):
             raise PolicyError(f"policy: rules must be of unlimited, {', '.join(RULES)}")
     for name in policy.experiments:
-        try:
-            check_experiment(name)
-        except NameRefused as e:
-            raise PolicyError(f"policy: experiments: {e}") from None
+        if not (isinstance(name, str) and is_fleet(name)):
+            raise PolicyError(f"policy: experiments must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}")
     if not len(set(policy.experiments)) == len(policy.experiments) <= _MOST_EXPERIMENTS:
         raise PolicyError(f"policy: experiments must be at most {_MOST_EXPERIMENTS}, each once")
 

@@ -70,6 +70,7 @@ EXPERIMENTS = [
     hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
     number(8, "grr", low=0, high=8_000),
     number(3, "grr", low=-1, high=2),
+    text(every=5)[:-1] + ',"epsilon":2000000,"every":1}',  # of a key that comes twice the last one counts
 ]
 
 

@@ -184,8 +184,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
             SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
             "then it reports as before, and its reports count",
-            "then `hushmote provision rotate master --finish`: until then tags under the old keys count, also "
-            "a thief's",
+            "then `hushmote provision rotate master --finish`: until then a thief's tags count as well",
         ),
     )
 

@@ -17,8 +17,8 @@ def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
     """Give the keys' file a signing key, and the boards' settings its public half.
 
     key_file: None where the keys are in HUSHMOTE_MASTER_KEY, which must have a signing key already. What is
-    upgraded already stays as it is, so it may be run again, also after it was killed. Raises MasterKeyError and
-    ProvisionError.
+    upgraded already stays as it is, so it may be run again, also after it was killed. Raises MasterKeyError
+    and ProvisionError.
     """
     masters = None if key_file is None else load_unsigned(key_file)
     fleet_keys = load_keys(key_file) if masters is None else FleetKeys(masters, new_signing_key())

@@ -60,8 +60,11 @@ class Board:
         if not settings.get("again"):
             ldp_client.provision(self.storage)
         key = settings.get("key")
+        policy = settings["policy"]
+        for name in ("rules", "experiments"):  # JSON has no tuples
+            policy[name] = tuple(policy[name])
         self.client = ldp_client.Client(
-            settings["policy"],
+            policy,
             self.storage,
             settings["device"],
             key=bytes(key) if key else None,

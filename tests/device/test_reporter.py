@@ -26,7 +26,7 @@ from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushmote.device import ldp_client, mqtt_reporter
+from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
@@ -41,8 +41,8 @@ POLICY = {
     "sum": 40_000_000,
     "squares": 0,
     "epsilon": 2_000_000,
-    "rules": ["sum", "count"],
-    "experiments": ["room_temp", "door_open"],
+    "rules": ("sum", "count"),
+    "experiments": ("room_temp", "door_open"),
 }
 FAST = {"delay_s": 0, "timeout_s": 1, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
 
@@ -481,7 +481,7 @@ def test_refused_experiments_are_shown_and_stop_nothing(
     cases = {
         "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
         "it calls itself room_temp": experiment("room_temp", 2_000_000),
-        "not a JSON object": b"{",
+        "v is missing": b"{}",
         "1024": b" " * 300_000,  # more than a board's memory
     }
     for reason, payload in cases.items():
@@ -824,7 +824,8 @@ def test_client_and_reporter_work_in_a_64_kib_heap(
     watcher: Watcher,
     tmp_path: Path,
 ) -> None:
-    files = {name: ROOT / "device" / f"{name}.py" for name in ("ldp_client", "mqtt_reporter")}
+    modules = ("ldp_client", "kept_experiments", "reporter_base", "mqtt_reporter")
+    files = {name: ROOT / "device" / f"{name}.py" for name in modules}
     (tmp_path / "umqtt").mkdir()
     files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"
     for name, source in files.items():
@@ -868,12 +869,12 @@ def test_waits_between_attempts_have_full_jitter() -> None:
         asked.append(n)
         return n - 1
 
-    waits = [mqtt_reporter._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
+    waits = [reporter_base._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
     assert asked[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
     assert set(asked[8:]) == {300_000}
     assert waits == [n - 1 for n in asked]
     # The largest settings fit what the DRBG draws from.
-    assert mqtt_reporter._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+    assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
 
 
 @pytest.mark.parametrize(
@@ -896,32 +897,32 @@ def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
     return ldp_client.Client(POLICY, str(folder), DEVICE, fleet=fleet)
 
 
-def test_a_wrong_type_is_the_applications_error_and_a_stuck_random_source_a_line(
+def test_a_wrong_type_counts_as_no_reading_and_a_stuck_random_source_is_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(tmp_path, FLEET)
     client.enroll(experiment())
     reporter = mqtt_reporter.Reporter(client, lambda: None)
-    with pytest.raises(TypeError):
-        reporter.report("room_temp", "warm")
+    assert reporter.report("room_temp", "warm") is not None  # a report of no reading
+    assert "room_temp takes a number or None" in reporter.status()
     monkeypatch.setattr(ldp_client.os, "urandom", bytes)
     assert reporter.report("room_temp", 21.4) is None
     assert "os.urandom is stuck" in reporter.status()
-    assert client.status()["sum"] == 0
+    assert client.status()["sum"] == 1_000_000
     monkeypatch.undo()
     assert reporter.report("room_temp", 21.4) is not None
     assert "stuck" not in reporter.status()
+    assert "takes" not in reporter.status()
 
 
-def test_a_wrong_type_in_flush_reports_the_other_readings_once(tmp_path: Path) -> None:
+def test_a_wrong_type_in_flush_silences_neither_its_own_experiment_nor_the_others(tmp_path: Path) -> None:
     client = make_client(tmp_path, FLEET)
     for name in POLICY["experiments"]:
         client.enroll(experiment(name))
     reporter = mqtt_reporter.Reporter(client, lambda: None)
-    with pytest.raises(TypeError, match="door_open takes"):
-        reporter.flush(1000, {"room_temp": 20, "door_open": "ajar"})
-    assert client.status()["sum"] == 1_000_000
-    assert len(client.outbox()) == 1
+    assert reporter.flush(1000, {"door_open": "ajar", "room_temp": 20}) is False
+    assert reporter.mistyped == {"door_open": "door_open takes a number or None"}
+    assert len(client.outbox()) == 2
 
 
 def test_a_factory_that_fails_is_a_line_too(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ class Reporter(BaseReporter):
         Call it in the main loop. Without work it takes well under a millisecond; a publication waits
         one round trip, and a broker that has gone silent may hold it for timeout_s, once per outage.
         """
-        if not self.connected and ticks_diff(self._next_ms, ticks_ms()) > 0:
+        if not self.connected and self._wait_ms() > 0:
             return False
         # umqtt.simple meets what it does not expect with AssertionError, IndexError or TypeError as well
         # as OSError and its MQTTException. Whatever it is: this connection is over, and nothing is lost.

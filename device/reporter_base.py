@@ -175,8 +175,7 @@ class BaseReporter:
         self.sent = 0
         self.refused = {}
         self.mistyped = {}
-        # The first attempt waits as well: after a power cut a whole street's boards start at once.
-        self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+        self._next_ms = None
 
     # The application's side
 
@@ -209,7 +208,7 @@ class BaseReporter:
         if self.connected:
             line = "connected" + waiting
         else:
-            wait_ms = max(ticks_diff(self._next_ms, ticks_ms()), 0)
+            wait_ms = self._wait_ms()
             line = "not connected, next attempt in %d s" % ((wait_ms + 999) // 1000) + waiting
         for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):
             if problem and problem not in line:
@@ -329,6 +328,13 @@ class BaseReporter:
             return False
         self._storage_ms = self.fault = self._acknowledged = None
         return True
+
+    def _wait_ms(self):
+        """Until the next attempt to connect."""
+        if self._next_ms is None:
+            # The first attempt waits as well: after a power cut a whole street's boards start at once.
+            self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+        return max(ticks_diff(self._next_ms, ticks_ms()), 0)
 
     def _draw_wait_ms(self):
         return _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._client.rng.below)

@@ -146,7 +146,7 @@ def _valid_name(name, chars):
 # plain generator on an ESP32 whose radio is off. So plenty of it is condensed, together with a seed
 # that lives in the ledger and the board's id, and a little more is mixed in at every call.
 _ENTROPY_BYTES = const(384)
-_RESEED_BYTES = const(64)
+_RESEED_BYTES = const(128)
 # A source with 1 bit of entropy per byte repeats a piece of this length, where it is looked for, less than
 # once in 2^22 calls, and then makes no report that time; a good source never does.
 _PIECE_BYTES = const(32)
@@ -665,8 +665,8 @@ def _crc(data):
 class _Ledger:
     """The two slots: the record with the higher sequence number is in force, the other is written next.
 
-    Both must be whole, and one commit apart: a slot that is lost, damaged or old could be the newest, and
-    going on from the other would take a debit back. littlefs leaves no such slot after a power cut.
+    Both must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and going
+    on from the other would take a debit back. littlefs leaves no such slot after a power cut.
 
     state: what is in force; locked: None, or why nothing may be spent; error: a LedgerError where a slot
     cannot be read; unfinished: there is nothing but what provision() leaves behind when it is cut short.
@@ -687,7 +687,12 @@ class _Ledger:
             return
         states = [_State.decode(record) if record else None for record in self._seen]
         sequences = [_uint(record, 2, 4) if record else 0 for record in self._seen]
-        self.unfinished = not self._seen[1] and (not self._seen[0] or (states[0] and sequences[0] == 1))
+        if self._seen[1]:
+            pass
+        elif states[0]:
+            self.unfinished = sequences[0] == 1
+        else:
+            self.unfinished = not self._seen[0] and self._seen[1] is None
         if self.unfinished:
             self.locked = "locked: no ledger; provision this board"
         elif not (states[0] and states[1] and sequences[0] & 1 and abs(sequences[0] - sequences[1]) == 1):
@@ -772,7 +777,7 @@ def _check_policy(policy):
     for name in ("sum", "squares", "epsilon"):
         good = good and type(policy.get(name)) is int
     for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
-        good = good and type(policy.get(name)) is tuple
+        good = good and type(policy.get(name)) in (tuple, list)
     _need(good, "policy: int sum, squares and epsilon, tuple rules and experiments, and no more")
 
 

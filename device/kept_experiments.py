@@ -31,7 +31,7 @@ def _name_in(payload):
     end = payload.find(b"\x00")
     try:
         return json.loads(payload if end < 0 else payload[:end])["name"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
         return None
 
 

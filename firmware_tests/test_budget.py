@@ -8,7 +8,7 @@ import ldp_client
 import on_device
 from on_device import raises
 
-NEEDS = ("urandom",)
+NEEDS = ("urandom", "fast")
 
 # An experiment as the server publishes it: micro-nats per report, the budget.
 PAYLOAD = (

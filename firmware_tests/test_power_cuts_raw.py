@@ -7,7 +7,7 @@ import on_device
 from ldp_client import Client
 
 # Some thousand lives: as compiled for boards, on the runtime that is most like one.
-NEEDS = ("urandom", "littlefs", "room", "compiled", "float32")
+NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
 HEAP = "512k"
 
 _raw = flash_model.RawFlash()

@@ -41,6 +41,7 @@ SUPPORT = (
     "check_vectors.py",
     "flash_model.py",
     "littlefs_cuts.py",
+    "recorded_life.py",
 )
 ARCHITECTURES = ("armv6m", "xtensawin")
 CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))

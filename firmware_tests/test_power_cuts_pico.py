@@ -9,4 +9,4 @@ from ldp_client import Client
 NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
 HEAP = "512k"
 
-on_device.run(littlefs_cuts.cut_tests(flash_model.pico(8), Client, 41))
+on_device.run(littlefs_cuts.cut_tests(flash_model.pico(8), Client, 30))

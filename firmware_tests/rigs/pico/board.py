@@ -39,14 +39,17 @@ class Run:
     log: dict[str, Any]
 
 
+def unix() -> list[str]:
+    """The command of a unix port with littlefs; raises FileNotFoundError where there is none."""
+    for path in (RIG / "unix32f/micropython", RIG / "mp32/micropython"):
+        if path.exists():
+            return [str(path)]
+    raise FileNotFoundError("flash images need unix32f or mp32: python firmware_tests/runtimes.py --install")
+
+
 def make_image(path: Path, folder: Path, names: Sequence[str]) -> None:
     """Put files of a folder into the root of a flash image, which is made where there is none."""
-    unix = next((p for p in (RIG / "unix32f/micropython", RIG / "mp32/micropython") if p.exists()), None)
-    if unix is None:
-        raise FileNotFoundError(
-            "flash images need unix32f or mp32: python firmware_tests/runtimes.py --install"
-        )
-    command = [str(unix), "-X", "heapsize=8m", str(HERE / "image.py"), str(path), *names]
+    command = [*unix(), "-X", "heapsize=8m", str(HERE / "image.py"), str(path), *names]
     subprocess.run(command, cwd=folder, check=True, timeout=TIMEOUT_S)
 
 
@@ -62,15 +65,20 @@ def run(
     *,
     keep: bool = False,
     stuck: bool = False,
+    cut: int | None = None,
+    torn: bool = False,
     firmware: Path = FIRMWARE,
 ) -> Run:
     """Boot with the file system in image, and run a script through the raw REPL.
 
     keep: write what the flash is afterwards to image. stuck: the ring oscillator's bit is always 1.
+    cut: the power fails at this flash operation of the script, counted from 0, half-way through it where torn.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"
-        command = [*_command(firmware, image, keep, stuck), "--log", str(log), str(script)]
+        command = [*_command(firmware, image, keep, stuck), "--log", str(log)]
+        command += ["--cut", str(cut)] if cut is not None else []
+        command += ["--torn"] * torn + [str(script)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=_ENVIRONMENT, timeout=TIMEOUT_S, check=False
         )

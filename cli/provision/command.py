@@ -14,7 +14,7 @@ from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import authority, fleet_folder, rotation
 from ...server.provisioning import settings as provision
 from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, FleetSpec, now_utc
-from ...server.provisioning.master_key import load_master_key
+from ...server.provisioning.master_key import load_keys
 from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.topics import check_device
@@ -63,7 +63,7 @@ def fleet_command(
         raise UsageError("--port, --password-port and --aggregator-port must differ")
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
     if in_environment:
-        load_master_key()  # it must be one
+        load_keys()  # it must hold them
     made = fleet_folder.make(
         folder,
         FleetSpec(
@@ -176,14 +176,14 @@ def device_command(
     if opened is not None and (network.mqtt_port or network.mqtt_user or network.mqtt_ca):
         raise UsageError("the folder says which port, CA and login: leave out --mqtt-port, -user and -ca")
     fleet = fleet_name(fleet, opened)
-    master = None if open_fleet else load_master_key(master_key or (opened and opened.master_file()))
-    if master is None and not open_fleet:
+    fleet_keys = None if open_fleet else load_keys(master_key or (opened and opened.master_file()))
+    if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
     network = network.asked()
     if opened is not None:
         network = network.at_broker(opened, login)
     # Everything is checked before the authority or the broker learn of the board.
-    device = provision.provision_device(master, fleet, device, **vars(network)).device_id
+    device = provision.provision_device(fleet_keys, fleet, device, **vars(network)).device_id
     path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
     if opened is not None:
         if path.exists():
@@ -193,7 +193,7 @@ def device_command(
             network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
         else:
             network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc(), days))
-    settings = provision.provision_device(master, fleet, device, path=path, **vars(network))
+    settings = provision.provision_device(fleet_keys, fleet, device, path=path, **vars(network))
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
@@ -215,7 +215,7 @@ def renew_command(
     if all_boards == bool(devices):
         raise UsageError("name boards, or take --all")
     opened = open_folder(folder, signs=True)
-    master = load_master_key(master_key or opened.master_file())
+    fleet_keys = load_keys(master_key or opened.master_file())
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
     if all_boards:
         gone = opened.journal().revoked
@@ -223,7 +223,7 @@ def renew_command(
         paths = [p for p in everyone if p.name.split(".")[0] not in gone]
     for path in paths:
         provision.load_settings(path)  # before the first is changed
-    made = [(path, rotation.renew(opened, path, master, now_utc(), days)) for path in paths]
+    made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
     if as_json:
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return

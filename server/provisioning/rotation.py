@@ -18,7 +18,7 @@ from ..wire import keys
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
-from .master_key import MOST_MASTERS, load_master_keys
+from .master_key import MOST_MASTERS, load_keys, to_text
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
@@ -169,17 +169,18 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
 
 def rotate_master(folder: FleetFolder) -> Rotated:
     """Put a new master key before the one in force; tags under the others count until finish_master."""
-    masters = _masters(folder)
+    fleet_keys = _keys(folder)
+    masters = fleet_keys.masters
     if len(masters) >= MOST_MASTERS:
         raise FolderError(f"{folder.path / MASTER} holds {len(masters)} keys already: end that with --finish")
     fresh = os.urandom(keys.KEY_BYTES)
-    folder.put(MASTER, _master_file((fresh, *masters)))
+    folder.put(MASTER, to_text(replace(fleet_keys, masters=(fresh, *masters))).encode())
     return Rotated(
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
-            "restart `hushmote serve` with this file: it signs experiments with the new key, so boards with "
-            "the old one refuse them and fall silent; what they had made still counts",
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
+            _SERVE,
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "then it reports as before, and its reports count",
             "then `hushmote provision rotate master --finish` and restart `hushmote serve`",
         ),
     )
@@ -187,32 +188,31 @@ def rotate_master(folder: FleetFolder) -> Rotated:
 
 def finish_master(folder: FleetFolder) -> Rotated:
     """Forget all master keys but the one in force."""
-    masters = _masters(folder)
-    if len(masters) < 2:
+    fleet_keys = _keys(folder)
+    older = len(fleet_keys.masters) - 1
+    if not older:
         raise FolderError("no rotation of the master key is under way: start one without --finish")
-    folder.put(MASTER, _master_file(masters[:1]))
+    folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
     return Rotated(
-        (f"{folder.path / MASTER}: {len(masters) - 1} older master keys are gone",),
-        ("restart `hushmote serve` with this file: tags under the old keys count no more",),
+        (f"{folder.path / MASTER}: {older} older master keys are gone",),
+        (f"{_SERVE}: tags under the old keys count no more",),
     )
 
 
-def _masters(folder: FleetFolder) -> tuple[bytes, ...]:
+def _keys(folder: FleetFolder) -> keys.FleetKeys:
     path = folder.master_file()
     if path is None:
         raise FolderError(
             f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
             "the old, with a comma between"
         )
-    return load_master_keys(path)
-
-
-def _master_file(masters: Sequence[bytes]) -> bytes:
-    return "".join(m.hex() + "\n" for m in masters).encode()
+    fleet_keys = load_keys(path)
+    assert fleet_keys is not None  # as there is a file
+    return fleet_keys
 
 
 def renew(
-    folder: FleetFolder, path: Path, master: bytes | None, now: datetime.datetime, days: int
+    folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime, days: int
 ) -> DeviceSettings:
     """Give one board's settings the keys, the certificate and the CA that are in force now.
 
@@ -225,14 +225,14 @@ def renew(
         raise ProvisionError(
             f"{path} has the broker {settings.mqtt_host!r}, which is none of {', '.join(folder.fleet.hosts)}"
         )
-    if settings.key is not None and master is None:
+    if settings.key is not None and fleet_keys is None:
         raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")
     certificate = None
     if settings.mqtt_cert is not None:
         certificate = folder.issue_device(settings.device_id, now, days)
     else:
         folder.keep_login(settings.device_id)
-    master = master if settings.key is not None else None
-    made = provision.renewed(settings, master, folder.path / "broker/ca.pem", certificate)
+    fleet_keys = fleet_keys if settings.key is not None else None
+    made = provision.renewed(settings, fleet_keys, folder.path / "broker/ca.pem", certificate)
     provision.replace_settings(path, made)
     return made

@@ -52,7 +52,7 @@ class Fleet:
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
         provision.provision_device(
-            master_key.load_master_key(folder.master_file()),
+            master_key.load_keys(folder.master_file()),
             folder.fleet.fleet,
             device,
             path=path,
@@ -89,7 +89,7 @@ class Fleet:
             "localhost",
             self.folder.fleet.port,
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
-            master=master_key.load_master_keys(self.folder.master_file()),
+            fleet_keys=master_key.load_keys(self.folder.master_file()),
             batch_s=0.1,
         )
         thread = threading.Thread(target=aggregator.run, daemon=True)
@@ -241,8 +241,9 @@ def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had
     with whole_fleet(tmp_path) as fleet:
         folder = fleet.folder
         board = fleet.settings("k3f9")
-        old = master_key.load_master_key(folder.master_file())
-        assert old is not None
+        fleet_keys = master_key.load_keys(folder.master_file())
+        assert fleet_keys is not None
+        old = fleet_keys.masters[0]
 
         def deliver(device: str) -> None:
             """A report under the old key that had waited in a board's flash."""
@@ -258,7 +259,7 @@ def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had
             assert (said["sent"], said["state"]) == (0, "refused")
             deliver("waited")
             until(lambda: fleet.counted() == 1, "a report under the old key is counted")
-            new = master_key.load_master_key(folder.master_file())
+            new = master_key.load_keys(folder.master_file())
             rotation.renew(folder, board, new, now_utc(), 30)
             assert fleet.board(runtime, umqtt, board)["sent"] == 1
             until(lambda: fleet.counted() == 2, "a report under the new key is counted")

@@ -38,6 +38,12 @@ def settings(device: str) -> provision.DeviceSettings:
     return provision.load_settings(Path(f"fl/devices/{device}.settings.json"))
 
 
+def keys_of(folder: FleetFolder) -> keys.FleetKeys:
+    fleet_keys = master_key.load_keys(folder.master_file())
+    assert fleet_keys is not None
+    return fleet_keys
+
+
 def root_of(board: provision.DeviceSettings) -> x509.Certificate:
     assert board.mqtt_ca is not None
     return x509.load_der_x509_certificate(base64.b64decode(board.mqtt_ca))
@@ -68,9 +74,8 @@ def test_the_three_parts_hold_only_what_their_machines_need(run: Run):
     for part in secrets:
         text = b"".join(p.read_bytes() for p in (folder.path / part).rglob("*") if p.is_file())
         assert text.count(b"PRIVATE KEY-----") == 2  # one key: BEGIN and END
-        master = master_key.load_master_key(folder.master_file())
-        assert master is not None
-        assert (master.hex().encode() in text) == (part == "aggregator")
+        for secret in (*keys_of(folder).masters, keys_of(folder).signing):
+            assert (secret.hex().encode() in text) == (part == "aggregator")
 
 
 def test_a_folder_that_is_there_is_left_alone(run: Run):
@@ -96,7 +101,7 @@ def test_a_fleet_that_cannot_be_is_refused_before_anything_is_made(run: Run, arg
 
 
 def test_a_master_key_in_the_environment_is_not_written(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32)
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32 + ",signing:" + "cd" * 32)
     assert "HUSHMOTE_MASTER_KEY" in run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b")
     assert not Path("fl/aggregator/master.key").exists()
     run("device", "k3f9", "--folder", "fl")
@@ -133,9 +138,9 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     assert board.mqtt_key is not None
     own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x")
     own.certificate.verify_directly_issued_by(folder.root())
-    master = master_key.load_master_key(folder.master_file())
-    assert master is not None
-    assert board.key == keys.device_key(master, "home", "k3f9").hex()
+    fleet_keys = keys_of(folder)
+    assert board.key == keys.device_key(fleet_keys.masters[0], "home", "k3f9").hex()
+    assert board.announce_key == keys.public_key_bytes(fleet_keys.signing).hex()
 
 
 def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
@@ -253,17 +258,18 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     run("device", "k3f9", "--folder", "fl")
     path = Path("fl/devices/k3f9.settings.json")
     provision.mark_ledger(path, settings("k3f9"), True)
-    (old,) = master_key.load_master_keys(folder.master_file())
+    before = keys_of(folder)
+    (old,) = before.masters
     run("rotate", "master", "--folder", "fl")
-    new, second = master_key.load_master_keys(folder.master_file())
+    new, second = keys_of(folder).masters
     assert second == old != new
     assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
     run("renew", "--all", "--folder", "fl")
     assert settings("k3f9").key == keys.device_key(new, "home", "k3f9").hex()
-    assert settings("k3f9").announce_key == keys.announce_key(new, "home").hex()
+    assert settings("k3f9").announce_key == keys.public_key_bytes(before.signing).hex()
     assert settings("k3f9").ledger_made
     run("rotate", "master", "--finish", "--folder", "fl")
-    assert master_key.load_master_keys(folder.master_file()) == (new,)
+    assert keys_of(folder) == keys.FleetKeys((new,), before.signing)
     assert "no rotation" in run("rotate", "master", "--finish", "--folder", "fl", expect=1)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from boards import MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, experiment, payload_of
 from command_line import runner
 from sqlalchemy import Engine, MetaData, create_engine, event, select
 
@@ -164,7 +164,7 @@ def test_reports_that_were_counted_before_the_upgrade_are_duplicates_after_it_an
 ):
     upgrade(old)
     with Store(old, create=False) as store:
-        fleets = ingest.fleets(store, MASTER)
+        fleets = ingest.fleets(store, FLEET_KEYS)
         experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
         sent, fresh = [], []
         for fleet, keyed in store.fleets().items():

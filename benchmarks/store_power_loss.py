@@ -1,6 +1,6 @@
 """Thousands of power cuts below the file system, and what a SQLite store holds after each.
 
-    python benchmarks/store_power_loss.py [--draws 12] [--jobs 1] [--quick]
+    python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
 
 The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py says what may be lost.
 Here a cut comes at every write, truncation, name and sync of a process that makes a store and counts, with a
@@ -53,7 +53,7 @@ def _states(run: tuple[str, ...], draws: int, more: float) -> tuple[int, Iterato
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Power cuts below the file system.")
-    parser.add_argument("--draws", type=int, default=12, help="losses of each random kind at each cut")
+    parser.add_argument("--draws", type=int, default=4, help="losses of each random kind at each cut")
     parser.add_argument("--jobs", type=int, default=1, help="processes that look at what is left")
     parser.add_argument("--quick", action="store_true", help="a cut at every tenth write; writes no file")
     options = parser.parse_args()

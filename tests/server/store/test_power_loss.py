@@ -15,7 +15,7 @@ from write_log import Kind, Loss, PowerCut
 
 SEED = 1
 PAGE_BYTES = 1024
-LEAST = {"count": 150, "upgrade": 25, "backup": 40}  # states: what was replayed is not nothing
+LEAST = {"count": 180, "upgrade": 30, "backup": 35}  # states: what was replayed is not nothing
 
 
 @pytest.fixture(scope="module")

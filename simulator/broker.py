@@ -24,6 +24,7 @@ from typing import Any, Literal, Self
 
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import BrokerUrlError, parse_broker_url
+from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
 _STOP_S = 5.0
@@ -213,6 +214,7 @@ class MosquittoBroker(Broker):
             f"persistence_location {self._folder}/",
             "autosave_interval 1",  # every two seconds, as measured; its default is half an hour
             "max_queued_messages 0",  # its default, 1,000, is what it keeps for an absent aggregator
+            f"max_packet_size {MOST_PACKET_BYTES}",  # its default is no limit: a message of 250 MB would pass
             "set_tcp_nodelay true",
             *self._settings,
         ]

@@ -22,6 +22,9 @@ Protocol = Literal["5", "3.1.1"]
 _KEEPALIVE_S = 60
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
+_MOST_PACKET_BYTES = (
+    4096  # no report or experiment is half as large; with MQTT 5 the broker drops what is larger
+)
 _MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
 
 
@@ -79,6 +82,7 @@ class BrokerConnection:
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = _SESSION_S
             properties.ReceiveMaximum = self._most
+            properties.MaximumPacketSize = _MOST_PACKET_BYTES
             options = {"clean_start": False, "properties": properties}
         self.client.connect(host, port, _KEEPALIVE_S, **options)
 

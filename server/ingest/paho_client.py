@@ -1,6 +1,7 @@
-"""paho's client for many small messages: it reads ahead, and acknowledges in one piece.
+"""paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
 
-paho asks the kernel three times for every packet and once for every acknowledgement. What is overridden and
+paho asks the kernel three times for every packet and once for every acknowledgement, and keeps a packet of up
+to 256 MB until it has all of it. What is overridden and
 called here is private to paho, whose major version is bounded; nothing else in Hushmote touches it.
 """
 
@@ -14,6 +15,9 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import MessageType
 
 _AHEAD_BYTES = 1 << 16
+# The longest topic, the packet id, and more of the payload than any report has. With MQTT 3.1.1 nobody can
+# tell the broker what is too large: what lies beyond is read, to reach the next packet, and thrown away.
+_KEPT_BYTES = 1 << 17
 _PUBACK = struct.Struct("!BBH")
 
 
@@ -32,6 +36,7 @@ class BatchClient(Client):
 
     def _sock_recv(self, bufsize: int) -> bytes:
         if self._at >= len(self._ahead):
+            del self._in_packet["packet"][_KEPT_BYTES:]
             self._ahead, self._at = super()._sock_recv(_AHEAD_BYTES), 0
         end = self._at + bufsize
         piece = self._ahead[self._at : end]

@@ -86,6 +86,21 @@ def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path
 
 
 @needs_mosquitto
+def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
+    with MosquittoBroker() as broker:
+        sender = mqtt.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
+        ended = []
+        sender.on_disconnect = lambda *_: ended.append(True)
+        sender.connect(broker.host, broker.port)
+        sender.publish("a", bytes(1 << 20), qos=1)
+        for _ in range(200):
+            sender.loop(0.05)
+            if ended:
+                break
+        assert ended
+
+
+@needs_mosquitto
 def test_a_mosquitto_that_cannot_start_says_why_in_one_line():
     with pytest.raises(BrokerError, match="mosquitto did not start") as caught:
         MosquittoBroker(settings=("no_such_setting true",)).start()

@@ -1,0 +1,77 @@
+"""One message of 250 MB, at a broker that lets it pass, and an aggregator that has no memory for it."""
+
+import socket
+import struct
+
+import pytest
+from boards import experiment
+from running import until
+from served import add_fleet, get, served
+from traffic import crowd, needs_mosquitto, publish
+
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+HUGE_BYTES = 250_000_000
+SPARE_BYTES = 96 << 20
+# The broker that does not look, and writes nothing of it to the disk.
+UNLIMITED = ("max_packet_size 268435455", "persistence false")
+
+# `hushmote serve` that may hold so much more than it does when it starts.
+LIMITED = f"""
+import re, resource, sys
+import hushmote.cli.serve, hushmote.server.service.metrics
+from hushmote.cli.main import main
+held = int(re.search(r"VmData:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (held + {SPARE_BYTES},) * 2)
+sys.argv[0] = "hushmote"
+main()
+"""
+
+
+def publish_huge(broker, topic, size):
+    """Publish a payload of zeros with QoS 1, written by hand so that nothing here holds it either."""
+    with socket.create_connection((broker.host, broker.port)) as s:
+        s.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02hu")
+        assert s.recv(4) == b"\x20\x02\x00\x00"
+        head = struct.pack("!H", len(topic)) + topic.encode() + b"\x00\x01"
+        length, rest = b"", len(head) + size
+        while rest or not length:
+            length += bytes((rest % 128 | (128 if rest > 127 else 0),))
+            rest //= 128
+        s.sendall(b"\x32" + length + head)
+        piece = bytes(1 << 20)
+        while size:
+            s.sendall(piece[:size])
+            size -= min(size, len(piece))
+        assert s.recv(4) == b"\x40\x02\x00\x01"
+
+
+@needs_mosquitto
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_message_larger_than_memory_stops_nothing(tmp_path, protocol):
+    before, _ = crowd(20)
+    after, _ = crowd(20, prefix="after")
+    later, _ = crowd(20, prefix="later")
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    port = free_port()
+    with MosquittoBroker(settings=UNLIMITED) as broker, Store(url) as store:
+        add_fleet(store)
+        counted = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
+        arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--protocol", protocol]
+        with served(*arguments) as process:
+            process.ready()
+            assert process.end() == 0
+        publish(broker, before)
+        publish_huge(broker, "hushmote/v1/open/report/huge", HUGE_BYTES)
+        publish(broker, after)
+        with served(*arguments, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
+            process.ready()
+            until(lambda: counted() == 40 or process.process.poll() is not None, process.log)
+            publish(broker, later)
+            until(lambda: counted() == 60 or process.process.poll() is not None, process.log)
+            assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+            assert process.end() == 0
+        # MQTT 5 lets the broker drop what it was told is too large; with 3.1.1 it comes, and is read away.
+        assert store.rejects() == ({} if protocol == "5" else {"open": {"malformed": 1}})

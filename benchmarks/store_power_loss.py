@@ -1,0 +1,93 @@
+"""Thousands of power cuts below the file system, and what a SQLite store holds after each.
+
+    python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
+
+The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py says what may be lost.
+Here a cut comes at every write, truncation, name and sync of a process that makes a store and counts, with a
+checkpoint each 4, 8 and 1,000 pages; of one that upgrades a store; and of one that backs it up. Prints a
+table, writes benchmarks/results/store_power_loss.json (not with --quick), and exits with 1 where anything was
+lost, counted twice or damaged.
+"""
+
+import argparse
+import functools
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from results_file import machine, write
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+from store_workload import WORKLOADS, recorded  # pyright: ignore[reportMissingImports]
+from write_log import PowerCut, power_cuts  # pyright: ignore[reportMissingImports]
+
+_SEED = 2
+_RUNS = {
+    "count, checkpoint each 4 pages": ("count", "--pages", "4"),
+    "count, checkpoint each 8 pages": ("count", "--pages", "8"),
+    "count, checkpoint each 1,000 pages": ("count", "--pages", "1000"),
+    "upgrade": ("upgrade",),
+    "backup": ("backup",),
+}
+
+
+def _failure(name: str, cut: PowerCut) -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        reason = WORKLOADS[name].failure(cut, Path(folder) / "after")
+    return reason and f"{cut}: {reason}"
+
+
+def _states(run: tuple[str, ...], draws: int, more: float) -> tuple[int, Iterator[PowerCut]]:
+    """A run's operations, and the states of the disk after cuts between them."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = recorded(run[0], Path(folder) / "disk", *run[1:])
+    return len(recording.operations), power_cuts(recording, np.random.default_rng(_SEED), draws, more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Power cuts below the file system.")
+    parser.add_argument("--draws", type=int, default=4, help="losses of each random kind at each cut")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that look at what is left")
+    parser.add_argument("--quick", action="store_true", help="a cut at every tenth write; writes no file")
+    options = parser.parse_args()
+    draws, more = (1, 0.1) if options.quick else (options.draws, 1.0)
+    table = Table("", "operations", "states", "with the most left out", "failures", title="power cuts")
+    rows, failures = [], []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for title, run in _RUNS.items():
+            operations, states = _states(run, draws, more)
+            states = list(states)
+            reasons = pool.map(functools.partial(_failure, run[0]), states, chunksize=8)
+            wrong = [reason for reason in reasons if reason is not None]
+            failures += [f"{title}: {reason}" for reason in wrong]
+            by_loss = Counter(cut.loss.name.lower() for cut in states)
+            rows.append(
+                {
+                    "run": title,
+                    "operations": operations,
+                    "states": len(states),
+                    **by_loss,
+                    "failures": len(wrong),
+                }
+            )
+            table.add_row(
+                title, f"{operations:,}", f"{len(states):,}", f"{by_loss['all']:,}", f"{len(wrong):,}"
+            )
+    console = Console(width=100)
+    console.print(table)
+    for failure in failures[:20]:
+        console.print(failure, markup=False)
+    if not options.quick:
+        write("store_power_loss.json", {"machine": machine(), "seed": _SEED, "draws": draws, "runs": rows})
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

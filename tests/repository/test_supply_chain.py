@@ -1,0 +1,198 @@
+"""The locks hold what pyproject.toml asks for, by hash; CI and the container take it from there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distributions
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = {path.stem: path.read_text() for path in (ROOT / "locks").glob("*.txt")}
+ENTRY = re.compile(
+    r"(?P<name>[a-z0-9._-]+(\[[a-z,]+\])?)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\\n"
+    r"(?P<hashes>(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+)"
+)
+
+
+def script(name: str) -> ModuleType:
+    """A script of locks/, which is no package: it runs where nothing of ours is installed."""
+    module = ModuleType(name)
+    path = ROOT / "locks" / f"{name}.py"
+    sys.modules[name] = module  # where dataclasses look for it
+    module.__file__ = str(path)
+    exec(compile(path.read_text(), path, "exec"), module.__dict__)
+    return module
+
+
+def pinned(lock: str) -> dict[str, set[Version]]:
+    """A lock's versions of each distribution: more than one where they differ by Python's version."""
+    versions: dict[str, set[Version]] = {}
+    for entry in ENTRY.finditer(LOCKS[lock]):
+        name = canonicalize_name(entry["name"].partition("[")[0])
+        versions.setdefault(name, set()).add(Version(entry["version"]))
+    return versions
+
+
+def wanted(*extras: str) -> list[Requirement]:
+    """What pyproject.toml asks for with some of its extras, which may name others."""
+    texts = list(PROJECT["project"]["dependencies"])
+    texts += [text for extra in extras for text in PROJECT["project"]["optional-dependencies"][extra]]
+    requirements = list(map(Requirement, texts))
+    own = {extra for r in requirements if r.name == "hushmote" for extra in r.extras}
+    if own - set(extras):
+        return wanted(*sorted(own | set(extras)))
+    return [r for r in requirements if r.name != "hushmote"]
+
+
+def test_each_entry_of_a_lock_is_one_version_with_hashes_and_none_names_a_place():
+    assert set(LOCKS) == {"build", "container", "test", "tools"}
+    for name, text in LOCKS.items():
+        rest = ENTRY.sub("", text)
+        assert re.sub(r"( *#.*)?\n", "", rest) == "", name
+        assert pinned(name)
+        assert not re.search(r"://|@|--(extra-)?index|--find-links", text), name
+
+
+@pytest.mark.parametrize(
+    ("lock", "requirements"),
+    [
+        ("test", wanted("test")),
+        ("container", wanted("postgresql")),
+        ("build", list(map(Requirement, PROJECT["build-system"]["requires"]))),
+        ("tools", list(map(Requirement, script("renew").TOOLS))),
+    ],
+)
+def test_a_lock_has_what_is_asked_for_within_its_bounds(lock: str, requirements: list[Requirement]):
+    versions = pinned(lock)
+    assert requirements
+    for requirement in requirements:
+        found = versions.get(canonicalize_name(requirement.name))
+        assert found, f"{requirement.name} is missing in locks/{lock}.txt: make lock"
+        assert all(requirement.specifier.contains(version) for version in found), f"{requirement}: make lock"
+
+
+def test_the_container_has_the_versions_that_are_tested():
+    tested = pinned("test")
+    assert {
+        name: versions for name, versions in pinned("container").items() if versions != tested[name]
+    } == {}
+
+
+def commands(of: str) -> list[str]:
+    """The calls of pip in a shell's lines."""
+    return [
+        part.strip()
+        for part in re.split(r"&&|\n", of)
+        if re.search(r"\bpip\b (install|download|wheel)", part)
+    ]
+
+
+def test_ci_installs_by_hash_alone():
+    assert "make test LOCKED=1\n" in (ROOT / ".ci" / "run").read_text()
+    dry = ["make", "--dry-run", "--what-if=pyproject.toml", "--what-if=locks/test.txt", ".venv/.test"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+    def made(*more: str) -> list[str]:
+        run = subprocess.run(
+            [*dry, *more],
+            cwd=ROOT,
+            env=environment | {"LOCKED": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return commands(run.stdout)
+
+    for command in made("LOCKED=1"):
+        assert "--require-hashes" in command or "--no-index --no-deps" in command
+    assert [command.rpartition(" ")[2] for command in made("LOCKED=1")] == [
+        "locks/build.txt",
+        "locks/test.txt",
+        ".",
+    ]
+    (plain,) = made()
+    assert plain.endswith("--editable '.[test]'")
+
+
+def test_the_container_is_made_of_what_is_known_by_its_hash():
+    text = re.sub(r"\\\n\s*", "", (ROOT / "deploy" / "Containerfile").read_text())
+    images = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    # Without a digest that name is not one, and no engine builds it.
+    assert images
+    assert all(image.endswith("@sha256:${PYTHON_DIGEST}") for image in images)
+    assert "ARG PYTHON_DIGEST\n" in text
+    steps = commands(text)
+    assert len(steps) == 4
+    for step in steps:
+        assert "--require-hashes" in step or ("--no-index" in step and "--no-deps" in step)
+    assert sum("locks/container.txt" in step for step in steps) == 1
+
+
+def lock_of(*pins: tuple[str, str]) -> str:
+    return "".join(f"{name}=={version} \\\n    --hash=sha256:{'ab' * 32}\n" for name, version in pins)
+
+
+def test_the_bill_of_materials_names_exactly_what_is_installed():
+    sbom = script("sbom")
+    there = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
+    there = {name: version for name, version in there.items() if name not in ("pip", "setuptools", "wheel")}
+    allowed = sbom.pins(lock_of(*((n, v) for n, v in there.items() if n != "hushmote")))
+    found = sbom.installed(distributions())
+    assert sbom.unlocked(found, allowed) == []
+    document = json.loads(json.dumps(sbom.document(found, allowed)))
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    components = document["components"]
+    assert {c["name"]: c["version"] for c in [*components, document["metadata"]["component"]]} == there
+    assert all(c["purl"] == c["bom-ref"] == f"pkg:pypi/{c['name']}@{c['version']}" for c in components)
+    assert all(c["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}] for c in components)
+    references = {d["ref"]: d["dependsOn"] for d in document["dependencies"]}
+    assert set(references) == {f"pkg:pypi/{n}@{v}" for n, v in there.items()}
+    assert {target for targets in references.values() for target in targets} <= set(references)
+    assert any(
+        target.startswith("pkg:pypi/numpy@")
+        for target in references[f"pkg:pypi/hushmote@{there['hushmote']}"]
+    )
+    assert document == json.loads(json.dumps(sbom.document(found, allowed)))
+
+
+def test_the_bill_of_materials_refuses_what_no_lock_has(tmp_path: Path):
+    lock = tmp_path / "lock.txt"
+    lock.write_text(lock_of(("numpy", "1.0"), ("rich", "0.1")))
+    command = [sys.executable, ROOT / "locks" / "sbom.py", lock]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr.startswith("no lock has ")
+    assert "numpy" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_what_ci_has_installed_is_what_the_lock_names():
+    sbom = script("sbom")
+    strange = sbom.unlocked(sbom.installed(distributions()), sbom.pins(LOCKS["test"]))
+    # make hands LOCKED=1 on.
+    if strange and not os.environ.get("LOCKED"):
+        pytest.skip("this environment was made without the lock: make test LOCKED=1")
+    assert strange == []
+
+
+def test_an_audit_without_data_is_not_an_audit_without_flaws():
+    verdict = script("audit").verdict
+    clean = {"name": "a", "version": "1", "vulns": []}
+    flawed = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": ["3"]}]}
+    # What pip-audit writes where the registry knows no such version, and calls no known vulnerabilities.
+    unknown = {"name": "c", "skip_reason": "Dependency not found on PyPI and could not be audited: c (1)"}
+    assert verdict("x.txt", [clean]) == (0, ["x.txt: no flaw is known in 1 packages"])
+    assert verdict("x.txt", [clean, unknown])[0] == 2
+    assert verdict("x.txt", [])[0] == 2
+    assert verdict("x.txt", [clean, flawed, unknown]) == (1, ["x.txt: b 2 has CVE-1, mended in 3"])

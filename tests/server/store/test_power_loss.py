@@ -1,0 +1,80 @@
+"""A power cut takes from a SQLite store nothing that was acknowledged, at whatever write it comes.
+
+The writes of a real process are recorded and replayed to many cuts, with whatever was not synced lost in many
+ways: support/write_log.py. The long form is benchmarks/store_power_loss.py.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import write_log
+from store_workload import BATCHES, STORE, WORKLOADS, recorded
+from write_log import Kind, Loss, PowerCut
+
+SEED = 1
+PAGE_BYTES = 1024
+LEAST = {"count": 180, "upgrade": 30, "backup": 35}  # states: what was replayed is not nothing
+
+
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: pytest.TempPathFactory) -> write_log.Recording:
+    return recorded("count", tmp_path_factory.mktemp("counting") / "disk")
+
+
+def cuts(recording: write_log.Recording) -> Iterator[PowerCut]:
+    return write_log.power_cuts(recording, np.random.default_rng(SEED), draws=2, more=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
+    name: str, counting: write_log.Recording, tmp_path: Path
+):
+    recording = counting if name == "count" else recorded(name, tmp_path / "disk")
+    states = list(cuts(recording))
+    assert len(states) >= LEAST[name]
+    assert {cut.loss for cut in states} == set(Loss)
+    failures = [(str(cut), WORKLOADS[name].failure(cut, tmp_path / "after")) for cut in states]
+    assert [failure for failure in failures if failure[1] is not None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mistake", "found"),
+    [
+        ("count", ("--synchronous", "NORMAL"), "reports are counted, not"),
+        ("count", ("--early",), "0 reports are counted, not 24 or 48"),
+        ("upgrade", ("--synchronous", "OFF"), ""),
+        ("backup", ("--no-sync",), "the backup is gone"),
+    ],
+)
+def test_the_replay_finds_a_mistake(name: str, mistake: tuple[str, ...], found: str, tmp_path: Path):
+    states = cuts(recorded(name, tmp_path / "disk", *mistake))
+    failures = (WORKLOADS[name].failure(cut, tmp_path / "after") for cut in states)
+    assert any(failure is not None and found in failure for failure in failures)
+
+
+@pytest.mark.slow
+def test_what_is_recorded_has_each_acknowledgement_checkpoints_and_restarts(counting: write_log.Recording):
+    disk = write_log.Disk(counting.before)
+    acknowledged: list[str] = []
+    removed: list[str] = []
+    written: set[int] = set()
+    for operation in counting.operations:
+        disk.do(operation)
+        if disk.acknowledged not in acknowledged:
+            acknowledged.append(disk.acknowledged)
+        if operation.kind is Kind.UNLINKED:
+            removed += operation.names
+        # Pages of the store itself: when it is made, by checkpoints in between, and at each end.
+        if (
+            operation.kind is Kind.WRITTEN
+            and len(operation.data) == PAGE_BYTES
+            and not operation.at % PAGE_BYTES
+        ):
+            written.add(len(acknowledged))
+    assert acknowledged == ["", *map(str, range(BATCHES + 1))]
+    assert removed.count(f"{STORE}-wal") == 3  # each time the store is closed
+    assert len(written) >= 5

@@ -8,6 +8,7 @@ it line by line.
 import hashlib
 import json
 import struct
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -291,7 +292,7 @@ def ledgers() -> list[dict[str, Any]]:
     """Two slots, and what a board that starts on them says."""
     cases = []
 
-    def add(slots: list[bytes | None], **says: Any) -> None:
+    def add(slots: Sequence[bytes | None], **says: Any) -> None:
         fields = {"locked": None, "enabled": 1, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
         assert set(says) <= set(fields)
         hexed = [slot if slot is None else slot.hex() for slot in slots]

@@ -9,6 +9,11 @@ from pathlib import Path
 
 from ...server.provisioning.fleet_folder import FleetFolder
 
+_OTHERS = (
+    "     and the others alike, each with its own number; those on other machines need",
+    "     one PostgreSQL store for all",
+)
+
 
 def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     """Return the lines; in_environment: whether the keys are in HUSHMOTE_MASTER_KEY.
@@ -17,11 +22,8 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     """
     folder, fleet = made.path.resolve(), made.fleet
     own = folder / "aggregator"
-    # SQLite is one machine's, and so is a store for one aggregator.
     shared = len(fleet.aggregators) > 1
-    store = "--store " + (
-        "postgresql+psycopg://HOST/NAME" if shared else _quoted(f"sqlite:///{own}/hushmote.sqlite")
-    )
+    store = "--store " + _quoted(f"sqlite:///{own}/hushmote.sqlite")
     port = fleet.aggregator_port or fleet.port
     pem = _quoted(own / "aggregator_1.pem")
     serve = [
@@ -42,7 +44,7 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         *_commands(f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"),
         "  3. the aggregator, in a terminal of its own:",
         *_commands(" \\\n  ".join(serve)),
-        *(["     and the others alike, each with its own number"] if shared else []),
+        *(_OTHERS if shared else ()),
         "  4. a board:",
         *_commands(f"hushmote provision device --folder {_quoted(folder)} --wifi-ssid NAME"),
     ]

@@ -31,8 +31,13 @@ class Rotated:
     left: tuple[str, ...]
 
 
-_HUP = "copy broker/ to the broker's machine and send mosquitto SIGHUP"
-SERVE_AGAIN = "copy aggregator/ to the aggregator's machine and restart `hushmote serve`"
+RELOAD_BROKER = (
+    "copy broker/ to where the broker has it, if that is elsewhere, and send mosquitto SIGHUP: "
+    "`pkill -HUP -x mosquitto`, or `systemctl reload mosquitto`"
+)
+SERVE_AGAIN = (
+    "copy aggregator/ to where the aggregator has it, if that is elsewhere, and restart `hushmote serve`"
+)
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
@@ -46,7 +51,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
         (
-            _HUP,
+            RELOAD_BROKER,
             "boards read no revocation list: whoever stole the old key can pose as the broker until the old "
             "certificate ends; after a theft rotate the ca",
         ),
@@ -62,7 +67,7 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     return Rotated(
         (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
         (
-            _HUP,
+            RELOAD_BROKER,
             f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
             f"{name}, and all with --share {folder.share()}",
         ),
@@ -88,7 +93,7 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (_HUP,))
+    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (RELOAD_BROKER,))
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -110,7 +115,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
             "broker and aggregators: new keys and certificates",
         ),
         (
-            _HUP,
+            RELOAD_BROKER,
             SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
@@ -149,7 +154,9 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
         (folder.path / OLD_AUTHORITY).unlink()
     _sign_again(folder, now)
     cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
-    return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, SERVE_AGAIN))
+    return Rotated(
+        (f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (RELOAD_BROKER, SERVE_AGAIN)
+    )
 
 
 def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[str]:

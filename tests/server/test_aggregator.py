@@ -13,7 +13,7 @@ from typing import Literal
 
 import paho.mqtt.client as mqtt
 import pytest
-from boards import FLEET_KEYS, SIGNING, client, experiment, payload_of
+from boards import FLEET_KEYS, SIGNING, MemoryStorage, client, experiment, payload_of
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
 from sqlalchemy import event
@@ -276,9 +276,10 @@ def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_ke
             listener.loop_start()
             until(lambda: len(retained) == 2, retained)
             topic = topics.experiment_topic("keyed", "temp")
-            board = client("k3", exp)
+            storage = MemoryStorage()
+            board = client("k3", exp, storage=storage)
             announce = keys.public_key_bytes(SIGNING)
-            strict = ldp_client.Client(board._policy, board._storage, "k3", None, announce, "keyed")
+            strict = ldp_client.Client(board._policy, storage, "k3", None, announce, "keyed")
             assert strict.enroll(retained[topic]).digest == exp.digest
             with pytest.raises(ldp_client.ExperimentRefused):
                 strict.enroll(payload_of(exp))

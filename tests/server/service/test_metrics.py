@@ -1,12 +1,9 @@
 """/metrics and /healthz of a running aggregator, beside what the store says."""
 
 import re
-import socket
 import sqlite3
-import time
 from contextlib import contextmanager
 
-import pytest
 from boards import experiment
 from prometheus_client.parser import text_string_to_metric_families
 from running import until
@@ -15,7 +12,6 @@ from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.ingest.pipeline import REASONS
 from hushmote.server.ingest.status import Condition, trouble
-from hushmote.server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -165,25 +161,3 @@ def test_health_is_connected_subscribed_turning_and_a_store_that_works():
     assert trouble(condition(subscribed=False)) == "not subscribed to reports"
     assert "the store failed" in (trouble(condition(failing=True)) or "")
     assert "stuck for 31 s" in (trouble(condition(since_turn_s=31.0, failing=True)) or "")
-
-
-def test_an_endpoint_is_host_and_port():
-    assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
-    assert parse_endpoint("[::1]:80") == ("::1", 80)
-    for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
-        with pytest.raises(EndpointError, match="must be host:port"):
-            parse_endpoint(wrong)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(EndpointError, match="Address already in use"):
-            Endpoint("127.0.0.1", port, bytes, str)
-
-
-def test_clients_that_say_nothing_keep_nobody_from_an_answer():
-    with Endpoint("127.0.0.1", 0, lambda: b"numbers", lambda: None) as endpoint:
-        idle = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(20)]
-        start = time.monotonic()
-        assert get(f"http://127.0.0.1:{endpoint.port}/metrics") == (200, "numbers")
-        assert time.monotonic() - start < 30
-        for s in idle:
-            s.close()

@@ -1,0 +1,227 @@
+"""/metrics and /healthz while others do what they like: crowds, slow senders, slow readers, resets."""
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+from boards import experiment
+from running import WAIT_S, until
+from served import add_fleet, get, health, served
+from traffic import crowd, needs_mosquitto, publish
+
+from hushmote.server.service import http_endpoint
+from hushmote.server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+CROWD = 250
+FILES = 256  # that the process may open: fewer than the crowd has connections
+
+LIMITED = f"""
+import resource, sys
+from hushmote.cli.main import main
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES},) * 2)
+sys.argv[0] = "hushmote"
+main()
+"""
+
+
+class Crowd:
+    """Clients that each send a request byte by byte and never end it; who is sent away comes again."""
+
+    def __init__(self, port, count):
+        self._port = port
+        self.ended = 0
+        self.served = 0
+        self._stopped = threading.Event()
+        self._selector: Any = selectors.DefaultSelector()
+        for _ in range(count):
+            self._join()
+        self._thread = threading.Thread(target=self._run)
+
+    def _join(self):
+        s = socket.socket()
+        s.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            s.connect(("127.0.0.1", self._port))
+        self._selector.register(s, selectors.EVENT_READ, iter(b"GET /healthz HTTP/1.1\r\nX: "))
+
+    def _run(self):
+        while not self._stopped.wait(0.2):
+            for key, _ in self._selector.select(0):
+                with contextlib.suppress(OSError):
+                    self.served += bool(key.fileobj.recv(1000))
+                self._selector.unregister(key.fileobj)
+                key.fileobj.close()
+                self.ended += 1
+                self._join()
+            for key in list(self._selector.get_map().values()):
+                with contextlib.suppress(OSError):
+                    key.fileobj.send(bytes((next(key.data, ord("a")),)))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._stopped.set()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()
+
+
+def files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@needs_mosquitto
+def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_the_broker(tmp_path):
+    messages, _ = crowd(30)
+    port = free_port()
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with MosquittoBroker(port=free_port()) as broker, Store(url) as store:
+        add_fleet(store)
+        options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch-s", "0.1")
+        where = f"http://127.0.0.1:{port}"
+        with served(*options, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
+            process.ready()
+            before = files(process.process.pid)
+            with Crowd(port, CROWD) as trickling:
+                until(lambda: files(process.process.pid) > before + 100, "the crowd has come")
+                assert health(where) == (200, None)
+                broker.terminate()
+                until(lambda: health(where)[0] == 503, "it knows that the broker is gone")
+                broker.start()
+                until(lambda: health(where)[0] == 200, process.log)
+                publish(broker, messages)
+                until(lambda: store.histogram("open", experiment().digest).sum() == 30, process.log)
+                until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
+                most = before + http_endpoint.MOST_CONNECTIONS + 4 * http_endpoint.TAKEN_AT_ONCE
+                assert max(files(process.process.pid) for _ in range(100)) <= most
+                assert trickling.served == 0
+                assert process.end() == 0
+        assert "Traceback" not in process.log()
+        assert "Too many open files" not in process.log()
+        assert len(process.log().splitlines()) < 10, process.log()
+
+
+@contextlib.contextmanager
+def endpoint(metrics=lambda: b"numbers"):
+    with Endpoint("127.0.0.1", 0, metrics, lambda: None) as running:
+        yield running.port
+
+
+def ended(s):
+    """Whether the other side has ended a connection; waits for what it says until then."""
+    s.settimeout(WAIT_S)
+    try:
+        while s.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second request that does not end
+        b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
+    ],
+)
+def test_a_request_that_is_not_complete_in_time_ends_its_connection(begin, monkeypatch):
+    monkeypatch.setattr(http_endpoint, "REQUEST_S", 0.3)
+    with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
+        s.sendall(begin)
+        assert ended(s)
+
+
+def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
+    monkeypatch.setattr(http_endpoint, "REQUEST_S", 0.3)
+    with endpoint(lambda: bytes(50_000_000)) as port:
+        s = socket.create_connection(("127.0.0.1", port))
+        s.sendall(ASK)
+        local = s.getsockname()[1]
+        until(lambda: not held(port, local), "the server has let go")
+        s.close()
+
+
+def held(port, client):
+    """Whether this process still has the server's end of a connection open."""
+    wanted = f"0100007F:{port:04X} 0100007F:{client:04X} 01"
+    with open("/proc/net/tcp") as f:
+        return any(wanted in line for line in f)
+
+
+def test_resets_and_rubbish_write_nothing(caplog):
+    caplog.set_level(logging.INFO)
+    with endpoint() as port:
+        for sent in (
+            b"",
+            b"GET /metrics HTTP/1.1\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"\x16\x03\x01\0",
+        ):
+            for _ in range(20):
+                s = socket.create_connection(("127.0.0.1", port))
+                s.sendall(sent)
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+                s.close()
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
+            assert ended(s)
+        assert get(f"http://127.0.0.1:{port}/metrics") == (200, "numbers")
+    assert caplog.records == []
+
+
+def test_clients_that_say_nothing_keep_nobody_from_an_answer_nor_the_end():
+    with endpoint() as port:
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(CROWD)]
+        assert get(f"http://127.0.0.1:{port}/metrics") == (200, "numbers")
+        start = time.monotonic()
+    assert time.monotonic() - start < 10
+    for s in idle:
+        s.close()
+
+
+def test_only_two_pages_are_there_and_only_to_be_read():
+    with endpoint() as port:
+        url = f"http://127.0.0.1:{port}"
+        assert get(url + "/metrics?x=1") == (200, "numbers")
+        assert get(url + "/healthz") == (200, '{"healthy": true}\n')
+        assert get(url + "/")[0] == get(url + "/docs")[0] == 404
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            s.sendall(b"DELETE /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert s.recv(100).startswith(b"HTTP/1.1 405 ")
+
+
+def test_a_fault_in_the_numbers_is_an_answer_and_names_its_place(caplog):
+    def broken():
+        raise ValueError("what a device sent")
+
+    with endpoint(broken) as port:
+        assert get(f"http://127.0.0.1:{port}/metrics")[0] == 500
+        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+    assert len(caplog.records) == 1
+
+
+def test_an_endpoint_is_host_and_port():
+    assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
+    assert parse_endpoint("[::1]:80") == ("::1", 80)
+    for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
+        with pytest.raises(EndpointError, match="must be host:port"):
+            parse_endpoint(wrong)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EndpointError, match="Address already in use"):
+            Endpoint("127.0.0.1", port, bytes, str)

@@ -38,7 +38,7 @@ from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, LD
 from hushmote.server.experiments import definition as experiment
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store
-from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.number_set import MOST_INTERVALS, NEWEST, NumberSet
 from hushmote.server.wire import keys, report, topics
 
 HANG_S = 20
@@ -511,6 +511,7 @@ class Ingest:
         self._asked = {e.digest: e for e in PARSED}
         self._counts: Counter[tuple[str, bytes, int]] = Counter()
         self._seen: dict[tuple[str, str, str], set[int]] = {}
+        self._closed: dict[tuple[str, str, str], tuple[int, int]] = {}  # what lies between is too late
         self.arrived = self.accepted = self.rejected = 0
 
     def check(self, messages: list[tuple[str, bytes]]) -> str:
@@ -559,10 +560,15 @@ class Ingest:
         if asked.rule != "unlimited" and number * asked.cost() > asked.cap:
             return False
         seen = self._seen.setdefault((fleet, device, asked.name), set())
-        more = seen | {number}
-        if number in seen or sum(n - 1 not in more for n in more) > ingest.MAX_INTERVALS:
+        first, last = self._closed.get((fleet, device, asked.name), (0, 0))
+        if number in seen or first < number < last:
             return False
         seen.add(number)
+        # Of more than 32 intervals the lowest are joined, but for those among the newest 512 numbers.
+        starts = sorted(n for n in seen if n - 1 not in seen and not first < n <= last)
+        while len(starts) > MOST_INTERVALS and starts[1] <= max(seen) - NEWEST:
+            first, last = starts[0], max(last, starts.pop(1))
+        self._closed[fleet, device, asked.name] = first, last
         self._counts[fleet, asked.digest, code] += 1
         return True
 

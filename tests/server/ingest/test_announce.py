@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from boards import FLEET_KEYS, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, experiment, payload_of
 
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
@@ -68,6 +68,89 @@ def test_only_what_changed_is_published_every_two_seconds_and_all_on_a_new_conne
     announcer.begin()
     assert announcer.turn(lambda *what: published.append(what), 104.1)
     assert published[2:] == [(TEMP, b"")]
+
+
+@pytest.fixture
+def keyed(store, status):
+    store.add_fleet("keyed", keyed=True)
+    store.add_experiment("keyed", payload_of(experiment()))
+    fleets = KnownFleets(store, status, FLEET_KEYS, ["keyed"])
+    fleets.load()
+    return fleets
+
+
+KEYED = topics.experiment_topic("keyed", "temp")
+
+
+def serial(payload):
+    return int.from_bytes(payload[-68:-64], "big")
+
+
+def test_what_others_changed_is_published_again_once_in_two_seconds_under_a_higher_serial(keyed, status):
+    announcer, published = Announcer(keyed, status), []
+
+    def publish(*what):
+        published.append(what)
+
+    assert announcer.turn(publish, 100.0)
+    ((topic, first),) = published
+    assert topic == KEYED
+    others = {KEYED: b""}
+    assert not announcer.turn(publish, 101.9, others)  # it may be older than what was published last
+    assert announcer.turn(publish, 102.0, others)
+    assert others == {}
+    ((_, second),) = published[1:]
+    assert serial(second) > serial(first)
+    assert "somebody else changed hushmote/v1/keyed/experiment/temp" in status.text
+    assert not announcer.turn(publish, 103.0, {KEYED: second})
+    assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
+    assert announcer.turn(publish, 104.0)
+    assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, where nothing was published meanwhile
+    assert len(published) == 3
+    assert serial(published[2][1]) > serial(second)
+
+
+def test_on_a_new_connection_a_serial_is_renewed_only_where_the_right_thing_is_not_retained(keyed, status):
+    announcer, published = Announcer(keyed, status), []
+
+    def publish(*what):
+        published.append(what)
+
+    announcer.turn(publish, 100.0)
+    for retained, renewed in ((published[0][1], False), (None, True), (b"{}", True)):
+        before = published[-1][1]
+        announcer.begin()
+        others = {} if retained is None else {KEYED: retained}
+        assert announcer.turn(publish, 100.0, others)
+        assert (serial(published[-1][1]) > serial(before)) == renewed
+
+
+def test_where_the_serial_cannot_be_raised_the_experiment_is_published_all_the_same(
+    keyed, status, store, monkeypatch
+):
+    def denied(_version):
+        raise StoreError("permission denied for table experiment")
+
+    monkeypatch.setattr(store, "renew_serial", denied)
+    announcer, published = Announcer(keyed, status), []
+    assert announcer.turn(lambda *what: published.append(what), 100.0)
+    assert announcer.turn(lambda *what: published.append(what), 103.0, {KEYED: b""})
+    assert len(published) == 2
+    assert not announcer.failing
+
+
+def test_a_key_that_cannot_be_kept_in_the_store_stops_no_count(keyed, status, store, monkeypatch):
+    def denied(*_):
+        raise StoreError("permission denied for table fleet")
+
+    monkeypatch.setattr(store, "set_master_check", denied)
+    committer, exp = Committer(store, keyed, status), experiment()
+    key = keys.device_key(MASTER, "keyed", "a")
+    for number in (1, 2):
+        sent = topics.report_topic("keyed", "a"), report.encode(exp, number, 0, "a", key)
+        assert committer.commit([sent])
+    assert committer.counters.accepted == 2
+    assert "the check of fleet keyed's master key: permission denied" in status.text
 
 
 def test_a_store_that_cannot_be_read_publishes_nothing_and_is_read_again(status, fleets, failing, caplog):

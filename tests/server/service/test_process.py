@@ -20,7 +20,7 @@ from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
-from hushmote.server.wire import keys, report
+from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
@@ -248,6 +248,66 @@ def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups
         master_key.load_keys(master)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert master_key.load_keys(master) == made
+
+
+@needs_mosquitto
+def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(
+    store_url, mosquitto, tmp_path
+):
+    right, new, _ = (master_key.create_keys(tmp_path / name) for name in ("right", "new", "wrong"))
+    both = tmp_path / "both"
+    both.write_text(master_key.to_text(keys.FleetKeys((*new.masters, *right.masters), right.signing)))
+    both.chmod(0o600)
+    exp = experiment()
+    with Store(store_url) as store:
+        store.add_fleet("home", keyed=True)
+        store.add_experiment("home", payload_of(exp))
+
+        def start(name):
+            options = "--broker", f"mqtt://127.0.0.1:{mosquitto.port}", "--master-key", tmp_path / name
+            return served(*options, "--batch-s", "0.1", environment={"HUSHMOTE_STORE": store_url})
+
+        def is_right(name):
+            with start(name) as process:
+                process.ready()
+                assert process.end() == 0
+
+        def is_wrong(name):
+            with start(name) as process:
+                assert process.wait() == 1
+                (line,) = process.log().splitlines()
+            assert "this is not the master key of fleet home" in line
+
+        is_right("wrong")  # nothing has counted yet: nobody can know
+        with start("right") as process:
+            process.ready()
+            key = keys.device_key(right.masters[0], "home", "a")
+            publish(mosquitto, [(topics.report_topic("home", "a"), report.encode(exp, 1, 0, "a", key))])
+            until(lambda: store.master_checks()["home"], store.master_checks)
+            assert process.end() == 0
+        is_right("right")
+        is_wrong("wrong")
+        is_wrong("new")
+        is_right("both")  # a rotation begins
+        is_wrong("right")  # it would refuse the boards that were flashed meanwhile
+        is_right("both")
+        is_right("new")  # and ends
+        is_wrong("right")
+        assert store.histogram("home", exp.digest).sum() == 1
+
+
+@needs_mosquitto
+def test_that_nothing_is_published_is_said_once(store, mosquitto):
+    store.withdraw_experiment("open", "temp")
+    with served(*arguments(store, mosquitto)) as process:
+        process.ready()
+        until(lambda: "nothing is published" in process.log(), process.log)
+        store.add_experiment("open", payload_of(experiment()))
+        exp = experiment()
+        publish(mosquitto, crowd(5)[0])
+        until(lambda: int(store.histogram("open", exp.digest).sum()) == 5, process.log)
+        assert process.end() == 0
+    assert process.log().count("nothing is published: no fleet has a current experiment") == 1
 
 
 @needs_mosquitto

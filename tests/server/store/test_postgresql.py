@@ -357,6 +357,22 @@ def test_the_aggregator_s_role_can_count_and_change_nothing_else(roles):
             one_line(c)
 
 
+def test_the_aggregator_s_role_raises_serials_and_keeps_a_key_s_check_where_it_is_granted(roles, postgres):
+    with Store(roles["serve"]) as store:
+        (version,) = store.experiments("home")
+        store.renew_serial(version)
+        assert store.experiments("home")[0].serial > version.serial
+        store.set_master_check("home", "0123456789abcdef")
+        assert store.master_checks() == {"home": "0123456789abcdef"}
+        # The grants of a store before there were serials.
+        name = store.engine.url.database
+        postgres.execute(f"REVOKE UPDATE (serial) ON experiment, fleet FROM {name}_serve", name)
+        with pytest.raises(StoreError, match="permission denied") as caught:
+            store.renew_serial(store.experiments("home")[0])
+        one_line(caught)
+        assert ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW).accepted == 1
+
+
 def test_the_aggregator_s_role_reads_a_fleet_s_list_and_locks_nothing_in_it(roles):
     with Store(roles["owner"]) as owner:
         owner.allow_devices("home", ["a"])

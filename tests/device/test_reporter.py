@@ -578,7 +578,7 @@ def test_the_status_topic_tells_what_is_wrong_with_a_board(
             board.ask("poll", 10)
             return watcher.statuses[-1:] == [status]
 
-        wait_until(is_it, status.decode())
+        wait_until(is_it, f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
 
     board.reach("states", ["refused", "reporting"])
     board.reach("connected", True)

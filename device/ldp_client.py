@@ -1,11 +1,11 @@
 """Hushmote's board side: randomize a reading, debit the privacy budget, hand over a report.
 
-This one file is all that ever sees a reading. Read it top to bottom: arithmetic, randomness,
-experiments (value -> index -> code), the budget ledger, the client. It knows nothing of networks.
-It needs only modules of stock MicroPython firmware and runs unchanged on CPython.
+This one file is all that ever sees a reading. Read it top to bottom: arithmetic, randomness, experiments
+(value -> index -> code), the budget ledger, the client. It knows nothing of networks, needs only modules
+of stock MicroPython firmware, and runs unchanged on CPython.
 
-Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are
-micro-nats squared, numbers are milli-units. From index to code, and in the budget, there is no float.
+Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are micro-nats
+squared, numbers are milli-units. From index to code, and in the budget, there is no float.
 
     provision("/ldp")                      once, by somebody who holds the board
     client = Client(POLICY, "/ldp", device_id="k3f9x1")
@@ -14,8 +14,7 @@ micro-nats squared, numbers are milli-units. From index to code, and in the budg
     client.sent(report)                    the broker acknowledged it
 """
 
-# pyright: reportMissingImports=false, reportOptionalMemberAccess=false
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
 
 import binascii
 import hashlib
@@ -28,9 +27,9 @@ except ImportError:  # CPython
     const = int
 
 try:
-    import machine
-except ImportError:  # CPython, or a port without hardware
-    machine = None
+    from machine import unique_id
+except ImportError:  # CPython, or a port without one
+    unique_id = bytes
 
 ONE = 1 << 30  # probabilities are integers out of ONE
 EPSILON_MIN = const(1_000)
@@ -38,12 +37,10 @@ EPSILON_MAX = const(16_000_000)
 
 _MAX_CODES = const(1 << 24)
 _MAX_G = const(1 << 16)
-_MAX_JSON_BYTES = const(1024)
 _MAX_MILLI = const(1 << 40)
 _MAX_CAP = const(1 << 54)  # what a ledger entry can hold
-_NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+_NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
-_DEVICE_CHARS = _NAME_CHARS.replace("_", "")
 _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's encoding
 
 
@@ -99,9 +96,8 @@ def truth_threshold(epsilon, g):
     # type: (int, int) -> int
     """Return exactly floor(p * ONE) for p = e^eps / (e^eps + g - 1), the same on every runtime.
 
-    epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24. Rounding down
-    keeps the ratio of truth to lie below e^eps. p is irrational, so the two bounds meet.
-    Raises ExperimentRefused outside these ranges.
+    epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24; else ExperimentRefused.
+    Rounding down keeps the ratio of truth to lie below e^eps. p is irrational, so the two bounds meet.
     """
     if not (EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES):
         raise ExperimentRefused("epsilon or g out of range")
@@ -116,14 +112,12 @@ def truth_threshold(epsilon, g):
 
 
 def _is_prime(n):
-    if n < 2:
-        return False
     i = 2
     while i * i <= n:
         if n % i == 0:
             return False
         i += 1
-    return True
+    return n > 1
 
 
 def _sha256(data):
@@ -155,8 +149,8 @@ _PIECE_BYTES = const(32)
 def _entropy(n):
     """n bytes of os.urandom; EntropyError where the source is missing or stuck.
 
-    A stuck source repeats itself. Its period need not be one byte: an RP2040 whose oscillator stands
-    still gives a cycle of 93. So the first piece must not come again, nor the last one be there before.
+    A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator stands still gives a
+    cycle of 93. So the first piece must not come again, nor the last one be there before.
     """
     try:
         data = os.urandom(n)
@@ -173,15 +167,12 @@ def _entropy(n):
 class DRBG:
     """SHA-256 with fast key erasure behind the two primitives.
 
-    All there is, is a 32-byte key. SHA-256 of a byte and the key gives, for byte 1, the next key, and
-    for the bytes from 2 on what is handed out; the old key is overwritten before that leaves. Entropy
-    makes the key SHA-256 of byte 0, the key and the entropy. The messages have different first bytes,
-    and those with a key alone one length, so SHA-256 serves as a keyed random function, as in HMAC-DRBG
-    (SP 800-90A), whose two properties hold: what was drawn before cannot be computed from the state, and
-    fresh entropy makes a known state unknown again. It takes a fifth of HMAC-DRBG's hashing.
-
-    seed: entropy, nonce and personalisation, joined. Citation: Bernstein, "Fast-key-erasure
-    random-number generators", 2017.
+    The state is a 32-byte key. SHA-256 of byte 1 and the key is the next key, which takes its place; of byte
+    2, 3, ... and the key is what is handed out; of byte 0, the key and entropy is the key after a reseed.
+    First byte and length keep these apart, so SHA-256 serves as a keyed random function, as in HMAC-DRBG
+    (SP 800-90A), and gives what that gives: what was drawn before cannot be computed from the state, and
+    entropy makes a known state unknown again. It takes a fifth of the hashing.
+    Citation: Bernstein, "Fast-key-erasure random-number generators", 2017.
     """
 
     def __init__(self, seed):
@@ -251,10 +242,9 @@ class Level:
         self.weight = weight  # type: int
         t = 0
         size = 1
-        if g != domain:
-            while size < domain:
-                size *= g
-                t += 1
+        while g != domain and size < domain:
+            size *= g
+            t += 1
         self.t = t  # type: int
         self.seeds = size - 1 if t else 1  # type: int
         self.code_count = self.seeds * g  # type: int
@@ -287,8 +277,7 @@ def _take_ints(fields, name, count, low, high, default=None):
         for x in value:
             good = good and type(x) is int and low <= x <= high
     if not good:
-        text = "%s must be a list of %d integers from %d to %d"
-        raise ExperimentRefused(text % (name, count, low, high))
+        raise ExperimentRefused("%s must be a list of %d integers from %d to %d" % (name, count, low, high))
     return value
 
 
@@ -322,12 +311,12 @@ class Experiment:
 
     def __init__(self, payload):
         payload = bytes(payload)
-        if len(payload) > _MAX_JSON_BYTES:
+        if len(payload) > 1024:
             raise ExperimentRefused("larger than 1024 bytes")
         for c in payload:
             if not 32 <= c < 127 or c == 92:
                 raise ExperimentRefused("must be printable ASCII without a backslash")
-        # MicroPython's json takes more than JSON is (no commas, numbers as keys). That opens nothing: every
+        # MicroPython's json takes more than JSON is (no commas, numbers as keys). That opens nothing: each
         # field is checked below, and no server counts under the digest of bytes that it did not write.
         try:
             fields = json.loads(payload.decode())
@@ -401,8 +390,7 @@ class Experiment:
         for g, weight in zip(cells, weights):
             nodes = (domain + width - 1) // width
             if g != nodes and (g > nodes or g > _MAX_G or not _is_prime(g)):
-                text = "cells: %d must be %d or a prime below it"
-                raise ExperimentRefused(text % (g, nodes))
+                raise ExperimentRefused("cells: %d must be %d or a prime below it" % (g, nodes))
             levels.append(Level(self.epsilon, nodes, g, width, offset, weight))
             offset += levels[-1].code_count
             width //= self.fanout or 1
@@ -421,11 +409,7 @@ class Experiment:
 
     def cost(self):
         """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
-        if self.rule == "sum":
-            return self.epsilon
-        if self.rule == "squares":
-            return self.epsilon * self.epsilon
-        return 1
+        return {"sum": self.epsilon, "squares": self.epsilon * self.epsilon}.get(self.rule, 1)
 
     def bucket(self, value):
         """Return the index of a reading, in range(domain), or None for no reading (None, NaN).
@@ -532,7 +516,6 @@ class Experiment:
 # the flash 20 to 40 times less than a block of its own; in an outage the record is longer.
 _FORMAT = const(0x4D)
 _HEAD_BYTES = const(36)
-_ENTRY_BYTES = const(22)
 _SEED_BYTES = const(16)
 _MAX_UNSENT = const(16)
 _MAX_ENTRIES = const(64)
@@ -563,20 +546,19 @@ class FileStorage:
     def write(self, slot, data):
         """Replace the slot's bytes; OSError where that fails."""
         path = self._path(slot)
-        # littlefs keeps the old bytes until a file is closed. Systems with fsync empty it when it is opened.
-        replaces = hasattr(os, "fsync")
-        with open(path + ".new" if replaces else path, "wb") as f:
+        # Boards have no fsync: littlefs keeps the old bytes until a file is closed. Elsewhere a file is empty
+        # once it is opened, so a new one takes its place.
+        fsync = getattr(os, "fsync", None)
+        with open(path + ".new" if fsync else path, "wb") as f:
             f.write(data)
-            if replaces:
+            if fsync:
                 f.flush()
-                os.fsync(f.fileno())
-        if replaces:
+                fsync(f.fileno())
+        if fsync:
             os.replace(path + ".new", path)
             folder = os.open(self._folder, 0)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            fsync(folder)
+            os.close(folder)
 
 
 def _storage_failed(e):
@@ -592,16 +574,6 @@ def _key(name):
     return _sha256(name.encode())[:4]
 
 
-class _Entry:
-    """One experiment's line: what was pinned at its first report, and what is gone. Immutable."""
-
-    def __init__(self, number, rule, cap, spent):
-        self.number = number  # of the last report; also how many there were
-        self.rule = rule
-        self.cap = cap
-        self.spent = spent  # micro-nats or their squares; under count: the epsilon that was pinned
-
-
 class _State:
     """What a ledger record says. Changes are made to a copy, and hold once the copy is in flash."""
 
@@ -610,7 +582,8 @@ class _State:
         self.seed = seed
         self.sum = 0
         self.squares = 0
-        self.entries = {}  # key -> _Entry
+        # key -> (number of the last report, rule, pinned cap, spent); a line of the record above
+        self.entries = {}
         self.unsent = ()  # reports, oldest first
 
     def copy(self):
@@ -626,9 +599,9 @@ class _State:
         """The record's bytes."""
         out = bytes((_FORMAT, (128 if self.enabled else 0) | len(self.entries))) + sequence.to_bytes(4, "big")
         out += self.seed + self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
-        for key, e in self.entries.items():
-            out += key + e.number.to_bytes(4, "big")
-            out += (_RULES.index(e.rule) << 54 | e.cap).to_bytes(7, "big") + e.spent.to_bytes(7, "big")
+        for key, (number, rule, cap, spent) in self.entries.items():
+            out += key + number.to_bytes(4, "big")
+            out += (_RULES.index(rule) << 54 | cap).to_bytes(7, "big") + spent.to_bytes(7, "big")
         for report in self.unsent:
             out += bytes((len(report),)) + report
         return out + _crc(out)
@@ -645,12 +618,9 @@ class _State:
         at = _HEAD_BYTES
         end = len(record) - 4
         for _ in range(record[1] & 127):
-            cap = _uint(record, at + 8, 7)
-            entry = _Entry(
-                _uint(record, at + 4, 4), _RULES[cap >> 54], cap & (_MAX_CAP - 1), _uint(record, at + 15, 7)
-            )
-            self.entries[record[at : at + 4]] = entry
-            at += _ENTRY_BYTES
+            number, cap, spent = _uint(record, at + 4, 4), _uint(record, at + 8, 7), _uint(record, at + 15, 7)
+            self.entries[record[at : at + 4]] = (number, _RULES[cap >> 54], cap & (_MAX_CAP - 1), spent)
+            at += 22
         while at < end:
             report = record[at + 1 : at + 1 + record[at]]
             self.unsent += (report,)
@@ -672,27 +642,22 @@ class _Ledger:
     cannot be read; unfinished: there is nothing but what provision() leaves behind when it is cut short.
     """
 
-    def __init__(self, storage):
-        self._storage = storage
-        self._seen = [b"", b""]
+    def __init__(self, storage: object):
+        self._storage = FileStorage(storage) if isinstance(storage, str) else storage
+        self._seen = [b"", b""]  # type: list
         self.sequence = 0
         self.state = _State(bytes(_SEED_BYTES))
         self.error = self.locked = None
         self.unfinished = False
         try:
-            self._seen = [storage.read(0), storage.read(1)]
+            self._seen = [self._storage.read(0), self._storage.read(1)]
         except OSError as e:
             self.error = _storage_failed(e)
             self.locked = "locked: %s" % self.error
             return
         states = [_State.decode(record) if record else None for record in self._seen]
         sequences = [_uint(record, 2, 4) if record else 0 for record in self._seen]
-        if self._seen[1]:
-            pass
-        elif states[0]:
-            self.unfinished = sequences[0] == 1
-        else:
-            self.unfinished = not self._seen[0] and self._seen[1] is None
+        self.unfinished = not self._seen[1] and (not self._seen[0] or (states[0] and sequences[0] == 1))
         if self.unfinished:
             self.locked = "locked: no ledger; provision this board"
         elif not (states[0] and states[1] and sequences[0] & 1 and abs(sequences[0] - sequences[1]) == 1):
@@ -727,24 +692,19 @@ class _Ledger:
         self.state = state
 
 
-def _storage(storage: object):
-    return FileStorage(storage) if isinstance(storage, str) else storage
-
-
 def provision(storage: object, replace=False):
     """Make the empty ledger, once, with the board in hand; raises LedgerExists where there is one.
 
-    storage: a folder, or an object with read(slot) and write(slot, data), slots 0 and 1.
-    replace=True overwrites a ledger, whole or damaged. That starts the privacy bound again for
-    whoever this board measures, so it needs a new device id and a reason.
+    storage: as Client's. replace=True overwrites a ledger, whole or damaged. That starts the privacy bound
+    again for whoever this board measures, so it needs a new device id and a reason.
     """
     if isinstance(storage, str):
         try:
             os.mkdir(storage)
         except OSError:
             pass  # it is there; or it cannot be made, and the first write says why
-    state = _State(DRBG(_entropy(_ENTROPY_BYTES) + _unique_id()).generate(_SEED_BYTES))
-    ledger = _Ledger(_storage(storage))
+    state = _State(DRBG(_entropy(_ENTROPY_BYTES) + unique_id()).generate(_SEED_BYTES))
+    ledger = _Ledger(storage)
     if ledger.error:
         raise ledger.error
     if not (replace or ledger.unfinished):
@@ -756,13 +716,6 @@ def provision(storage: object, replace=False):
     ledger.commit(state)
 
 
-def _unique_id():
-    try:
-        return machine.unique_id()
-    except AttributeError:  # no machine module, or one without an id
-        return b""
-
-
 # --- The client -----------------------------------------------------------------------------------
 
 
@@ -772,7 +725,7 @@ def _need(good, text):
 
 
 def _check_policy(policy):
-    """What the arithmetic below relies on. The rest, and which of it is wise, `hushmote flash` checks."""
+    """What the arithmetic below relies on; `hushmote flash` checks the rest."""
     good = type(policy) is dict and len(policy) == 5
     for name in ("sum", "squares", "epsilon"):
         good = good and type(policy.get(name)) is int
@@ -784,10 +737,9 @@ def _check_policy(policy):
 class Client:
     """One board: its experiments, its budget, its unsent reports.
 
-    policy        what this firmware allows, whatever a server asks:
-                  sum, squares: reports go on while the life's sum of epsilon <= sum, or that of
-                  epsilon**2 <= squares; epsilon: the most one report may cost; rules, experiments:
-                  names that may be asked for
+    policy        what this firmware allows, whatever a server asks. sum, squares: reports go on while the
+                  life's sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the most one
+                  report may cost; rules, experiments: names that may be asked for
     storage       a folder, or an object with read(slot) and write(slot, data), slots 0 and 1
     device_id     1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC
     key           the device's 32-byte key; None in an open fleet
@@ -795,21 +747,20 @@ class Client:
     fleet         the fleet's name
 
     One client on one ledger, used by one thread. A call of report(), sent() or enabled that comes while
-    another is under way (from a timer's callback, a second thread) spends nothing and does nothing. A
-    second client on the ledger makes the one that notices lock itself.
+    another is under way (from a timer's callback, a second thread) spends nothing and does nothing. Of
+    two clients on one ledger the one that notices locks itself.
 
-    rng is the source of all randomness in reports, an object with bernoulli and below; only tests and
-    simulations replace it. serials is name -> least serial number that is accepted of a signed
-    experiment; whoever keeps experiments in flash keeps it too. Raises SettingsError and EntropyError. A
-    ledger that is missing or damaged raises nothing: the client is locked (status() says why) and the
-    application goes on.
+    rng draws for reports, an object with bernoulli and below; only tests and simulations replace it.
+    serials: name -> least serial number that is accepted of a signed experiment; whoever keeps experiments
+    in flash keeps it too. Raises SettingsError and EntropyError. A ledger that is missing or damaged raises
+    nothing: the client is locked (status() says why) and the application goes on.
     """
 
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
         _check_policy(policy)
-        _need(_valid_name(device_id, _DEVICE_CHARS), "device_id must be 1 to 32 of a-z, 0-9 and -")
+        _need(_valid_name(device_id, _NAME_CHARS[:-1]), "device_id must be 1 to 32 of a-z, 0-9 and -")
         for k, size in ((key, 32), (announce_key, 64)):
             good = k is None or (type(k) is bytes and len(k) == size)
             _need(good, "key must be 32 bytes or None, announce_key 64 or None")
@@ -826,8 +777,8 @@ class Client:
         self._error = None
         self._muted = False  # opted out since the start, whether or not the flash has it
         self._idle = [None]  # empty while a call is under way
-        self._ledger = _Ledger(_storage(storage))
-        seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + _unique_id()
+        self._ledger = _Ledger(storage)
+        seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
         self._drbg = DRBG(seed + device_id.encode())
         self.rng: object = self._drbg
 
@@ -838,9 +789,6 @@ class Client:
         except IndexError:
             return False
         return True
-
-    def _leave(self):
-        self._idle.append(None)
 
     # Experiments
 
@@ -874,12 +822,11 @@ class Client:
             raise ExperimentRefused("epsilon is above the policy's %d" % self._policy["epsilon"])
         if exp.rule not in self._policy["rules"]:
             raise ExperimentRefused("the policy has no budget rule " + exp.rule)
-        entry = self._ledger.state.entries.get(exp.key)
-        if entry is not None:
-            if exp.rule != entry.rule:
-                raise ExperimentRefused("its budget rule was pinned as " + entry.rule)
-            if exp.rule == "count" and exp.epsilon != entry.spent:
-                raise ExperimentRefused("under count its epsilon was pinned as %d" % entry.spent)
+        _, rule, _, spent = self._entry(exp)
+        if exp.rule != rule:
+            raise ExperimentRefused("its budget rule was pinned as " + rule)
+        if exp.rule == "count" and exp.epsilon != spent:
+            raise ExperimentRefused("under count its epsilon was pinned as %d" % spent)
 
     def _check_signature(self, name, payload, end, verified):
         """After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before."""
@@ -909,18 +856,18 @@ class Client:
     def report(self, name, value):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
-        None: the coin of `every` said no, the budget is spent, the outbox is full, the experiment is
-        not there, the client is disabled or locked, another call is under way, or the storage failed
-        (status() says which). Which of these it is never depends on the value. Raises TypeError for a
-        value of the wrong type and EntropyError for a stuck random source; then nothing was spent.
+        None: the coin of `every` said no, the budget is spent, the outbox is full, the experiment is not
+        there, the client is disabled or locked, another call is under way, or the storage failed (status()
+        says which). Which of these it is never depends on the value. Raises TypeError for a value of the
+        wrong type and EntropyError for a stuck random source; then nothing was spent.
         """
-        exp = self._experiments.get(name)
-        if exp is None or not self._enter():
+        if not self._enter():
             return None
         try:
-            return self._report(exp, value)
+            exp = self._experiments.get(name)
+            return None if exp is None else self._report(exp, value)
         finally:
-            self._leave()
+            self._idle.append(None)
 
     def _report(self, exp, value):
         self._drbg.reseed(_entropy(_RESEED_BYTES))
@@ -929,13 +876,12 @@ class Client:
         state = self._ledger.state
         if silent or not self.enabled or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
             return None
-        entry = state.entries.get(exp.key) or _Entry(0, exp.rule, exp.cap, 0)
-        report = self._encode(exp, entry.number + 1, exp.randomize(index, self.rng))
-        spent = exp.epsilon if exp.rule == "count" else entry.spent
-        if exp.rule == "sum" or exp.rule == "squares":
+        number, rule, cap, spent = self._entry(exp)
+        report = self._encode(exp, number + 1, exp.randomize(index, self.rng))
+        if rule == "sum" or rule == "squares":
             spent += exp.cost()
         new = state.copy()
-        new.entries[exp.key] = _Entry(entry.number + 1, entry.rule, entry.cap, spent)
+        new.entries[exp.key] = (number + 1, rule, cap, spent)
         new.sum += exp.epsilon
         new.squares += exp.epsilon * exp.epsilon
         new.seed = self._drbg.generate(_SEED_BYTES)
@@ -948,27 +894,30 @@ class Client:
         self._error = None
         return report
 
-    def _left(self, exp):
-        """How many more reports at this epsilon keep every bound, the experiment's and the board's for life.
+    def _entry(self, exp):
+        """The experiment's line in the ledger, or the one that its first report will write."""
+        new = (0, exp.rule, exp.cap, exp.epsilon if exp.rule == "count" else 0)
+        return self._ledger.state.entries.get(exp.key, new)
 
-        For each bound that is the largest n with spent + n * cost <= cap.
-        """
+    def _left(self, exp):
+        """How many more reports at this epsilon keep every bound: most n with spent + n * cost <= cap."""
         state = self._ledger.state
         epsilon = exp.epsilon
         square = epsilon * epsilon
-        entry = state.entries.get(exp.key)
-        if self._ledger.locked or (entry is None and len(state.entries) >= _MAX_ENTRIES):
+        number, rule, cap, spent = self._entry(exp)
+        full = len(state.entries) >= _MAX_ENTRIES and exp.key not in state.entries
+        # It may have been pinned otherwise since this version was checked, by a call that was under way.
+        if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
-        entry = entry or _Entry(0, exp.rule, exp.cap, 0)
-        # For life: while the sum is within its bound, or the squares are within theirs.
+        # For the board's life: while the sum is within its bound, or the squares are within theirs.
         left = (self._policy["sum"] - state.sum) // epsilon
         left = max(left, (self._policy["squares"] - state.squares) // square)
-        if exp.rule != "unlimited":
-            spent = entry.number if exp.rule == "count" else entry.spent
-            left = min(left, (min(entry.cap, exp.cap) - spent) // exp.cost())
+        # For this experiment: within the smaller of the pinned cap and the version's.
+        if rule != "unlimited":
+            left = min(left, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
         # And no more than the ledger's fields can hold.
         left = min(left, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square)
-        return max(min(left, _MAX_UINT32 - entry.number), 0)
+        return max(min(left, _MAX_UINT32 - number), 0)
 
     def _encode(self, exp, number, code):
         report = b"\x10" if self._device_key is None else b"\x11"
@@ -982,18 +931,15 @@ class Client:
         return list(self._ledger.state.unsent) if self.enabled and not self._ledger.locked else []
 
     def sent(self, report):
-        """Drop a report that the broker acknowledged. Raises LedgerError where the storage fails:
-        the report then stays, and a second copy of it does no harm."""
-        if not self._enter():
-            return
-        try:
-            state = self._ledger.state
-            if report in state.unsent:
-                new = state.copy()
-                new.unsent = tuple([r for r in state.unsent if r != report])
-                self._ledger.commit(new)
-        finally:
-            self._leave()
+        """Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays."""
+        if self._enter():
+            try:
+                new = self._ledger.state.copy()
+                new.unsent = tuple([r for r in new.unsent if r != report])
+                if len(new.unsent) < len(self._ledger.state.unsent):
+                    self._ledger.commit(new)
+            finally:
+                self._idle.append(None)
 
     # Opt-out and status
 
@@ -1018,23 +964,22 @@ class Client:
                 new.unsent = ()
             self._ledger.commit(new)
         finally:
-            self._leave()
+            self._idle.append(None)
 
     def status(self):
         """What this board does and why, as a dict of plain values.
 
-        locked, error: None or a line of text; enabled; pending: unsent reports; sum, squares: spent
-        in the board's life; experiments: name -> state (reporting, spent, refused, absent), reports
-        made, left (reports the budget still holds), digest, epsilon, reason (of a refusal); refused:
-        why the last experiment that is not among these was refused, or None.
+        locked, error: None or a line of text; enabled; pending: unsent reports; sum, squares: spent in the
+        board's life; experiments: name -> state (reporting, spent, refused, absent), reports made, left
+        (reports the budget still holds), digest, epsilon, reason (of a refusal); refused: why the last
+        experiment that is not among these was refused, or None.
         """
         state = self._ledger.state
         experiments = {}
         for name in self._policy["experiments"]:
             exp = self._experiments.get(name)
-            entry = state.entries.get(_key(name))
-            line = {"state": "absent", "reports": entry.number if entry else 0, "left": None}
-            line["reason"] = self._refusals.get(name)
+            reports = state.entries.get(_key(name), (0,))[0]
+            line = {"state": "absent", "reports": reports, "left": None, "reason": self._refusals.get(name)}
             if exp is not None:
                 line["left"] = self._left(exp)
                 line["state"] = "reporting" if line["left"] else "spent"

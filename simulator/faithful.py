@@ -247,7 +247,7 @@ class SimulatedFleet:
         experiment = _parse(payload.partition(b"\x00")[0])
         self._note(payload)
         devices = (self._device(position) for position in range(len(self)))
-        return sum(not device.client.enroll_parsed(experiment, payload) for device in devices)
+        return sum(not d.client.enroll_parsed(experiment, payload, self._verified) for d in devices)
 
     def _make(self, position: int) -> _Device:
         storage = MemoryStorage()

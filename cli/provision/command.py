@@ -11,7 +11,7 @@ import typer
 
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
-from ...server.provisioning import authority, fleet_folder, rotation
+from ...server.provisioning import authority, fleet_folder, rotation, upgrade
 from ...server.provisioning import settings as provision
 from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, FleetSpec, now_utc
 from ...server.provisioning.master_key import load_keys
@@ -21,7 +21,7 @@ from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .options import FleetOf, Folder, Network, ask_passphrase, fleet_name, open_folder
 from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, rotate_app
+from .rotate import aggregator_command, rotate_app, say
 
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
@@ -230,6 +230,23 @@ def renew_command(
     for path, settings in made:
         show.out.print(provision.describe(settings, path), markup=False)
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+
+
+@provision_app.command("upgrade")
+def upgrade_command(
+    settings: Annotated[
+        list[Path] | None, typer.Argument(metavar="SETTINGS", help="Boards' settings outside of the folder.")
+    ] = None,
+    folder: Folder = None,
+    master_key: MasterKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a fleet of before there was a signing key one; may be run again."""
+    opened = None if folder is None and master_key is not None else open_folder(folder)
+    paths = list(settings or ())
+    if opened is not None:
+        paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
+    say(upgrade.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
 
 
 provision_app.command("allow")(allow_command)

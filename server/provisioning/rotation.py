@@ -18,7 +18,7 @@ from ..wire import keys
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
-from .master_key import MOST_MASTERS, load_keys, to_text
+from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
@@ -32,7 +32,7 @@ class Rotated:
 
 
 _HUP = "copy broker/ to the broker's machine and send mosquitto SIGHUP"
-_SERVE = "copy aggregator/ to the aggregator's machine and restart `hushmote serve`"
+SERVE_AGAIN = "copy aggregator/ to the aggregator's machine and restart `hushmote serve`"
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
@@ -75,7 +75,10 @@ def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     made = [folder.put_aggregator(signer, name, now) for name in folder.fleet.aggregators]
     return Rotated(
         tuple(f"{m.name}: new key and certificate, until {m.until:%Y-%m-%d}" for m in made),
-        (_SERVE, "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked"),
+        (
+            SERVE_AGAIN,
+            "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked",
+        ),
     )
 
 
@@ -108,7 +111,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
         ),
         (
             _HUP,
-            _SERVE,
+            SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
             "then the thief's certificates work",
@@ -146,7 +149,7 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
         (folder.path / OLD_AUTHORITY).unlink()
     _sign_again(folder, now)
     cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
-    return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, _SERVE))
+    return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, SERVE_AGAIN))
 
 
 def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[str]:
@@ -178,10 +181,11 @@ def rotate_master(folder: FleetFolder) -> Rotated:
     return Rotated(
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
-            _SERVE,
+            SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
             "then it reports as before, and its reports count",
-            "then `hushmote provision rotate master --finish` and restart `hushmote serve`",
+            "then `hushmote provision rotate master --finish`: until then tags under the old keys count, also "
+            "a thief's",
         ),
     )
 
@@ -195,7 +199,23 @@ def finish_master(folder: FleetFolder) -> Rotated:
     folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
     return Rotated(
         (f"{folder.path / MASTER}: {older} older master keys are gone",),
-        (f"{_SERVE}: tags under the old keys count no more",),
+        (
+            f"{SERVE_AGAIN}: tags under the old keys count no more",
+            "a board that was not flashed spends its budget on reports that do not count: flash it",
+        ),
+    )
+
+
+def rotate_signing(folder: FleetFolder) -> Rotated:
+    """Put a new signing key in the place of the one in force; there is no time in which both hold."""
+    folder.put(MASTER, to_text(replace(_keys(folder), signing=new_signing_key())).encode())
+    return Rotated(
+        (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
+        (
+            SERVE_AGAIN,
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "then it takes experiments of the old key only, and whoever stole that can still sign for it",
+        ),
     )
 
 
@@ -203,8 +223,8 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
     path = folder.master_file()
     if path is None:
         raise FolderError(
-            f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
-            "the old, with a comma between"
+            f"the keys are not in {folder.path}: change them in {keys.ENVIRONMENT_VARIABLE}, a new "
+            "master key before the old with a comma between"
         )
     fleet_keys = load_keys(path)
     assert fleet_keys is not None  # as there is a file

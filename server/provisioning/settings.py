@@ -158,6 +158,26 @@ def settings_path(device_id: str, folder: Path = Path()) -> Path:
 
 def load_settings(path: Path) -> DeviceSettings:
     """Read a settings file; raises ProvisionError where it is missing, malformed or readable by others."""
+    values = _read(path)
+    _check(values, str(path))
+    return DeviceSettings(**values)
+
+
+def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
+    """Return the settings in a file with this announce key, None where they need no other.
+
+    They need none where they have this one, and in an open fleet. Settings of before experiments were signed
+    with a key pair are read as well. Raises what load_settings does.
+    """
+    values = _read(path)
+    as_it_is = values.get("announce_key") in (None, announce_key)
+    if not as_it_is:
+        values["announce_key"] = announce_key
+    _check(values, str(path))
+    return None if as_it_is else DeviceSettings(**values)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -174,8 +194,7 @@ def load_settings(path: Path) -> DeviceSettings:
         raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
     if not isinstance(values, dict):
         raise ProvisionError(f"{path} must hold a JSON object: take what `hushmote provision` wrote")
-    _check(values, str(path))
-    return DeviceSettings(**values)
+    return values
 
 
 def check_complete(settings: DeviceSettings, path: Path) -> None:
@@ -215,6 +234,11 @@ def _check(values: dict[str, Any], where: str) -> None:
             check(values[name])
         except NameRefused as e:
             raise ProvisionError(f"{where}: {name}: {e}") from None
+    if len(values["announce_key"] or "") == 64:
+        raise ProvisionError(
+            f"{where}: announce_key is of before experiments were signed with a key pair: "
+            "run `hushmote provision upgrade`, then `hushmote flash`"
+        )
     for name, digits in _KEY_DIGITS.items():
         # The text is never part of the message: it may be all but one digit of a real key.
         if values[name] is not None and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", values[name], re.ASCII):

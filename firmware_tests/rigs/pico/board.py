@@ -72,7 +72,7 @@ def run(
     """Boot with the file system in image, and run a script through the raw REPL.
 
     keep: write what the flash is afterwards to image. stuck: the ring oscillator's bit is always 1.
-    cut: the power fails at this flash operation of the script, counted from 0, half-way through it where torn.
+    cut: the power fails at this flash operation of the script, counted from 0; torn: half-way through it.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"

@@ -36,7 +36,9 @@ def timed(number, call):
 def imports():
     """Heap that is kept by each module, and its name."""
     kept = []
-    for number, name in enumerate(json.loads(open("modules.json").read())):
+    with open("modules.json") as f:
+        names = json.loads(f.read())
+    for number, name in enumerate(names):
         gc.collect()
         before = gc.mem_alloc()
         timed(number + 1, lambda name=name: __import__(name))

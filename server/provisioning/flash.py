@@ -21,7 +21,7 @@ from . import settings as provision
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
-MODULES = ("ldp_client", "mqtt_reporter")
+MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "async_reporter")
 
 _STAGE = "/hushmote.new"
 # What littlefs needs beside the files: blocks for folders, and for a file while it replaces another.

@@ -20,6 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RIG = HERE.parents[2] / ".rig"
+DEVICE = HERE.parents[2] / "device"
 FIRMWARE = RIG / "pico" / "firmware.bin"
 FROZEN = RIG / "pico" / "frozen.bin"
 TIMEOUT_S = 300

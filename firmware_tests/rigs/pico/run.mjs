@@ -2,8 +2,9 @@
 // node run.mjs [--firmware FILE] [--flash FILE] [--keep] [--stuck] --port 0
 //
 // A script on the emulated Pico, through its raw REPL; or the Pico's USB port as a TCP port on this machine, whose
-// number is printed, until standard input ends. flash: the file system before it; keep: written back afterwards. cut, torn: the power fails
-// at that flash operation of the script. log: marks, flash operations and times, as JSON.
+// number is printed, until standard input ends. flash: the file system before it; keep: written back afterwards. cut,
+// torn: the power fails at that flash operation of the script. A script ends where the board resets. log: marks, flash
+// operations and times, as JSON.
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
@@ -19,7 +20,8 @@ const { values, positionals } = parseArgs({
   },
 });
 const files = values.flash && fs.existsSync(values.flash) ? fs.readFileSync(values.flash) : null;
-const pico = new Pico({ firmware: values.firmware, files, stuck: values.stuck, torn: values.torn });
+const { firmware, stuck, torn } = values;
+const pico = new Pico({ firmware, files, stuck, torn, paced: values.port !== undefined });
 
 function keep() {
   if (values.keep) fs.writeFileSync(values.flash, pico.files());
@@ -62,6 +64,10 @@ async function runScript(script) {
   pico.operations.length = 0;
   if (values.cut !== undefined) pico.cut = Number(values.cut);
   pico.onDead = () => {
+    process.stdout.write(received);
+    finish(0, started);
+  };
+  pico.onReset = () => {
     process.stdout.write(received);
     finish(0, started);
   };

@@ -1,4 +1,4 @@
-"""`mpremote mip install` of what `make mip` writes: the real mpremote, a real HTTP server, a board on a pty."""
+"""`mpremote mip install` of what `make mip` writes: the real mpremote, an HTTP server, a board on a pty."""
 
 import functools
 import hashlib

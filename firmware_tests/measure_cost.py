@@ -1,7 +1,7 @@
 """What the client costs a board, measured on it; write_cost.py runs this with the modules as compiled.
 
-micropython -m measure_cost import             heap kept by each module
-micropython -m measure_cost report NAME VALUE  memory and time of report(), experiment in NAME.json
+micropython -m measure_cost import NAME...     heap kept by each module
+micropython -m measure_cost report NAME VALUE  memory and SHA-256s of report(), experiment in NAME.json
 micropython -m measure_cost life [reporter]    provision, enroll three experiments, report, send; in any heap
 
 Each prints one line of fields separated by "|", or ends in an error.
@@ -19,7 +19,6 @@ POLICY = {
     "rules": ("sum", "squares", "count", "unlimited"),
     "experiments": NAMES,
 }
-ROUNDS = 15  # of timing; the fastest counts: whatever else the machine does only ever adds
 TURNS = 40  # reports that have to pass, so that each level of hh is drawn
 
 
@@ -41,15 +40,13 @@ def allocated():
     return gc.mem_alloc()
 
 
-def kept_by_import():
-    before = allocated()
-    import ldp_client
-
-    client = allocated()
-    import mqtt_reporter
-
-    reporter = allocated()
-    print("IMPORT", client - before, reporter - client, ldp_client.ONE, mqtt_reporter.__name__, sep="|")
+def kept_by_import(names):
+    kept = []
+    for name in names:
+        before = allocated()
+        __import__(name)
+        kept.append(allocated() - before)
+    print("IMPORT", *kept, sep="|")
 
 
 def board(storage, names):
@@ -110,20 +107,28 @@ def smallest_room(client, name, value):
     return high * 16
 
 
-def time_us(calls, call):
-    """Microseconds per call."""
-    import time
+def most_sha256(client, name, value):
+    """How often SHA-256 is computed for a report and its acknowledgement, the most of TURNS."""
+    import ldp_client
 
-    gc.collect()
-    start = time.ticks_us()
-    for _ in range(calls):
-        call()
-    return time.ticks_diff(time.ticks_us(), start) / calls
+    sha256 = ldp_client._sha256
+    count = [0]
+
+    def counted(data):
+        count[0] += 1
+        return sha256(data)
+
+    ldp_client._sha256 = counted
+    most = 0
+    for _ in range(TURNS):
+        count[0] = 0
+        report_once(client, name, value)
+        most = max(most, count[0])
+    ldp_client._sha256 = sha256
+    return most
 
 
 def cost_of_report(name, text):
-    import hashlib
-
     import ldp_client
 
     value = True if text == "True" else float(text)
@@ -138,11 +143,7 @@ def cost_of_report(name, text):
     storage = Memory()
     ldp_client.provision(storage)
     client = board(storage, (name,))
-    block = bytes(64)
-    sha256_us = report_us = 1e9
-    for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine meets both
-        sha256_us = min(sha256_us, time_us(4000, lambda: hashlib.sha256(block).digest()))
-        report_us = min(report_us, time_us(200, lambda: report_once(client, name, value)))
+    sha256 = most_sha256(client, name, value)
     length = len(report_once(client, name, value))
     garbage = 0
     for _ in range(TURNS):
@@ -152,7 +153,7 @@ def cost_of_report(name, text):
         report_once(client, name, value)
         garbage = max(garbage, gc.mem_alloc() - start)
         gc.enable()
-    print("REPORT", name, kept, room, garbage, report_us / sha256_us, length, record, sep="|")
+    print("REPORT", name, kept, room, garbage, sha256, length, record, sep="|")
 
 
 def power_up(folder, with_reporter):
@@ -187,7 +188,7 @@ def life(with_reporter):
 
 if __name__ == "__main__":
     if sys.argv[1] == "import":
-        kept_by_import()
+        kept_by_import(sys.argv[2:])
     elif sys.argv[1] == "report":
         POLICY["experiments"] = (sys.argv[2],)
         cost_of_report(sys.argv[2], sys.argv[3])

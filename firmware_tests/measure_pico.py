@@ -5,9 +5,6 @@ A number written to a register that the chip has not marks a moment, with the cy
 
 import gc
 import json
-import sys
-
-import machine
 
 _MARK = 0x40060020
 TURNS = 20
@@ -26,6 +23,8 @@ class Memory:
 
 def timed(number, call):
     """Call between two marks of that number; the collector has run before."""
+    import machine
+
     gc.collect()
     machine.mem32[_MARK] = number
     answer = call()
@@ -41,7 +40,7 @@ def imports():
     for number, name in enumerate(names):
         gc.collect()
         before = gc.mem_alloc()
-        timed(number + 1, lambda name=name: __import__(name))
+        timed(200 + number, lambda name=name: __import__(name))
         gc.collect()
         kept.append([name, gc.mem_alloc() - before])
     print("KEPT" + json.dumps(kept))
@@ -67,7 +66,8 @@ def reports():
     block = bytes(64)
     timed(1, lambda: hashlib.sha256(block).digest())
     key, digest, signature = [bytes.fromhex(x) for x in given["signature"]]
-    print(timed(2, lambda: ldp_p256.verify(key, digest, signature)))
+    if not timed(2, lambda: ldp_p256.verify(key, digest, signature)):
+        raise ValueError("the signature is not taken")
     number = 100
     for name in names:
         for key in (bytes(32), None):
@@ -90,4 +90,3 @@ def reports():
     for _ in range(TURNS):
         report = timed(3, lambda: client.report("hh", 21.4))
         timed(4, lambda report=report: client.sent(report))
-    print(sys.implementation[1])

@@ -1,7 +1,6 @@
 """An hour of sleep on the RP2040, whose deepsleep() refuses long ones, with its watchdog running."""
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 

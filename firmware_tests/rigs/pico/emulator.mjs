@@ -71,6 +71,8 @@ export class Pico {
     dog.onWatchdogTrigger = () => this.reset(dog);
     this.usb = new USBCDC(mcu.usbCtrl);
     this.connected = new Promise((resolve) => { this.usb.onDeviceConnected = resolve; });
+    // connected, and nothing to do for at least a millisecond
+    this.idle = new Promise((resolve) => { this.onIdle = () => this.usb.initialized && resolve(); });
     this.usb.onSerialData = (data) => {
       this.heard = true;
       this.onData(Buffer.from(data));
@@ -95,15 +97,16 @@ export class Pico {
     this.heard = false;
     for (let i = 0; i < 100_000 && !this.heard; i++) {
       if (!core.waiting) clock.tick(core.executeInstruction() * NS_PER_CYCLE);
-      else if (!clock.nextAlarm) return;
+      else if (!clock.nextAlarm) return this.onIdle();
       else if (this.paced && clock.nanosToNextAlarm > 1e6) {
         const nap = clock.nanosToNextAlarm;
         this.napping = setTimeout(() => { clock.tick(nap); this.run(); }, nap / 1e6);
-        return;
+        return this.onIdle();
       } else clock.tick(clock.nanosToNextAlarm);
-      if (mcu.stopped) return;
+      if (mcu.stopped) return undefined;
     }
     this.running = setImmediate(() => this.run());
+    return undefined;
   }
 
   stop() {

@@ -91,7 +91,7 @@ async function servePort() {
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
   });
-  await pico.connected;
+  await pico.idle; // what it does at its start takes longer than mpremote waits
   server.listen(Number(values.port), '127.0.0.1', () => console.log(server.address().port));
   process.stdin.on('end', () => finish(0, null)).resume();
 }

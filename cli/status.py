@@ -1,15 +1,48 @@
-"""`hushmote status`: what a store holds."""
+"""`hushmote status`: what a store holds, and how the boards are."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
 from ..server.answers import tables as show
+from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.store.store import Store
 from . import tables
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
+_SHOWN = 20
 
-def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
+
+def status_command(
+    store: StoreUrl = DEFAULT_STORE,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask this broker how the boards are: mqtt://\\[user@]host[:port]; mqtts:// for TLS.",
+            show_default=False,
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help="File with the password of the broker's user.", show_default=False)
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="PEM file of the CA that vouches for the broker.", show_default=False)
+    ] = None,
+    cert: Annotated[
+        Path | None,
+        typer.Option(
+            help="PEM file with a certificate and its key, not that of `serve`.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what was counted and what was rejected, and why."""
     with Store(store, create=False) as opened:
         rejects = opened.rejects()
@@ -30,8 +63,10 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
+    boards = None if broker is None else _boards(broker, password_file, ca, cert, list(fleets))
     if as_json:
-        print_json({"fleets": fleets, "experiments": lines, "rejected": rejects})
+        document = {"fleets": fleets, "experiments": lines, "rejected": rejects}
+        print_json(document if boards is None else document | {"devices": boards})
         return
     for name, keyed in fleets.items():
         show.out.print(f"fleet {name}: " + ("with keys" if keyed else "open: anyone can forge reports"))
@@ -57,3 +92,63 @@ def status_command(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> 
         for reason, count in reasons.items():
             table.add_row(fleet or "(unknown)", reason, f"{count:,}")
     show.out.print(table if table.row_count else "nothing rejected")
+    if boards is not None:
+        _show_boards(boards)
+
+
+def _boards(
+    broker: str, password_file: Path | None, ca: Path | None, cert: Path | None, fleets: list[str]
+) -> list[dict[str, Any]]:
+    """What each board's status topic says."""
+    from ..server.ingest import device_health
+    from ..server.ingest.tls import client_context
+    from .serve import _address  # only here: they take a tenth of a second to load
+
+    address = _address(broker, password_file, on_command_line=True)
+    if cert is not None and _is_first_aggregator(cert):
+        raise UsageError(
+            f"{cert} is the aggregator's: the broker would end its connection and drop the reports that wait "
+            "for it; make one for this with `hushmote provision aggregator`"
+        )
+    tls = client_context(ca, cert, cert) if address.tls else None
+    health = device_health.read(address, fleets, tls)
+    return [
+        {"fleet": fleet, "device": device, "readable": said is not None}
+        | ({} if said is None else dataclasses.asdict(said))
+        for (fleet, device), said in sorted(health.items())
+    ]
+
+
+def _is_first_aggregator(path: Path) -> bool:
+    """Whether a certificate is that of `serve`; the broker takes its name as the client id."""
+    from cryptography import x509
+
+    with refusing(UsageError, f"read {path}"):
+        pem = path.read_bytes()
+    try:
+        subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+    except ValueError:
+        raise UsageError(f"{path} holds no certificate: it must be a PEM file") from None
+    return re.search(r"CN=aggregator_1(,|$)", subject) is not None
+
+
+def _show_boards(boards: list[dict[str, Any]]) -> None:
+    """How many boards are how, and which need somebody."""
+    counts: dict[str, Counter[str]] = {}
+    unwell = []
+    for board in boards:
+        words = ["boards", *(w for w in ("online", "locked", "fault") if board.get(w))]
+        words += ["unreadable"] if not board["readable"] else []
+        words += [f"{kind} {name}" for kind in ("spent", "refused") for name in board.get(kind, ())]
+        counts.setdefault(board["fleet"], Counter()).update(words)
+        if not board["readable"] or board.get("locked") or board.get("fault") or board.get("refused"):
+            unwell.append((board["fleet"], board["device"], ", ".join(words[1:])))
+    table = tables.table("boards, as they say themselves", ("fleet", "state", "boards"), 2)
+    for fleet, states in counts.items():
+        for state, count in states.items():
+            table.add_row(fleet, "all" if state == "boards" else state, f"{count:,}")
+    show.out.print(table if table.row_count else "no board has said anything")
+    for fleet, device, words in unwell[:_SHOWN]:
+        show.out.print(f"board {device} of fleet {fleet}: {words}", markup=False)
+    if len(unwell) > _SHOWN:
+        show.out.print(f"and {len(unwell) - _SHOWN:,} more; --json lists all", markup=False)

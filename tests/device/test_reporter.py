@@ -386,6 +386,22 @@ def test_an_idle_half_open_connection_is_noticed(watcher: Watcher, proxy: Proxy,
     assert "the broker did not answer in time" in board.ask("status")
 
 
+def test_whatever_waits_feeds_the_watchdog(watcher: Watcher, proxy: Proxy, start_any: Any) -> None:
+    watcher.publish("room_temp", experiment())
+    board = start_any(proxy.port, reporter={"timeout_s": 4})
+    if not board.waits:
+        return  # asyncio: the application feeds
+    board.reach("state", "reporting")
+    proxy.silence("up", "down")
+    board.ask("report", "room_temp", 21.4)
+    fed = board.ask("feeds")
+    assert board.reach("connected", False) > 3900
+    assert board.ask("feeds") - fed >= 4  # once a second
+    fed = board.ask("feeds")
+    assert board.ask("poll", 4500) > 3900  # CONNACK does not come
+    assert board.ask("feeds") - fed >= 4
+
+
 def test_a_client_whose_connect_takes_a_timeout_is_given_one(
     watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
 ) -> None:
@@ -550,6 +566,40 @@ def test_the_status_topic_tells_online_from_offline(
     late.close()
 
 
+def test_the_status_topic_tells_what_is_wrong_with_a_board(
+    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+) -> None:
+    watcher.publish("room_temp", experiment(epsilon=2_000_000))
+    watcher.publish("door_open", experiment("door_open", epsilon=3_000_000))  # more than the policy allows
+    board = start_any(mosquitto.port)
+
+    def told(status: bytes) -> None:
+        def is_it() -> bool:
+            board.ask("poll", 10)
+            return watcher.statuses[-1:] == [status]
+
+        wait_until(is_it, f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
+
+    board.reach("states", ["refused", "reporting"])
+    board.reach("connected", True)
+    told(b"online refused:door_open")
+    for _ in range(15):
+        assert board.ask("report", "room_temp", 21.4) is not None
+        board.reach("pending", 0)
+    told(b"online refused:door_open spent:room_temp")
+    board.ask("close")
+    wait_until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
+    board.reach("connected", True)
+    board.kill()
+    wait_until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
+
+
+def test_a_locked_board_tells_so(watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any) -> None:
+    board = start_any(mosquitto.port, again=True)
+    board.reach("connected", True)
+    wait_until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
+
+
 # --- Boards that sleep ----------------------------------------------------------------------------
 
 
@@ -597,6 +647,34 @@ def test_a_board_that_sleeps_keeps_what_it_could_not_send(
     wait_until(lambda: len(watcher.reports) == 2, "both reports")
     assert watcher.reports[0].hex() == kept[0]
     assert board.ask("spent") == 2_000_000
+
+
+def test_a_board_that_keeps_its_experiments_reports_without_the_broker(
+    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
+) -> None:
+    watcher.publish("room_temp", experiment())
+    settings = {"folder": str(tmp_path / "ldp"), "kept": str(tmp_path / "kept")}
+    board = start_any(mosquitto.port, **settings)
+    board.reach("state", "reporting")
+    board.reach("connected", True)
+    board.kill()
+    mosquitto.terminate()
+    board = start_any(mosquitto.port, again=True, **settings)
+    made = board.ask("report", "room_temp", 21.4)
+    assert made is not None
+    mosquitto.start()
+    late = Watcher(mosquitto.port)
+    board.reach("pending", 0)
+    wait_until(lambda: [r.hex() for r in late.reports] == [made], "the report")
+    board.kill()
+    late.publish("room_temp", b"")  # withdrawn while the board is away
+    board = start_any(mosquitto.port, again=True, **settings)
+    assert board.ask("state") == "reporting"
+    board.reach("state", "absent")
+    board.kill()
+    board = start_any(mosquitto.port, again=True, **settings)
+    assert board.ask("state") == "absent"
+    late.close()
 
 
 # --- Flash, budget, brokers that misbehave --------------------------------------------------------
@@ -832,6 +910,15 @@ def test_70000_publications_go_through_one_client_object(
     assert done["kept"] <= 256  # bytes of heap
 
 
+def test_an_answer_to_a_publication_is_an_answer_to_a_ping(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
+) -> None:
+    done = many(runtime, umqtt, mosquitto.port, 20_000, "pinged")
+    assert done["ms"] > 2500  # long enough for pings to be overdue
+    assert done["done"] == 20_000
+    assert done["connects"] == 1
+
+
 def test_umqtt_simple_alone_stops_after_65535_publications(
     runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
 ) -> None:
@@ -909,6 +996,27 @@ def test_waits_between_attempts_have_full_jitter() -> None:
     assert waits == [n - 1 for n in asked]
     # The largest settings fit what the DRBG draws from.
     assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+
+
+def test_a_connection_that_lasted_a_week_was_a_good_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MicroPython's millisecond counter wraps after 12.4 days, and differences of it after half as long."""
+    period = 1 << 30
+    now = [period - 5_000]
+    monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0] % period)
+    monkeypatch.setattr(reporter_base, "ticks_add", lambda ticks, ms: (ticks + ms) % period)
+    wrap = lambda a, b: (a - b + period // 2) % period - period // 2  # noqa: E731
+    monkeypatch.setattr(reporter_base, "ticks_diff", wrap)
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+    for _ in range(9):
+        reporter._is_lost("nothing listens")
+    reporter._is_connected()
+    for _ in range(7 * 24 * 60):
+        now[0] += 60_000
+        reporter._settle()
+    reporter._is_lost("the broker closed the connection")
+    assert reporter._attempt == 1
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class Bench:
         return path
 
     def board(self, **options: Any) -> PtyBoard:
-        return PtyBoard(self._interpreter, self.folder / "board.img", **options)
+        return PtyBoard(self._interpreter, self.folder / "board.img", **{"wifi": WIFI} | options)
 
     def flash(self, board: PtyBoard, settings: Path | None = None, **options: Any):
         values = {"umqtt": self._umqtt, "reset": False, "timeout_s": 20, "say": self.lines.append}

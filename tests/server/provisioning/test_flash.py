@@ -5,6 +5,9 @@ sensor and deep sleep are the rig's; everything else is what a board would run.
 """
 
 import dataclasses
+import functools
+import hashlib
+import http.server
 import json
 import os
 import re
@@ -27,6 +30,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hushmote.device import ldp_client
 from hushmote.server.provisioning import flash as flash_module
+from hushmote.server.provisioning import umqtt as umqtt_simple
 from hushmote.server.provisioning import usb as board_module
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import load_settings
@@ -57,7 +61,7 @@ def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench, umqtt: Path):
     for data in ledger(files).values():
         record = bytes.fromhex(data)
         # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
-        assert record[:2] == b"\x4c\x80"
+        assert record[:2] == b"\x4d\x80"
         assert record[22:36] == bytes(14)
         assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
     assert bench.lines[0].endswith("MicroPython " + done.firmware)
@@ -86,9 +90,8 @@ def test_flashing_again_leaves_the_ledger_as_it_was(used: Bench):
         after = used.contents()
         assert ledger(after) == ledger(before)
         assert len(ledger(before)) == 2
-        assert set(changed.copied) == {"/lib/ldp_client.py", "/lib/mqtt_reporter.py", "/main.py"} | {
-            p for p in changed.copied if "umqtt" in p
-        }
+        modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m != "async_reporter"}
+        assert set(changed.copied) == {*modules, "/lib/umqtt/simple.py", "/main.py"}
         assert "/lib/ldp_client.mpy" not in after  # the stale one
         assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
         assert on_board(board, "import ldp_client; print(ldp_client.__file__)") == "/lib/ldp_client.py"
@@ -220,8 +223,58 @@ def test_an_application_with_a_syntax_error_never_reaches_its_place(bench: Bench
         assert bench.contents() == {}
 
 
+def test_the_firmware_of_a_plain_pico_is_said_before_anything_is_copied(bench: Bench):
+    with bench.board(wifi="") as board:
+        line = bench.fails(board)
+        assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
+        assert bench.contents() == {}
+        own = bench.folder / "own.py"
+        own.write_text("print('over a modem')\n")
+        assert bench.flash(board, main=own).ledger == "made"
+
+
+def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Bench):
+    own = bench.folder / "own.py"
+    own.write_text("import async_reporter\n")
+    settings = load_settings(bench.settings)
+    board = Board(
+        name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
+        ledger=False, entropy=True, umqtt=True, network=True, fat=False,
+    )  # fmt: skip
+    board.files.update({f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
+    for main, comes in ((own, True), (None, False)):
+        wanted = flash_module._wanted_files(board, settings, False, main, None)
+        assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
+
+
+def served_index(folder: Path, content: bytes) -> str:
+    """A package index that has this content where umqtt.simple should be; its URL."""
+    path = folder / "file" / umqtt_simple.SHA256[:2] / umqtt_simple.SHA256[:8]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def test_umqtt_is_downloaded_and_compared_with_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    content = b"class MQTTClient: pass"
+    index = served_index(tmp_path, content)
+    with pytest.raises(FlashError, match=f"is not umqtt.simple {umqtt_simple.VERSION}: give the file with"):
+        umqtt_simple.fetch(index)
+    monkeypatch.setattr(umqtt_simple, "SHA256", umqtt_simple.SHA256[:8] + "0" * 56)
+    with pytest.raises(FlashError, match="is not"):
+        umqtt_simple.fetch(index)
+    digest = hashlib.sha256(content).hexdigest()
+    monkeypatch.setattr(umqtt_simple, "SHA256", digest)
+    with pytest.raises(FlashError, match="could not be downloaded"):  # the index knows no such file
+        umqtt_simple.fetch(index)
+    assert umqtt_simple.fetch(served_index(tmp_path / "right", content)) == content
+
+
 def test_no_umqtt_and_no_network_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    # mpremote's downloads go through a proxy that is not there.
+    # Downloads go through a proxy that is not there.
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with bench.board() as board:
@@ -243,16 +296,18 @@ def test_missing_tools_are_said_with_the_command_that_brings_them(
 def test_other_boards_are_refused():
     fine = Board(
         name="b", version=(1, 24, 0), mpy=0x1306, free_bytes=1, files={}, device_id=None,
-        ledger=False, entropy=True, umqtt=True, fat=False,
+        ledger=False, entropy=True, umqtt=True, network=True, fat=False,
     )  # fmt: skip
-    check_board(fine)
+    check_board(fine, wifi=True)
+    check_board(dataclasses.replace(fine, network=False), wifi=False)
     for change, reason in (
         ({"version": ()}, "install MicroPython"),
         ({"free_bytes": None}, "no file system"),
         ({"entropy": False}, "os.urandom"),
+        ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
     ):
         with pytest.raises(FlashError, match=reason):
-            check_board(dataclasses.replace(fine, **change))
+            check_board(dataclasses.replace(fine, **change), wifi=True)
 
 
 # --- The ledger is nobody's to overwrite -----------------------------------------------------------
@@ -323,7 +378,7 @@ def test_provisioning_again_needs_a_new_id_and_says_what_it_does(used: Bench):
 def quick(bench: Bench, **changes: str) -> Path:
     """The example application without its ten seconds for ctrl-C."""
     source = (ROOT / "device" / "main.py").read_text()
-    for name, value in {"START_DELAY_S": "0", **changes}.items():
+    for name, value in {"START_DELAY_S": "0", "START_SPREAD_S": "1", **changes}.items():
         source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)
         assert count == 1
     path = bench.folder / "quick.py"
@@ -383,11 +438,11 @@ WIRINGS = [
     ("settings['mqtt_host'] = ''", "mqtt_host is empty: fill it in and run `hushmote flash` again"),
     ("settings['key'] = 'abc'", "key must be 64 hex digits: flash the settings of `hushmote provision`"),
     ("LEDGER = '/none'", "locked: no ledger; provision this board (`hushmote flash`)"),
-    ("POLICY['sum'] = 1.5", "policy: sum must be an integer from 0 to 281474976710655"),
-    ("ldp_client.os = NoEntropy", "no os.urandom: build the firmware with one"),
-    ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle or replace the board"),
+    ("POLICY['sum'] = 1.5", "policy: int sum, squares and epsilon, tuple rules and experiments, and no more"),
+    ("ldp_client.os = NoEntropy", "no os.urandom in this firmware"),
+    ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle the board"),
     ("network = None", "this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)"),
-    ("machine = None", "no temperature sensor in this chip: write a function that reads yours into main.py"),
+    ("READINGS = {}", "no sensor for room_temp: write a function that reads yours into READINGS"),
     ("settings['wifi_ssid'] = 'other'", "Wi-Fi other: not found (boards hear 2.4 GHz only): see wifi_ssid"),
     ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password, or a weak signal: see wifi_password"),
     ("set_clock()", "the clock is at 2000 and no time server answered: allow NTP"),
@@ -413,25 +468,24 @@ class Awake:
     ADC = machine.ADC
 with open('/settings.json') as f: right = json.load(f)
 for line in LINES:
-    names = {n: getattr(main, n) for n in ('SETTINGS', 'LEDGER', 'POLICY', 'network', 'machine', 'set_clock')}
+    names = ('SETTINGS', 'LEDGER', 'POLICY', 'READINGS', 'Board', 'network', 'machine')
+    names = {n: getattr(main, n) for n in names}
     client_os = ldp_client.os
     main.POLICY = dict(POLICY)
     main.time = Clock
     main.machine = Awake
-    wake_up = main.wake_up
     settings = dict(right)
     if line.startswith('settings'):
         exec(line)
         main.SETTINGS = '/edited.json'
         with open('/edited.json', 'w') as f: json.dump(settings, f)
-    elif line == 'set_clock()': main.wake_up = main.set_clock
+    elif line == 'set_clock()': main.Board = main.set_clock
     elif line.startswith('vfs'): exec(line)
     else: exec('main.' + line)
     try: main.main()
     except (SystemExit, AttributeError): pass
     print('--')
     for n, v in names.items(): setattr(main, n, v)
-    main.wake_up = wake_up
     ldp_client.os = client_os
 """
 

@@ -1,0 +1,114 @@
+"""What boards say of themselves in their retained status topics: online, and what is wrong with them.
+
+Whoever may publish there can say anything, so only words that are known are taken. None of them depends on a
+reading.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from ..errors import HushmoteError
+from ..wire.topics import check_fleet
+from .broker_url import BrokerAddress
+
+_TOPIC = re.compile(r"hushmote/v1/([a-z0-9_-]{1,32})/status/([a-z0-9-]{1,32})", re.ASCII)
+_WORDS = re.compile(
+    rb"(online|offline)((?: (?:locked|fault|more|(?:spent|refused):[a-z0-9_-]{1,32})){0,7})", re.ASCII
+)
+_MOST_BYTES = 400
+_QUIET_S = 1.0  # no further message for so long: the broker has sent all that it retains
+_MOST_S = 60.0
+
+
+class BrokerUnreachable(HushmoteError):
+    """The broker could not be asked; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """What one board's status topic holds.
+
+    online: connected at this moment. locked: its ledger is. fault: its flash or its random source failed.
+    spent, refused: names of experiments. more: there was more than the message had room for.
+    """
+
+    online: bool
+    locked: bool
+    fault: bool
+    spent: tuple[str, ...]
+    refused: tuple[str, ...]
+    more: bool
+
+
+def parse(payload: bytes) -> DeviceHealth | None:
+    """Return what a status topic's payload says, None where it is not a board's."""
+    found = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
+    if found is None:
+        return None
+    words = found[2].decode("ascii").split()
+    return DeviceHealth(
+        online=found[1] == b"online",
+        locked="locked" in words,
+        fault="fault" in words,
+        spent=tuple(w.removeprefix("spent:") for w in words if w.startswith("spent:")),
+        refused=tuple(w.removeprefix("refused:") for w in words if w.startswith("refused:")),
+        more="more" in words,
+    )
+
+
+def read(
+    address: BrokerAddress,
+    fleets: list[str],
+    tls: ssl.SSLContext | None = None,
+    *,
+    quiet_s: float = _QUIET_S,
+    most_s: float = _MOST_S,
+) -> dict[tuple[str, str], DeviceHealth | None]:
+    """Return (fleet, device) -> what its retained status topic says, None where that cannot be read.
+
+    Ends once nothing has come for quiet_s seconds, after most_s at the latest. Raises BrokerUnreachable.
+    """
+    devices: dict[tuple[str, str], DeviceHealth | None] = {}
+    came = [float("inf")]  # when something came last; nothing is late before the broker has subscribed us
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    refusals: list[str] = []
+
+    def connected(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            refusals.append(str(reason))
+        else:
+            client.subscribe([(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets])
+
+    def take(_client: Any, _data: Any, message: Any) -> None:
+        came[0] = time.monotonic()
+        names = _TOPIC.fullmatch(message.topic)
+        if names is not None:
+            devices[names[1], names[2]] = parse(message.payload)
+
+    client.on_connect, client.on_message = connected, take
+    client.on_subscribe = lambda *_: came.__setitem__(0, time.monotonic())
+    if address.username is not None:
+        client.username_pw_set(address.username, address.password)
+    if tls is not None:
+        client.tls_set_context(tls)
+    where = f"{address.host}:{address.port}"
+    try:
+        client.connect(address.host, address.port)
+        end = time.monotonic() + most_s
+        while time.monotonic() < min(end, came[0] + quiet_s):
+            code = client.loop(0.1)
+            if refusals or code != mqtt.MQTT_ERR_SUCCESS:
+                raise BrokerUnreachable(f"the broker at {where} ended the connection: {(*refusals, code)[0]}")
+    except OSError as e:
+        raise BrokerUnreachable(f"no broker at {where}: {e}") from None
+    finally:
+        client.disconnect()
+    return devices

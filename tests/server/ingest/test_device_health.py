@@ -1,0 +1,112 @@
+"""Boards' health, read from their retained status topics: only known words are taken from anybody."""
+
+import json
+import os
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from command_line import DOOR, hushmote
+from fleet_broker import make_fleet
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushmote.server.ingest.broker_url import BrokerAddress
+from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+
+
+@pytest.mark.parametrize(
+    ("payload", "health"),
+    [
+        (b"online", DeviceHealth(True, False, False, (), (), False)),
+        (b"offline locked fault", DeviceHealth(False, True, True, (), (), False)),
+        (b"online spent:a refused:b_c-1 more", DeviceHealth(True, False, False, ("a",), ("b_c-1",), True)),
+    ],
+)
+def test_what_boards_say_is_read(payload: bytes, health: DeviceHealth):
+    assert parse(payload) == health
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"asleep",
+        b"online ",
+        b"online\n",
+        b"online  locked",
+        b"online LOCKED",
+        b"online spent:",
+        b"online spent:[red]x",
+        b"online spent:" + b"a" * 33,
+        b"online" + b" locked" * 8,
+        b"\xff" * 10,
+        b"online \xd9\xa3",
+        b"x" * 1_000_000,
+        b"online" + b" spent:" * 100_000,
+    ],
+)
+def test_nothing_else_is(payload: bytes):
+    assert parse(payload) is None
+
+
+@pytest.fixture
+def broker():
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    with MosquittoBroker() as running:
+        client = paho.Client(CallbackAPIVersion.VERSION2)
+        client.connect("127.0.0.1", running.port)
+        client.loop_start()
+        for topic, payload in {
+            "home/status/b1": b"online",
+            "home/status/b2": b"offline locked refused:door_open",
+            "home/status/b3": b"online spent:door_open",
+            "home/status/b4": b"[red]online[/red]\x1b[2J",
+            "other/status/b5": b"online locked",
+            "home/status/UPPER": b"online",
+        }.items():
+            client.publish(f"hushmote/v1/{topic}", payload, qos=1, retain=True).wait_for_publish(10)
+        client.disconnect()
+        client.loop_stop()
+        yield running
+
+
+def test_a_fleets_boards_are_read_from_a_real_broker(broker: MosquittoBroker):
+    devices = read(BrokerAddress("127.0.0.1", broker.port), ["home"], quiet_s=0.5)
+    assert sorted(devices) == [("home", f"b{i}") for i in (1, 2, 3, 4)]
+    assert devices["home", "b4"] is None
+    locked = devices["home", "b2"]
+    assert locked is not None
+    assert (locked.locked, locked.refused) == (True, ("door_open",))
+
+
+def test_a_broker_that_is_not_there_is_one_line():
+    with pytest.raises(BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+: "):
+        read(BrokerAddress("127.0.0.1", free_port()), ["home"])
+
+
+def test_status_shows_the_boards(broker: MosquittoBroker, tmp_path: Path):
+    (tmp_path / "door.toml").write_text(DOOR)
+    hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
+    asked = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+    text = hushmote(*asked, cwd=tmp_path)
+    assert "board b2 of fleet home: locked, refused door_open" in text
+    assert "board b4 of fleet home: unreadable" in text
+    assert "red" not in text.replace("refused", "").replace("rejected", "")
+    assert "\x1b[2J" not in text
+    document = json.loads(hushmote(*asked, "--json", cwd=tmp_path))
+    assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
+    assert document["devices"][2]["spent"] == ["door_open"]
+
+
+def test_the_aggregators_own_certificate_is_refused(tmp_path: Path):
+    (tmp_path / "door.toml").write_text(DOOR)
+    hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
+    folder = make_fleet(tmp_path / "fleet")
+    own = os.fspath(folder.path / "aggregator/aggregator_1.pem")
+    ca = os.fspath(folder.path / "aggregator/ca.pem")
+    asked = ("status", "--broker", "mqtts://localhost:1", "--ca", ca, "--cert", own)
+    assert "is the aggregator's: the broker would end its connection" in hushmote(
+        *asked, cwd=tmp_path, expect=1
+    )

@@ -68,8 +68,15 @@ def report_once(client, name, value):
     return report
 
 
-def passes(client, name, value, room_bytes):
-    """Whether reports pass when one hole of room_bytes is all the free memory there is."""
+def passes(name, value, room_bytes):
+    """Whether reports pass when one hole of room_bytes is all the free memory there is.
+
+    With a client of its own: one whose commit ran out of memory does not know what flash has, and locks.
+    """
+    client = board("ledger_of_" + name, (name,))
+    for report in client.outbox():
+        client.sent(report)
+    report_once(client, name, value)
     gc.collect()
     hole = bytearray(room_bytes)
     chain = None
@@ -88,19 +95,17 @@ def passes(client, name, value, room_bytes):
     finally:
         chain = None
         gc.collect()
-        for report in client.outbox():
-            client.sent(report)
 
 
-def smallest_room(client, name, value):
+def smallest_room(name, value):
     """The smallest hole in which reports pass, by bisection down to a heap block of 16 bytes."""
     low = 0
     high = 4096  # blocks
-    if not passes(client, name, value, high * 16):
+    if not passes(name, value, high * 16):
         raise RuntimeError("report() needs more than 64 KiB")
     while high - low > 1:
         middle = (low + high) // 2
-        if passes(client, name, value, middle * 16):
+        if passes(name, value, middle * 16):
             high = middle
         else:
             low = middle
@@ -137,8 +142,9 @@ def cost_of_report(name, text):
     client = board("ledger_of_" + name, (name,))
     report_once(client, name, value)
     kept = allocated() - before
-    record = max(len(client._storage.read(slot)) for slot in (0, 1))
-    room = smallest_room(client, name, value)
+    record = max(len(client._ledger._storage.read(slot)) for slot in (0, 1))
+    client = None
+    room = smallest_room(name, value)
 
     storage = Memory()
     ldp_client.provision(storage)

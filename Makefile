@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check firmware pico bench lock audit sbom clean
+.PHONY: demo test quick check firmware pico mip bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
@@ -27,6 +27,10 @@ firmware: $(VENV)/.test
 # MicroPython's own firmware on an emulated Raspberry Pi Pico, for make firmware and docs/cost.md: some minutes, 300 MB.
 pico: $(VENV)/.test
 	$(BIN)/python firmware_tests/runtimes.py --pico
+
+# What mpremote mip install takes: put the folder on a web server, or give its package.json to mpremote.
+mip: $(VENV)/.test
+	$(BIN)/python -m hushmote.server.provisioning.mip build/mip
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

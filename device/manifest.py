@@ -9,4 +9,8 @@ if options.library:
     include("$(PORT_DIR)/boards/manifest.py")
     require("umqtt.simple")
 module("ldp_client.py", opt=3)
+module("ldp_p256.py", opt=3)
+module("kept_experiments.py", opt=3)
+module("reporter_base.py", opt=3)
 module("mqtt_reporter.py", opt=3)
+module("async_reporter.py", opt=3)

@@ -237,7 +237,7 @@ class Fat:
 
 
 class Slots:
-    """The client's storage straight on NOR flash: a slot has two blocks, and is always one record, old or new.
+    """The client's storage straight on NOR flash: a slot has two blocks, and is one record, old or new.
 
     A block holds a mark, a count modulo 256, two bytes of length, the record. The mark is programmed last.
     """
@@ -272,7 +272,7 @@ class Slots:
 
 
 class SlotsInPlace:
-    """The same without a second block: while a slot is written, its old record is gone. Not what boards do."""
+    """The same without a second block: while a slot is written, its old record is gone. Boards do not."""
 
     def __init__(self, chip):
         self.chip = chip

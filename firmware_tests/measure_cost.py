@@ -1,7 +1,7 @@
 """What the client costs a board, measured on it; write_cost.py runs this with the modules as compiled.
 
-micropython -m measure_cost import             heap kept by each module
-micropython -m measure_cost report NAME VALUE  memory and time of report(), experiment in NAME.json
+micropython -m measure_cost import NAME...     heap kept by each module
+micropython -m measure_cost report NAME VALUE  memory and SHA-256s of report(), experiment in NAME.json
 micropython -m measure_cost life [reporter]    provision, enroll three experiments, report, send; in any heap
 
 Each prints one line of fields separated by "|", or ends in an error.
@@ -19,7 +19,6 @@ POLICY = {
     "rules": ("sum", "squares", "count", "unlimited"),
     "experiments": NAMES,
 }
-ROUNDS = 15  # of timing; the fastest counts: whatever else the machine does only ever adds
 TURNS = 40  # reports that have to pass, so that each level of hh is drawn
 
 
@@ -41,15 +40,13 @@ def allocated():
     return gc.mem_alloc()
 
 
-def kept_by_import():
-    before = allocated()
-    import ldp_client
-
-    client = allocated()
-    import mqtt_reporter
-
-    reporter = allocated()
-    print("IMPORT", client - before, reporter - client, ldp_client.ONE, mqtt_reporter.__name__, sep="|")
+def kept_by_import(names):
+    kept = []
+    for name in names:
+        before = allocated()
+        __import__(name)
+        kept.append(allocated() - before)
+    print("IMPORT", *kept, sep="|")
 
 
 def board(storage, names):
@@ -71,8 +68,15 @@ def report_once(client, name, value):
     return report
 
 
-def passes(client, name, value, room_bytes):
-    """Whether reports pass when one hole of room_bytes is all the free memory there is."""
+def passes(name, value, room_bytes):
+    """Whether reports pass when one hole of room_bytes is all the free memory there is.
+
+    With a client of its own: one whose commit ran out of memory does not know what flash has, and locks.
+    """
+    client = board("ledger_of_" + name, (name,))
+    for report in client.outbox():
+        client.sent(report)
+    report_once(client, name, value)
     gc.collect()
     hole = bytearray(room_bytes)
     chain = None
@@ -91,39 +95,45 @@ def passes(client, name, value, room_bytes):
     finally:
         chain = None
         gc.collect()
-        for report in client.outbox():
-            client.sent(report)
 
 
-def smallest_room(client, name, value):
+def smallest_room(name, value):
     """The smallest hole in which reports pass, by bisection down to a heap block of 16 bytes."""
     low = 0
     high = 4096  # blocks
-    if not passes(client, name, value, high * 16):
+    if not passes(name, value, high * 16):
         raise RuntimeError("report() needs more than 64 KiB")
     while high - low > 1:
         middle = (low + high) // 2
-        if passes(client, name, value, middle * 16):
+        if passes(name, value, middle * 16):
             high = middle
         else:
             low = middle
     return high * 16
 
 
-def time_us(calls, call):
-    """Microseconds per call."""
-    import time
+def most_sha256(client, name, value):
+    """How often SHA-256 is computed for a report and its acknowledgement, the most of TURNS."""
+    import ldp_client
 
-    gc.collect()
-    start = time.ticks_us()
-    for _ in range(calls):
-        call()
-    return time.ticks_diff(time.ticks_us(), start) / calls
+    sha256 = ldp_client._sha256
+    count = [0]
+
+    def counted(data):
+        count[0] += 1
+        return sha256(data)
+
+    ldp_client._sha256 = counted
+    most = 0
+    for _ in range(TURNS):
+        count[0] = 0
+        report_once(client, name, value)
+        most = max(most, count[0])
+    ldp_client._sha256 = sha256
+    return most
 
 
 def cost_of_report(name, text):
-    import hashlib
-
     import ldp_client
 
     value = True if text == "True" else float(text)
@@ -132,17 +142,14 @@ def cost_of_report(name, text):
     client = board("ledger_of_" + name, (name,))
     report_once(client, name, value)
     kept = allocated() - before
-    record = max(len(client._storage.read(slot)) for slot in (0, 1))
-    room = smallest_room(client, name, value)
+    record = max(len(client._ledger._storage.read(slot)) for slot in (0, 1))
+    client = None
+    room = smallest_room(name, value)
 
     storage = Memory()
     ldp_client.provision(storage)
     client = board(storage, (name,))
-    block = bytes(64)
-    sha256_us = report_us = 1e9
-    for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine meets both
-        sha256_us = min(sha256_us, time_us(4000, lambda: hashlib.sha256(block).digest()))
-        report_us = min(report_us, time_us(200, lambda: report_once(client, name, value)))
+    sha256 = most_sha256(client, name, value)
     length = len(report_once(client, name, value))
     garbage = 0
     for _ in range(TURNS):
@@ -152,7 +159,7 @@ def cost_of_report(name, text):
         report_once(client, name, value)
         garbage = max(garbage, gc.mem_alloc() - start)
         gc.enable()
-    print("REPORT", name, kept, room, garbage, report_us / sha256_us, length, record, sep="|")
+    print("REPORT", name, kept, room, garbage, sha256, length, record, sep="|")
 
 
 def power_up(folder, with_reporter):
@@ -187,7 +194,7 @@ def life(with_reporter):
 
 if __name__ == "__main__":
     if sys.argv[1] == "import":
-        kept_by_import()
+        kept_by_import(sys.argv[2:])
     elif sys.argv[1] == "report":
         POLICY["experiments"] = (sys.argv[2],)
         cost_of_report(sys.argv[2], sys.argv[3])

@@ -1,7 +1,7 @@
 """A board's life that is recorded on the emulated Pico, and cut afterwards at each operation of its flash.
 
-record() runs on the Pico: a number is written to a register at each event, so that the emulator's log says how
-many flash operations came before it. cuts() runs on the unix port, from that log.
+record() runs on the Pico: a number is written to a register at each event, so that the emulator's log says
+how many flash operations came before it. cuts() runs on the unix port, from that log.
 """
 
 import binascii

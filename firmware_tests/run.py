@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--file", help="only test files whose name contains this")
     parser.add_argument("--list", action="store_true", help="what would run")
     arguments = parser.parse_args()
-    found, missing = runtimes.find(install=not arguments.list, port=arguments.port)
+    found, missing = runtimes.find(install=not arguments.list, port=arguments.port, pico=True)
     if arguments.runtime:
         found = [r for r in found if r.name == arguments.runtime]
     tests = [TestFile.read(p) for p in sorted(HERE.glob("test_*.py")) if (arguments.file or "") in p.name]

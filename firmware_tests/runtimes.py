@@ -203,8 +203,8 @@ def find(
 ) -> tuple[list[Runtime], list[Missing]]:
     """Runtimes that answer, and those that cannot be had.
 
-    install: get what is missing; the emulated Pico only with pico, as its build takes minutes.
-    port: a board's serial port; then only the board is looked at.
+    install: get what is missing, but for the emulated Pico. port: a board's serial port; then only the
+    board is looked at. pico: look for the emulated Pico too, whose probe takes seconds.
     """
     candidates: list[Runtime | Missing] = []
     if port is not None:
@@ -220,7 +220,9 @@ def find(
             candidates.append(
                 Missing("path", "no micropython on PATH", "apt-get install micropython (Debian 13)")
             )
-        candidates += [_own("wasm", install), _own("pico", install and pico)]
+        candidates.append(_own("wasm", install))
+        if pico:
+            candidates.append(_own("pico", False))
     runtimes = [c for c in candidates if isinstance(c, Runtime)]
     return runtimes, [c for c in candidates if isinstance(c, Missing)]
 
@@ -231,7 +233,9 @@ def main() -> None:
     parser.add_argument("--pico", action="store_true", help="the same, and build the emulated Pico")
     parser.add_argument("--port", help="a board's serial port, for mpremote")
     arguments = parser.parse_args()
-    runtimes, missing = find(arguments.install or arguments.pico, arguments.port, arguments.pico)
+    if arguments.pico:
+        _own("pico", True)
+    runtimes, missing = find(arguments.install or arguments.pico, arguments.port, pico=True)
     for runtime in runtimes:
         print(f"{runtime.name:8} {runtime.version:8} {' '.join(sorted(runtime.features))}")
     for m in missing:

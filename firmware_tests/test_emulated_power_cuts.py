@@ -1,7 +1,7 @@
 """The power of the emulated Pico fails at every operation of its flash, whole and torn.
 
-One life is recorded on the board: up to a cut, a life that is cut is the same. Every image that a cut leaves is
-then mounted as the firmware does it, and some are booted by the firmware itself.
+One life is recorded on the board: up to a cut, a life that is cut is the same. Every image that a cut leaves
+is then mounted as the firmware does it, and some are booted by the firmware itself.
 """
 
 import json

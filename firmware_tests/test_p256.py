@@ -7,6 +7,8 @@ import sys
 import ldp_p256
 import on_device
 
+NEEDS = ("fast",)
+
 # Wycheproof's rule is FIPS 186's, which allows both s and ORDER - s; ours takes the lower one alone.
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 

@@ -31,7 +31,7 @@ def wear(medium, limit):
     for i in range(_REPORTS):
         name = names[i % 3]
         report = client.report(name, READINGS[name])
-        longest = max(longest, len(client._storage.read(0)), len(client._storage.read(1)))
+        longest = max(longest, len(client._ledger._storage.read(0)), len(client._ledger._storage.read(1)))
         client.sent(report)
     medium.umount()
     erases = sum(chip.erases.values())

@@ -20,6 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RIG = HERE.parents[2] / ".rig"
+DEVICE = HERE.parents[2] / "device"
 FIRMWARE = RIG / "pico" / "firmware.bin"
 FROZEN = RIG / "pico" / "frozen.bin"
 TIMEOUT_S = 300
@@ -72,7 +73,7 @@ def run(
     """Boot with the file system in image, and run a script through the raw REPL.
 
     keep: write what the flash is afterwards to image. stuck: the ring oscillator's bit is always 1.
-    cut: the power fails at this flash operation of the script, counted from 0, half-way through it where torn.
+    cut: the power fails at this flash operation of the script, counted from 0; torn: half-way through it.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"

@@ -39,9 +39,10 @@ class RingOscillator extends BasePeripheral {
 
 export class Pico {
   // firmware: a file; files: the file system's bytes, or null; stuck: the ring oscillator's bit is always 1;
-  // cut: the flash operation, counted from 0, at which the power fails, half done where torn
-  constructor({ firmware, files = null, stuck = false, cut = Infinity, torn = false }) {
-    Object.assign(this, { stuck, cut, torn, marks: [], operations: [], resets: 0, elapsedNs: 0, dead: false });
+  // cut: the flash operation, counted from 0, at which the power fails, half done where torn; paced: an idle board
+  // waits as long as a real one
+  constructor({ firmware, files = null, stuck = false, cut = Infinity, torn = false, paced = false }) {
+    Object.assign(this, { stuck, cut, torn, paced, marks: [], operations: [], resets: 0, elapsedNs: 0, dead: false });
     this.onData = () => {};
     this.onReset = () => {};
     this.onDead = () => {};
@@ -70,7 +71,12 @@ export class Pico {
     dog.onWatchdogTrigger = () => this.reset(dog);
     this.usb = new USBCDC(mcu.usbCtrl);
     this.connected = new Promise((resolve) => { this.usb.onDeviceConnected = resolve; });
-    this.usb.onSerialData = (data) => this.onData(Buffer.from(data));
+    // connected, and nothing to do for at least a millisecond
+    this.idle = new Promise((resolve) => { this.onIdle = () => this.usb.initialized && resolve(); });
+    this.usb.onSerialData = (data) => {
+      this.heard = true;
+      this.onData(Buffer.from(data));
+    };
     // rp2040js answers each read at once, with nothing where there is nothing, and the board does nothing but read on.
     this.reading = 0;
     mcu.usbCtrl.onEndpointRead = (endpoint, size) => {
@@ -82,22 +88,31 @@ export class Pico {
     this.running = setImmediate(() => this.run());
   }
 
-  // The processor sleeps until the next alarm at no cost, or until something is sent to it.
+  // The processor sleeps until the next alarm, or until something is sent to it. Whoever hears it may answer before it
+  // goes on.
   run() {
-    const { core, clock } = this.mcu;
-    this.running = null;
-    for (let i = 0; i < 100_000; i++) {
+    const { mcu } = this;
+    const { core, clock } = mcu;
+    this.running = this.napping = null;
+    this.heard = false;
+    for (let i = 0; i < 100_000 && !this.heard; i++) {
       if (!core.waiting) clock.tick(core.executeInstruction() * NS_PER_CYCLE);
-      else if (clock.nextAlarm) clock.tick(clock.nanosToNextAlarm);
-      else return;
-      if (this.mcu.stopped) return;
+      else if (!clock.nextAlarm) return this.onIdle();
+      else if (this.paced && clock.nanosToNextAlarm > 1e6) {
+        const nap = clock.nanosToNextAlarm;
+        this.napping = setTimeout(() => { clock.tick(nap); this.run(); }, nap / 1e6);
+        return this.onIdle();
+      } else clock.tick(clock.nanosToNextAlarm);
+      if (mcu.stopped) return undefined;
     }
     this.running = setImmediate(() => this.run());
+    return undefined;
   }
 
   stop() {
     this.mcu.stopped = true;
     clearImmediate(this.running);
+    clearTimeout(this.napping);
   }
 
   reset(dog) {
@@ -150,6 +165,7 @@ export class Pico {
     this.toSend = this.toSend.subarray(data.length);
     this.reading = 0;
     this.mcu.usbCtrl.endpointReadDone(this.usb.outEndpoint, data);
+    clearTimeout(this.napping);
     this.running ??= setImmediate(() => this.run());
   }
 }

@@ -2,8 +2,9 @@
 // node run.mjs [--firmware FILE] [--flash FILE] [--keep] [--stuck] --port 0
 //
 // A script on the emulated Pico, through its raw REPL; or the Pico's USB port as a TCP port on this machine, whose
-// number is printed, until standard input ends. flash: the file system before it; keep: written back afterwards. cut, torn: the power fails
-// at that flash operation of the script. log: marks, flash operations and times, as JSON.
+// number is printed, until standard input ends. flash: the file system before it; keep: written back afterwards. cut,
+// torn: the power fails at that flash operation of the script. A script ends where the board resets. log: marks, flash
+// operations and times, as JSON.
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
@@ -19,7 +20,8 @@ const { values, positionals } = parseArgs({
   },
 });
 const files = values.flash && fs.existsSync(values.flash) ? fs.readFileSync(values.flash) : null;
-const pico = new Pico({ firmware: values.firmware, files, stuck: values.stuck, torn: values.torn });
+const { firmware, stuck, torn } = values;
+const pico = new Pico({ firmware, files, stuck, torn, paced: values.port !== undefined });
 
 function keep() {
   if (values.keep) fs.writeFileSync(values.flash, pico.files());
@@ -65,6 +67,10 @@ async function runScript(script) {
     process.stdout.write(received);
     finish(0, started);
   };
+  pico.onReset = () => {
+    process.stdout.write(received);
+    finish(0, started);
+  };
   pico.send(fs.readFileSync(script));
   pico.send('\x04');
   await until('OK');
@@ -85,7 +91,7 @@ async function servePort() {
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
   });
-  await pico.connected;
+  await pico.idle; // what it does at its start takes longer than mpremote waits
   server.listen(Number(values.port), '127.0.0.1', () => console.log(server.address().port));
   process.stdin.on('end', () => finish(0, null)).resume();
 }

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import paho.mqtt.client as paho
 import pytest
@@ -115,27 +116,6 @@ def test_a_stale_copy_in_the_root_folder_is_removed(used: Bench):
         assert "/ldp_client.py" not in used.contents()
 
 
-def test_mip_installs_the_package(bench: Bench):
-    with bench.board() as board:
-        package = bench.folder / "package"
-        package.mkdir()
-        for name in ("ldp_client.py", "mqtt_reporter.py"):
-            (package / name).write_bytes((ROOT / "device" / name).read_bytes())
-        described = json.loads((ROOT / "device" / "package.json").read_text())
-        assert described.pop("deps") == [["umqtt.simple", "latest"]]  # from the index, which tests do without
-        (package / "package.json").write_text(json.dumps(described))
-        command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
-        done = subprocess.run(
-            [*command, str(package / "package.json")], capture_output=True, text=True, timeout=30, check=False
-        )
-        if "package.json (latest) from http" in done.stdout:  # mpremote before 1.25
-            pytest.skip("this mpremote installs packages from the network alone")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert (
-            on_board(board, "import mqtt_reporter; print(mqtt_reporter.__file__)") == "/lib/mqtt_reporter.py"
-        )
-
-
 def test_the_manifest_freezes_modules_that_exist():
     calls: list[tuple[Any, ...]] = []
 
@@ -143,7 +123,7 @@ def test_the_manifest_freezes_modules_that_exist():
         calls.append(args)
 
     source = (ROOT / "device" / "manifest.py").read_text()
-    exec(source, {"include": record, "require": record, "module": record})
+    exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
     frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
     assert sorted(frozen) == sorted(f"{m}.py" for m in flash_module.MODULES)
     assert all((ROOT / "device" / name).exists() for name in frozen)

@@ -1,0 +1,92 @@
+"""What the client costs the emulated Pico; write_cost.py runs this there, and reads the emulator's marks.
+
+A number written to a register that the chip has not marks a moment, with the cycles so far.
+"""
+
+import gc
+import json
+
+_MARK = 0x40060020
+TURNS = 20
+
+
+class Memory:
+    def __init__(self):
+        self.slots = [None] * 2
+
+    def read(self, slot):
+        return self.slots[slot]
+
+    def write(self, slot, data):
+        self.slots[slot] = bytes(data)
+
+
+def timed(number, call):
+    """Call between two marks of that number; the collector has run before."""
+    import machine
+
+    gc.collect()
+    machine.mem32[_MARK] = number
+    answer = call()
+    machine.mem32[_MARK] = number
+    return answer
+
+
+def imports():
+    """Heap that is kept by each module, and its name."""
+    kept = []
+    with open("modules.json") as f:
+        names = json.loads(f.read())
+    for number, name in enumerate(names):
+        gc.collect()
+        before = gc.mem_alloc()
+        timed(200 + number, lambda name=name: __import__(name))
+        gc.collect()
+        kept.append([name, gc.mem_alloc() - before])
+    print("KEPT" + json.dumps(kept))
+
+
+def reports():
+    """Marks 100 and on: report() of each mechanism, keyed and open; 1: one SHA-256; 2: a signature."""
+    import hashlib
+
+    import ldp_client
+    import ldp_p256
+
+    with open("costs.json") as f:
+        given = json.loads(f.read())
+    names = list(given["experiments"])
+    policy = {
+        "sum": 1 << 40,
+        "squares": 0,
+        "epsilon": 4000000,
+        "rules": ("sum", "squares", "count", "unlimited"),
+        "experiments": tuple(names),
+    }
+    block = bytes(64)
+    timed(1, lambda: hashlib.sha256(block).digest())
+    key, digest, signature = [bytes.fromhex(x) for x in given["signature"]]
+    if not timed(2, lambda: ldp_p256.verify(key, digest, signature)):
+        raise ValueError("the signature is not taken")
+    number = 100
+    for name in names:
+        for key in (bytes(32), None):
+            storage = Memory()
+            ldp_client.provision(storage)
+            client = ldp_client.Client(policy, storage, "board-1", key)
+            text = given["experiments"][name].encode()
+            timed(10 + names.index(name), lambda client=client, text=text: client.enroll(text))
+            value = True if name == "rr" else 21.4
+            for _ in range(TURNS):
+                report = timed(
+                    number, lambda client=client, name=name, value=value: client.report(name, value)
+                )
+                timed(number + 1, lambda client=client, report=report: client.sent(report))
+            number += 2
+    storage = ldp_client.FileStorage("/ldp")
+    ldp_client.provision("/ldp")
+    client = ldp_client.Client(policy, storage, "board-1", bytes(32))
+    client.enroll(given["experiments"]["hh"].encode())
+    for _ in range(TURNS):
+        report = timed(3, lambda: client.report("hh", 21.4))
+        timed(4, lambda report=report: client.sent(report))

@@ -1,0 +1,127 @@
+"""Time and heap on the emulated Pico, for write_cost.py."""
+
+import hashlib
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import run
+import runtimes
+from measure_pico import TURNS
+from rigs.pico import board, build
+
+from hushmote.server.provisioning import usb
+from hushmote.server.provisioning.flash import MODULES
+from hushmote.server.wire import keys
+
+KINDS = ("source", "compiled", "frozen")
+_CYCLES_PER_MS = 125_000
+_MPY_6 = 6
+
+
+@dataclass(frozen=True)
+class PicoReport:
+    """Milliseconds at 125 MHz of one mechanism's calls, the ledger in memory."""
+
+    mechanism: str
+    keyed_ms: float
+    open_ms: float
+    sent_ms: float
+    enroll_ms: float
+
+
+@dataclass(frozen=True)
+class PicoCosts:
+    """imports: kind -> module -> bytes of heap that are kept, milliseconds."""
+
+    turns: int
+    sha256_ms: float
+    verify_ms: float
+    reports: tuple[PicoReport, ...]
+    flash_report_ms: float
+    flash_sent_ms: float
+    imports: dict[str, dict[str, tuple[int, float]]]
+
+
+def measure(experiments: dict[str, bytes]) -> PicoCosts:
+    """Run measure_pico on the board, for reports and for each way of importing."""
+    if not board.FIRMWARE.exists():
+        sys.exit("the emulated Pico is needed: make pico; nothing is written")
+    build.freeze(runtimes.RIG, runtimes.ROOT / "device")
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent)
+        (folder / "costs.json").write_text(
+            json.dumps(
+                {"experiments": {n: t.decode() for n, t in experiments.items()}, "signature": _signed()}
+            )
+        )
+        (folder / "modules.json").write_text(json.dumps(MODULES))
+        done = _run(folder, "compiled", "reports", board.FIRMWARE)
+        times = _times(done.log)
+        reports = []
+        for i, name in enumerate(experiments):
+            keyed, sent, unkeyed = (_median(times, 100 + 4 * i + k) for k in (0, 1, 2))
+            reports.append(PicoReport(name, keyed, unkeyed, sent, _median(times, 10 + i)))
+        imports = {}
+        for kind in KINDS:
+            firmware = board.FROZEN if kind == "frozen" else board.FIRMWARE
+            done = _run(folder, kind, "imports", firmware)
+            kept = json.loads(done.output.split("KEPT", 1)[1])
+            times = {**times, **_times(done.log)}
+            imports[kind] = {name: (size, _median(times, 200 + n)) for n, (name, size) in enumerate(kept)}
+    return PicoCosts(
+        TURNS,
+        _median(times, 1),
+        _median(times, 2),
+        tuple(reports),
+        _median(times, 3),
+        _median(times, 4),
+        imports,
+    )
+
+
+def _signed() -> list[str]:
+    """Public key, digest and signature of an experiment, in hex."""
+    signing_key = bytes(range(32))
+    topic = "hushmote/v1/house/experiment/temperature"
+    payload = keys.sign_experiment(signing_key, topic, b"{}", 1)
+    digest = hashlib.sha256(topic.encode() + b"\0" + payload[:-64]).digest()
+    return [keys.public_key_bytes(signing_key).hex(), digest.hex(), payload[-64:].hex()]
+
+
+def _run(folder: Path, kind: str, function: str, firmware: Path) -> board.Run:
+    names = ["costs.json", "modules.json"]
+    for path in (run.HERE / "measure_pico.py", *(run.DEVICE / f"{m}.py" for m in MODULES)):
+        if path.stem in MODULES and kind == "frozen":
+            continue
+        source = path.stem in MODULES and kind == "source"
+        name = path.name if source else path.stem + ".mpy"
+        (folder / name).write_bytes(path.read_bytes() if source else usb.compile_mpy(path, _MPY_6, path.name))
+        names.append(name)
+    image = folder / f"{kind}.img"
+    image.unlink(missing_ok=True)
+    board.make_image(image, folder, names)
+    script = folder / "script.py"
+    script.write_text(f"import measure_pico\nmeasure_pico.{function}()\n")
+    done = board.run(script, image, firmware=firmware)
+    if done.error:
+        sys.exit(f"measure_pico.{function}, {kind}: {done.error.splitlines()[-1]}; nothing is written")
+    return done
+
+
+def _times(log: dict[str, Any]) -> dict[int, list[float]]:
+    """Milliseconds between the two marks of each number."""
+    times: dict[int, list[float]] = {}
+    marks = log["marks"]
+    for start, end in zip(marks[::2], marks[1::2], strict=True):
+        assert start["n"] == end["n"], (start, end)
+        times.setdefault(start["n"], []).append((end["cycles"] - start["cycles"]) / _CYCLES_PER_MS)
+    return times
+
+
+def _median(times: dict[int, list[float]], number: int) -> float:
+    return median(times[number])

@@ -1,0 +1,59 @@
+"""`hushmote flash` through the emulated Pico's USB port, with mpremote, twice; then the board as it is."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import on_device
+from rigs.pico import board
+
+from hushmote.server.provisioning.flash import MODULES, flash
+from hushmote.server.provisioning.settings import provision_device
+from hushmote.server.wire.keys import FleetKeys
+
+NEEDS = ("pico", "compiled")
+HOST = True
+
+SCRIPT = """
+import json, main, ldp_client
+from on_device import DOOR
+main.POLICY["experiments"] = ("door",)
+settings = main.load_settings()
+settings["announce_key"] = None
+client = main.make_client(settings)
+client.enroll(DOOR.encode())
+done = [settings["device_id"], len(client.report("door", True)), client.status()["sum"]]
+try: ldp_client.provision("/ldp")
+except ldp_client.LedgerExists: print(json.dumps(done))
+"""
+
+
+def test_a_board_is_flashed_and_flashed_again():
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent)
+        settings = folder / "board-1.settings.json"
+        keys = FleetKeys((bytes(range(32)),), bytes(range(32)))
+        wifi = {"wifi_ssid": "home", "wifi_password": "correct horse", "mqtt_host": "192.0.2.1"}
+        provision_device(keys, "garden", "board-1", path=settings, **wifi)
+        umqtt = folder / "simple.py"
+        umqtt.write_text("class MQTTClient:\n    pass\n")
+        image = folder / "flash.img"
+        board.make_image(image, Path.cwd(), ["on_device.mpy"])
+        done = []
+        for _ in range(2):
+            with board.usb_port(folder, image) as port:
+                done.append(flash(port, settings, umqtt=umqtt, reset=False, timeout_s=200))
+        first, again = done
+        assert first.board == "Raspberry Pi Pico with RP2040", first
+        assert first.firmware == "1.25.0"
+        assert (first.ledger, again.ledger) == ("made", "kept")
+        modules = {f"/lib/{m}.mpy" for m in (*MODULES, "umqtt/simple")}
+        assert set(first.copied) == modules | {"/settings.json", "/main.py"}, first.copied
+        assert again.copied == ()
+        (folder / "script.py").write_text(SCRIPT)
+        after = board.run(folder / "script.py", image)
+        assert not after.error, after.error
+        assert json.loads(after.output.splitlines()[-1]) == ["board-1", 18, 1000000], after.output
+
+
+on_device.run(globals())

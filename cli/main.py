@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError
+from ..server.plain_text import one_line
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -163,7 +164,7 @@ def _run() -> int:
 
 
 def _complain(text: str, *more: str) -> None:
-    print("\n".join([f"hushmote: {' '.join(text.split())}", *more]), file=sys.stderr)
+    print("\n".join([f"hushmote: {one_line(text)}", *more]), file=sys.stderr)
 
 
 def _drop_output() -> None:

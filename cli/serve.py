@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -23,6 +22,7 @@ from ..server.ingest.status import trouble
 from ..server.ingest.tls import client_context
 from ..server.provisioning.master_key import load_master_keys, readable_by_others
 from ..server.service import process as serving
+from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
 from .options import DEFAULT_STORE, StoreUrl
@@ -107,10 +107,10 @@ def serve_command(
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
     with _mistakes(log), contextlib.ExitStack() as stack:
-        if _on_command_line(context, "store") and urlsplit(store).password is not None:
+        if _on_command_line(context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
-                "or its password in a file that PGPASSFILE names"
+                "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
         address = _address(broker, password_file, _on_command_line(context, "broker"))
         if not address.tls and (ca or cert or cert_key):
@@ -168,6 +168,11 @@ def _mistakes(log: LogFormat) -> Iterator[None]:
 def _on_command_line(context: typer.Context, option: str) -> bool:
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def _has_password(store: str) -> bool:
+    url = parse_url(store)
+    return url.password is not None or any("password" in option for option in url.query)
 
 
 def _client_id(name: str | None, share: str | None) -> str:

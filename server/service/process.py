@@ -23,6 +23,7 @@ from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
 from ..errors import HushmoteError
 from ..ingest.status import TURN_S
+from ..plain_text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,17 @@ class Fault(HushmoteError):
     """A bug in Hushmote. No report, broker or store can cause it; please report it."""
 
 
+class TextLines(logging.Formatter):
+    """One line each, in which nothing steers a terminal or looks like another line."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return one_line(super().formatMessage(record))
+
+
 class JsonLines(logging.Formatter):
     """One object a line: time (UTC, RFC 3339), level, event, and what `extra={"fields": ...}` gives."""
 
@@ -47,7 +59,7 @@ class JsonLines(logging.Formatter):
         line = {
             "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": one_line(record.getMessage()),
         }
         return json.dumps(line | getattr(record, "fields", {}))
 
@@ -55,8 +67,7 @@ class JsonLines(logging.Formatter):
 def set_up_log(*, as_json: bool) -> None:
     """Log to standard error at level info, in one of the two forms."""
     handler = logging.StreamHandler()
-    form = JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(form)
+    handler.setFormatter(JsonLines() if as_json else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 

@@ -7,12 +7,9 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
 from .. import private_file
 from ..errors import refusing
-from .database import BUSY_TIMEOUT_S, StoreError
+from .database import BUSY_TIMEOUT_S, StoreError, parse_url
 
 
 class BackupRefused(StoreError):
@@ -52,10 +49,7 @@ def backup(url: str, file: Path) -> int:
 
 
 def _path(url: str) -> Path:
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise BackupRefused(f"{url!r} is not a store: write sqlite:///path") from None
+    parsed = parse_url(url)
     if parsed.get_backend_name() != "sqlite":
         raise BackupRefused(
             "a PostgreSQL store is backed up with its own tools: pg_dump --format=custom, or pg_basebackup"

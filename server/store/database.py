@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, update
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from .. import private_file
 from ..errors import HushmoteError
 from . import schema
 
@@ -33,6 +35,26 @@ class StoreError(HushmoteError):
     """The store cannot be opened, read or written; the text says why and what would be right."""
 
 
+_NO_PORT = "a store's port must be 1 to 65535; in a password write %3A for :, %2F for / and %40 for @"
+_NOT_A_STORE = "that is not a store: write sqlite:///path or postgresql+psycopg://user@host/database"
+
+
+def parse_url(url: str) -> URL:
+    """Return a store's URL, read; raises StoreError, with nothing of the URL: any part may be a password."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreError(_NOT_A_STORE) from None
+    except ValueError:
+        raise StoreError(_NO_PORT) from None
+    if parsed.get_backend_name() == "postgresql":
+        if "@" in f"{parsed.host}{parsed.database}{parsed.query}":
+            raise StoreError("a store's URL has one @: in a password write %40, as %2F for / and %3A for :")
+        if parsed.port is not None and not 1 <= parsed.port <= 65_535:
+            raise StoreError(_NO_PORT)
+    return parsed
+
+
 class Database:
     """An open database with the store's schema in it, by SQLAlchemy URL; raises StoreError, one line.
 
@@ -42,12 +64,16 @@ class Database:
     """
 
     def __init__(self, url: str, *, create: bool = True, upgrade: bool = False) -> None:
+        self._url = parse_url(url)
+        self._dialect = self._url.get_backend_name()
         try:
-            self._url = make_url(url)
-            self._dialect = self._url.get_backend_name()
             self.engine: Engine = self._open(create)
         except ArgumentError:
-            raise StoreError(f"{url!r} is not a store: write sqlite:///path") from None
+            raise StoreError(_NOT_A_STORE) from None
+        except ValueError:
+            raise StoreError(
+                "an option in the store's URL, after the ?, has a value of a wrong kind"
+            ) from None
         try:
             # Who only reads waits for no writer, and needs no disk that can be written.
             with self.writing() if create or upgrade else self.reading() as connection:
@@ -63,9 +89,11 @@ class Database:
     @property
     def where(self) -> str:
         """The file's path, or the URL without its password."""
-        if self._dialect == "sqlite":
-            return self._url.database or ":memory:"
-        return self._url.render_as_string(hide_password=True)
+        return self._url.database or ":memory:" if self._dialect == "sqlite" else self._shown_url
+
+    @property
+    def _shown_url(self) -> str:
+        return self._url.set(query={}).render_as_string(hide_password=True)  # options may hold a password too
 
     def _open(self, create: bool) -> Engine:
         if self._dialect == "sqlite":
@@ -100,6 +128,10 @@ class Database:
             raise StoreError(f"cannot open {path}: it is a folder; a store is a file")
         if not create and not os.path.exists(path):
             raise StoreError(f"there is no store at {path}: publish an experiment first, or correct the path")
+        if create:
+            # For its mode, which SQLite gives its -wal and -shm too; and SQLite says why it cannot be made.
+            with suppress(OSError):
+                private_file.create(Path(path), b"")
 
     def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
         """Return the version that was found, once the schema is this version's."""
@@ -153,8 +185,7 @@ class Database:
         text = f"{self.where} has schema version {version}, this Hushmote reads {schema.VERSION}: "
         if version > schema.VERSION:
             return text + "use the Hushmote that wrote it"
-        url = self._url.render_as_string(hide_password=True)
-        return text + f"stop its aggregators, back it up, then `hushmote store upgrade {url}`"
+        return text + f"stop its aggregators, back it up, then `hushmote store upgrade {self._shown_url}`"
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:

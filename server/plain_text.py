@@ -1,0 +1,20 @@
+"""Text from elsewhere made fit for a terminal or a log: nothing steers it, and no password stands in it."""
+
+from __future__ import annotations
+
+import re
+
+# All control characters but line feed and tab, and what turns the direction of writing or ends a line.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Up to the last @: a password may hold one.
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are written as escapes, such as \\x1b."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one visible line, in which the passwords of URLs are ***."""
+    return visible(_PASSWORD.sub(r"\1***@", " ".join(text.split())))

@@ -1,0 +1,211 @@
+"""A store's URL: what is wrong with it is one line, its password is nowhere, a new file is its owner's."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from command_line import DOOR, hushmote
+from postgres import Cluster
+from served import add_fleet, served
+from traffic import needs_mosquitto
+
+from hushmote.server.store import Store, StoreError
+from hushmote.simulator.broker import MosquittoBroker
+
+START, TAIL = "sEcReT", "tAiL"
+LONELY = "127.0.0.1:1"  # where nobody listens
+
+STRANGE = [
+    f"postgresql://u:{START}@127.0.0.1:port/db",
+    f"postgresql://u:{START}@127.0.0.1:99999/db",
+    f"postgresql://u:{START}@127.0.0.1:1:1/db",
+    f"postgresql://u:{START}@127.0.0.1:²/db",
+    f"postgresql://u:{START}@[::1/db",
+    f"postgresql://u:{START}",  # the host forgotten
+    f"postgresql://u:123{START}/db",
+    f"postgresql://u:{START}@{TAIL}@127.0.0.1/db",
+    f"postgresql://u:{START}@{TAIL}:x@127.0.0.1/db",
+    f"postgresql://u:{START}@k/{TAIL}@127.0.0.1/db",
+    f"postgresql://u:{START}@k?{TAIL}@127.0.0.1/db",
+    f"postgresql://u:{START}@{LONELY}/db",
+    f"postgresql://u@{LONELY}/db?password={START}",
+    f"postgresql://u@{LONELY}/db?sslpassword={START}",
+    f"postgresql://u:{START}@{LONELY}/db?plugin=x",
+    f"postgresql://u:{START}@{LONELY}/db?nonsense=x",
+    f"postgresql+asyncpg://u:{START}@{LONELY}/db",
+    f"oracle://u:{START}@{LONELY}/db",
+    f"u:{START}@{LONELY}/db",
+    f"sqlite://u:{START}@{LONELY}/db",
+    "sqlite:///x.sqlite?timeout=abc",
+]
+
+
+@pytest.mark.parametrize("url", STRANGE)
+@pytest.mark.parametrize(
+    "command",
+    [("status", "--store"), ("store", "upgrade"), ("store", "backup"), ("merge",), ("serve", "--store")],
+)
+def test_a_strange_url_is_one_line_without_its_password(url, command, tmp_path: Path):
+    more = ["copy"] if command[-1] in ("backup", "merge") else []
+    line = hushmote(*command, url, *more, cwd=tmp_path, expect=1)
+    assert START not in line
+    assert TAIL not in line
+    assert "invalid literal" not in line
+
+
+def test_a_forgotten_option_s_name_shows_no_password_either(tmp_path: Path):
+    for command in ("status", "serve"):
+        line = hushmote(command, f"postgresql://u:{START}@{TAIL}@h/db", cwd=tmp_path, expect=2)
+        assert START not in line
+        assert TAIL not in line
+
+
+def test_a_port_that_is_none_is_named(tmp_path: Path):
+    for port in ("port", "99999", "0"):
+        with pytest.raises(StoreError, match="port must be 1 to 65535"):
+            Store(f"postgresql://u:{START}@127.0.0.1:{port}/db")
+
+
+@needs_mosquitto
+def test_a_log_in_json_names_a_store_without_its_password(tmp_path: Path):
+    url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
+    with served("--log-format", "json", environment={"HUSHMOTE_STORE": url}) as process:
+        assert process.wait() == 1
+    (line,) = process.log().splitlines()
+    assert "Connection refused" in json.loads(line)["event"]
+    assert START not in line
+    assert TAIL not in line
+
+
+def test_serve_takes_no_password_from_the_command_line_however_it_is_written(tmp_path: Path):
+    for url in (f"postgresql://u:x@{LONELY}/db", f"postgresql://u@{LONELY}/db?password=x"):
+        line = hushmote("serve", "--store", url, cwd=tmp_path, expect=1)
+        assert "every user of this machine can read a command line" in line
+
+
+PASSWORD = "p@ss:w/o\\rd"
+
+
+@pytest.fixture
+def guarded(postgres: Cluster, postgres_url: str):
+    """A database whose owner has to give a password; its URL without one."""
+    name = postgres_url.rpartition("/")[2]
+    hba = postgres.execute("SHOW hba_file")[0][0]
+    before = Path(hba).read_text()
+    postgres.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'")
+    postgres.execute(f'ALTER DATABASE "{name}" OWNER TO guarded')
+    Path(hba).write_text(f"host all guarded 127.0.0.1/32 scram-sha-256\n{before}")
+    postgres.execute("SELECT pg_reload_conf()")
+    try:
+        yield postgres_url.replace("postgres@", "guarded@")
+    finally:
+        Path(hba).write_text(before)
+        postgres.execute("SELECT pg_reload_conf()")
+        postgres.execute(f'ALTER DATABASE "{name}" OWNER TO postgres')
+        postgres.execute("REASSIGN OWNED BY guarded TO postgres", name)
+        postgres.execute("DROP OWNED BY guarded", name)
+        postgres.execute("DROP ROLE guarded")
+
+
+def test_a_password_of_postgresql_comes_from_a_file_or_the_environment(guarded, tmp_path, monkeypatch):
+    for name in ("PGPASSFILE", "PGPASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(StoreError, match="no password supplied"):
+        Store(guarded)
+    escaped = PASSWORD.replace("\\", "\\\\").replace(":", "\\:")
+    file = tmp_path / "pgpass"
+    file.write_text(f"*:*:*:guarded:{escaped}\n")
+    file.chmod(0o600)
+    with Store(f"{guarded}?passfile={file}") as store:
+        add_fleet(store)
+        assert str(file) not in store.where
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    Store(guarded, create=False).close()
+    file.chmod(0o644)  # libpq takes no file that others can read
+    with pytest.raises(StoreError, match="no password supplied"):
+        Store(guarded, create=False)
+    monkeypatch.delenv("PGPASSFILE")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    Store(guarded, create=False).close()
+    monkeypatch.setenv("PGPASSWORD", START)
+    with pytest.raises(StoreError, match="password authentication failed") as refused:
+        Store(guarded, create=False)
+    assert START not in str(refused.value)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {
+        p.name: stat.S_IMODE(p.stat().st_mode)
+        for p in folder.rglob("*")
+        if ".sqlite" in p.name and p.is_file()
+    }
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Path:
+    (tmp_path / "door.toml").write_text(DOOR)
+    return tmp_path
+
+
+@pytest.fixture(params=[0o000, 0o022])
+def umask(request: pytest.FixtureRequest):
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, door: Path):
+    path = door / "new.sqlite"
+    with Store(f"sqlite:///{path}") as store:
+        add_fleet(store)
+        assert modes(door) == {"new.sqlite": 0o600, "new.sqlite-wal": 0o600, "new.sqlite-shm": 0o600}
+    hushmote(
+        "experiment",
+        "add",
+        "door.toml",
+        "--fleet",
+        "home",
+        "--keys",
+        "--store",
+        "sqlite:///a.sqlite",
+        cwd=door,
+    )
+    hushmote(
+        "experiment",
+        "add",
+        "door.toml",
+        "--fleet",
+        "home",
+        "--keys",
+        "--store",
+        "sqlite:///b.sqlite",
+        cwd=door,
+    )
+    hushmote("store", "backup", "sqlite:///a.sqlite", "copy.sqlite", cwd=door)
+    hushmote("merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
+    assert set(modes(door).values()) == {0o600}
+    assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
+
+
+@needs_mosquitto
+def test_a_served_store_and_a_demo_s_are_their_owner_s_alone(umask, tmp_path: Path):
+    with MosquittoBroker() as broker:
+        options = ("--store", f"sqlite:///{tmp_path}/s.sqlite", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with served(*options) as process:
+            process.ready()
+            assert set(modes(tmp_path).values()) == {0o600}
+            assert process.end() == 0
+    hushmote("demo", "--devices", "500", "--json", cwd=tmp_path)
+    assert len(modes(tmp_path / "out")) >= 1
+    assert set(modes(tmp_path).values()) == {0o600}
+
+
+def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(tmp_path: Path):
+    path = tmp_path / "s.sqlite"
+    Store(f"sqlite:///{path}").close()
+    path.chmod(0o640)
+    Store(f"sqlite:///{path}").close()
+    assert modes(tmp_path) == {"s.sqlite": 0o640}

@@ -509,7 +509,7 @@ class Ingest:
             store.add_fleet(fleet, keyed=master is not None)
             for payload in PAYLOADS:
                 store.add_experiment(fleet, payload)
-        self.fleets = ingest.fleets(store, MASTER)
+        self.fleets = ingest.fleets(store, keys.FleetKeys((MASTER,), MASTER))
         self._asked = {e.digest: e for e in PARSED}
         self._counts: Counter[tuple[str, bytes, int]] = Counter()
         self._seen: dict[tuple[str, str, str], set[int]] = {}

@@ -38,6 +38,7 @@ from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "bench"
 MASTER = bytes(range(32))
+FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 _WINDOW = 1000  # of the publisher, in messages
 _DEADLINE_S = 120.0
 # With what it ships, mosquitto would save 200,000 queued messages every second and do little else.
@@ -79,7 +80,7 @@ def bare(port: int, wanted: int, out: Connection) -> None:
 def whole(port: int, wanted: int, out: Connection, url: str) -> None:
     """Run the aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
     with Store(url) as store:
-        aggregator = Aggregator(store, port=port, fleets=[FLEET], master=MASTER)
+        aggregator = Aggregator(store, port=port, fleets=[FLEET], fleet_keys=FLEET_KEYS)
         start = time.perf_counter()
 
         def watch() -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from accuracy import experiment_payload
-from ingest import FLEET, MASTER, NO_SAVING, publish
+from ingest import FLEET, FLEET_KEYS, MASTER, NO_SAVING, publish
 from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
@@ -62,7 +62,7 @@ def member(port: int, url: str, number: int, share: str | None, out: Connection)
             store,
             port=port,
             fleets=[FLEET],
-            master=MASTER,
+            fleet_keys=FLEET_KEYS,
             client_id=f"member-{number}",
             share=share,
             on_commit=committed,

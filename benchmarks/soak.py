@@ -89,7 +89,7 @@ class Watched:
         self._file = Path(url.removeprefix("sqlite:///") + "-wal")
         command = [sys.executable, "-m", "hushmote", "serve", "--store", url]
         command += ["--broker", f"mqtt://127.0.0.1:{port}", "--http", f"127.0.0.1:{self._http}"]
-        environment = os.environ | {keys.ENVIRONMENT_VARIABLE: MASTER.hex()}
+        environment = os.environ | {keys.ENVIRONMENT_VARIABLE: f"{MASTER.hex()},signing:{MASTER.hex()}"}
         with open(log, "wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         end = time.monotonic() + _READY_S

@@ -36,7 +36,7 @@ def experiment() -> bytes:
     return json.dumps(fields | {"window": "all"}).encode()
 
 
-def publish(folder: fleet_folder.FleetFolder, master: bytes) -> None:
+def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
     """Put the experiment there as the aggregator would, once mosquitto listens."""
     own = folder.path / "aggregator/aggregator_1.pem"
     client = paho.Client(CallbackAPIVersion.VERSION2)
@@ -49,7 +49,7 @@ def publish(folder: fleet_folder.FleetFolder, master: bytes) -> None:
             time.sleep(0.1)
     client.loop_start()
     topic = topics.experiment_topic("home", "room_temp")
-    payload = keys.sign_experiment(keys.announce_key(master, "home"), topic, experiment())
+    payload = keys.sign_experiment(signing_key, topic, experiment(), serial=1)
     client.publish(topic, payload, qos=1, retain=True).wait_for_publish(10)
     client.disconnect()
     client.loop_stop()
@@ -59,11 +59,11 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
     """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
     fleet = fleet_folder.FleetSpec("home", ("localhost",), free_port(), broker_user=getpass.getuser())
     folder = fleet_folder.make(path / "fleet", fleet, write_master=True)
-    master = master_key.load_master_key(folder.master_file())
-    assert master is not None
+    fleet_keys = master_key.load_keys(folder.master_file())
+    assert fleet_keys is not None
     settings = path / "settings.json"
     provision.provision_device(
-        master,
+        fleet_keys,
         "home",
         "k3f9",
         path=settings,
@@ -76,7 +76,7 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
         [str(find_mosquitto()), "-c", str(folder.path / "broker/mosquitto.conf")], stderr=subprocess.DEVNULL
     )
     try:
-        publish(folder, master)
+        publish(folder, fleet_keys.signing)
         done = subprocess.run(
             [str(RUNTIME), str(SCRIPT), str(settings)],
             env={**os.environ, "MICROPYPATH": f"{ROOT / 'device'}:{UMQTT}"},

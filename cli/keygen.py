@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from ..server.answers import tables as show
-from ..server.provisioning.master_key import create_master_key
+from ..server.provisioning.master_key import create_keys
 
 
 def keygen_command(file: Annotated[Path, typer.Argument(help="File to write, mode 0600.")]) -> None:
-    """Make the master key that all keys of a server's fleets are derived from."""
-    create_master_key(file)
-    show.out.print(f"{file} holds a new master key; it never leaves the server, and nobody can make it again")
+    """Make the master key of a server's fleets and the key that signs their experiments."""
+    create_keys(file)
+    show.out.print(
+        f"{file} holds a new master key and signing key: they never leave the server, and no copy exists"
+    )

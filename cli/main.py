@@ -26,7 +26,7 @@ _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 COMMANDS = {
     "keygen": (
         "keygen:keygen_command",
-        "Make the master key that all keys of a server's fleets are derived from.",
+        "Make the master key of a server's fleets and the key that signs their experiments.",
     ),
     "status": ("status:status_command", "Show what was counted and what was rejected, and why."),
     "serve": (

@@ -20,7 +20,7 @@ from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
 from ..server.ingest.tls import client_context
-from ..server.provisioning.master_key import load_master_keys, readable_by_others
+from ..server.provisioning.master_key import load_keys, readable_by_others
 from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
@@ -119,7 +119,7 @@ def serve_command(
             raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
         name = _client_id(client_id, share)
         tls = client_context(ca, cert, cert_key) if address.tls else None
-        masters = load_master_keys(master_key)
+        fleet_keys = load_keys(master_key)
         metrics = where = None
         if http is not None:
             # Only here: they take two tenths of a second to load.
@@ -135,7 +135,7 @@ def serve_command(
             username=address.username,
             password=address.password,
             tls=tls,
-            master=masters,
+            fleet_keys=fleet_keys,
             client_id=name,
             share=share,
             retire=retire,

@@ -32,7 +32,8 @@ from runtimes import ROOT, Runtime
 
 HERE = Path(__file__).resolve().parent
 DEVICE = ROOT / "device"
-VECTORS = ROOT / "tests" / "vectors.json"
+VECTORS = (ROOT / "tests" / "vectors.json", ROOT / "tests" / "data" / "p256_wycheproof.txt")
+BOARD_FILES = ("ldp_client.py", "ldp_p256.py")
 SUPPORT = (
     "on_device.py",
     "board_life.py",
@@ -79,7 +80,7 @@ class Outcome:
 def stage(folder: Path, architecture: str | None) -> None:
     """Fill a folder with what gets flashed (source, or compiled for an architecture) and the tests."""
     folder.mkdir()
-    for path in [DEVICE / "ldp_client.py", *(HERE / name for name in SUPPORT)]:
+    for path in [*(DEVICE / name for name in BOARD_FILES), *(HERE / name for name in SUPPORT)]:
         if architecture is None:
             shutil.copy(path, folder)
         else:
@@ -89,7 +90,8 @@ def stage(folder: Path, architecture: str | None) -> None:
                 sys.exit(f"mpy-cross did not compile {path.name} for {architecture}")
     for path in HERE.glob("test_*.py"):
         shutil.copy(path, folder)
-    shutil.copy(VECTORS, folder)
+    for path in VECTORS:
+        shutil.copy(path, folder)
 
 
 def variants(folder: Path) -> dict[str, Path]:

@@ -26,6 +26,7 @@ from .ingest.rate_limit import RateLimit
 from .ingest.session import BrokerRefused, Retirement, Session, Subscription
 from .ingest.status import Condition, Status
 from .store.store import Store
+from .wire.keys import FleetKeys
 from .wire.limits import BATCH_REPORTS
 
 __all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters"]
@@ -41,12 +42,12 @@ class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
     tls: how the broker is checked, None for plain TCP. fleets: names to subscribe to, None for all; every
-    fleet must be in the store. master: 32 bytes, needed for keyed fleets; several during a rotation, the one
-    in force first. client_id names the session that the broker keeps while the aggregator is away: one
-    aggregator at a time may use it. share: name of a group of aggregators on one store, among whom the broker
-    divides the reports; each has a client_id of its own. retire: count what the broker has kept for the
-    session, end the session, and return from run(). rate: reports of one device counted within an hour at
-    most, None for any number; each aggregator of a group counts for itself.
+    fleet must be in the store. fleet_keys: needed for keyed fleets. client_id names the session that the
+    broker keeps while the aggregator is away: one aggregator at a time may use it. share: name of a group of
+    aggregators on one store, among whom the broker divides the reports; each has a client_id of its own.
+    retire: count what the broker has kept for the session, end the session, and return from run(). rate:
+    reports of one device counted within an hour at most, None for any number; each aggregator of a group
+    counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
     the experiments published; on_commit after each commit, with its messages and seconds.
@@ -65,7 +66,7 @@ class Aggregator:
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         fleets: Sequence[str] | None = None,
-        master: bytes | Sequence[bytes] | None = None,
+        fleet_keys: FleetKeys | None = None,
         client_id: str = CLIENT_ID,
         share: str | None = None,
         retire: bool = False,
@@ -87,7 +88,7 @@ class Aggregator:
         self._batch_reports = batch_reports
         self._on_ready = on_ready
         self._status = Status()
-        self._fleets = KnownFleets(store, self._status, master, fleets)
+        self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
         self._connector = Connector(session, self._status, protocol, batch_reports, batch_s)
         self._subscription = (Retirement if retire else Subscription)(session, self._status)
         limit = None if rate is None else RateLimit(rate)

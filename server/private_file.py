@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 
@@ -18,11 +19,20 @@ def create(path: Path, content: bytes) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 in the place of another, whole or not at all; raises OSError."""
+    """Write a file in the place of another, whole or not at all; raises OSError.
+
+    It has the other's owner and mode, so that who could read that can read it: a broker's files are the
+    broker's user's. Where there is no other it has mode 0600.
+    """
     new = path.with_name(path.name + ".new")
     with contextlib.suppress(FileNotFoundError):
         new.unlink()
     create(new, content)
+    if os.name == "posix":
+        with contextlib.suppress(FileNotFoundError):
+            before = path.stat()
+            os.chown(new, before.st_uid, before.st_gid)
+            os.chmod(new, stat.S_IMODE(before.st_mode))
     os.replace(new, path)
     sync(path.parent)
 

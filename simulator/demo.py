@@ -141,7 +141,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
         old.unlink()
     key_file = folder / "master.key"
     key_file.unlink(missing_ok=True)
-    master = master_key.create_master_key(key_file)
+    fleet_keys = master_key.create_keys(key_file)
     say = (lambda *_: None) if quiet else _say
     if not quiet:
         show.out.print("[bold]Hushmote demo[/]: private telemetry, end to end\n")
@@ -161,7 +161,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
             )
             announced = _retained(broker, topics.experiment_topic(FLEET, definition.name))
             say("devices", f"take the experiment from the broker. {_privacy(asked)}")
-            fleet, fleet_s = _report(broker, announced, master, readings, quiet)
+            fleet, fleet_s = _report(broker, announced, fleet_keys, readings, quiet)
             count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, quiet)
         counts = store.histogram(FLEET, asked.digest)
     return _judge(definition, fleet, estimate(asked, counts), fleet_s, count_s, folder)
@@ -256,7 +256,7 @@ def _progress(quiet: bool) -> Progress:
 
 
 def _report(
-    broker: Broker, announced: bytes, master: bytes, readings: list[Reading], quiet: bool
+    broker: Broker, announced: bytes, fleet_keys: keys.FleetKeys, readings: list[Reading], quiet: bool
 ) -> tuple[SimulatedFleet, float]:
     """Every device provisions its ledger, enrolls, reports once and hears that the broker has it."""
     start = time.monotonic()
@@ -265,8 +265,8 @@ def _report(
         [announced],
         size=len(readings),
         rng=np.random.default_rng(),
-        device_key=lambda device: keys.device_key(master, FLEET, device),
-        announce_key=keys.announce_key(master, FLEET),
+        device_key=lambda device: keys.device_key(fleet_keys.masters[0], FLEET, device),
+        announce_key=keys.public_key_bytes(fleet_keys.signing),
     )
     with (
         Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,

@@ -11,17 +11,18 @@ import typer
 
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
-from ...server.provisioning import authority, fleet_folder, rotation
+from ...server.provisioning import authority, fleet_folder, rotation, upgrade
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, FleetFolder, FleetSpec, now_utc
-from ...server.provisioning.master_key import load_master_key
+from ...server.provisioning.fleet_folder import DEVICES, FleetSpec, now_utc
+from ...server.provisioning.master_key import load_keys
 from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
+from .first_steps import first_steps
 from .options import FleetOf, Folder, Network, ask_passphrase, fleet_name, open_folder
 from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, rotate_app
+from .rotate import aggregator_command, rotate_app, say
 
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
@@ -63,7 +64,7 @@ def fleet_command(
         raise UsageError("--port, --password-port and --aggregator-port must differ")
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
     if in_environment:
-        load_master_key()  # it must be one
+        load_keys()  # it must hold them
     made = fleet_folder.make(
         folder,
         FleetSpec(
@@ -88,38 +89,18 @@ def fleet_command(
         values = dataclasses.asdict(made.fleet) | {"folder": str(folder), "master_key": not in_environment}
         print_json(values | {"until": {name: when.isoformat() for name, when in until.items()}})
         return
-    for line in _summary(made, until, in_environment):
-        show.out.print(line, markup=False)
-
-
-def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
-    folder, fleet = made.path, made.fleet
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
-    master = "the master key stays in HUSHMOTE_MASTER_KEY" if in_environment else "the master key is there"
-    port = fleet.aggregator_port or fleet.port
-    serve = [f"hushmote serve --broker mqtts://{fleet.hosts[0]}:{port}", "--ca ca.pem"]
-    serve[-1] += " --cert aggregator_1.pem --cert-key aggregator_1.pem"
-    if not in_environment:
-        serve.append("--master-key master.key")
-    if len(fleet.aggregators) > 1:
-        serve.append("--share $(cat share) --client-id aggregator_1")
-    return [
-        f"{folder}: fleet {fleet.fleet}; its certificates end:",
+    where = "stay in HUSHMOTE_MASTER_KEY" if in_environment else "are there"
+    for line in (
+        f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, and a backup: its key says who is who",
         "  broker/      for the broker's machine",
-        f"  aggregator/  for the aggregators' machines; {master}",
+        f"  aggregator/  for the aggregators' machines; master and signing key {where}",
         "  devices/     boards' settings",
-        "next:",
-        f"  1. on the broker's machine: copy broker/ to {fleet.broker_folder}",
-        f"     chown -R {fleet.broker_user}: {fleet.broker_folder}",
-        f"     mosquitto -c {fleet.broker_folder}/mosquitto.conf",
-        f"  2. hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys",
-        "  3. on an aggregator's machine, in aggregator/:",
-        "     " + " \\\n       ".join(serve),
-        *(["     and the others alike, each with its own number"] if len(fleet.aggregators) > 1 else []),
-        f"  4. hushmote provision device --folder {folder} --wifi-ssid NAME",
-    ]
+        *first_steps(made, in_environment),
+    ):
+        show.out.print(line, markup=False, soft_wrap=True)
 
 
 @provision_app.command("device")
@@ -176,14 +157,14 @@ def device_command(
     if opened is not None and (network.mqtt_port or network.mqtt_user or network.mqtt_ca):
         raise UsageError("the folder says which port, CA and login: leave out --mqtt-port, -user and -ca")
     fleet = fleet_name(fleet, opened)
-    master = None if open_fleet else load_master_key(master_key or (opened and opened.master_file()))
-    if master is None and not open_fleet:
+    fleet_keys = None if open_fleet else load_keys(master_key or (opened and opened.master_file()))
+    if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
     network = network.asked()
     if opened is not None:
         network = network.at_broker(opened, login)
     # Everything is checked before the authority or the broker learn of the board.
-    device = provision.provision_device(master, fleet, device, **vars(network)).device_id
+    device = provision.provision_device(fleet_keys, fleet, device, **vars(network)).device_id
     path = provision.settings_path(check_device(device), out or (opened.path / DEVICES if opened else Path()))
     if opened is not None:
         if path.exists():
@@ -193,7 +174,7 @@ def device_command(
             network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
         else:
             network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc(), days))
-    settings = provision.provision_device(master, fleet, device, path=path, **vars(network))
+    settings = provision.provision_device(fleet_keys, fleet, device, path=path, **vars(network))
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
@@ -215,7 +196,7 @@ def renew_command(
     if all_boards == bool(devices):
         raise UsageError("name boards, or take --all")
     opened = open_folder(folder, signs=True)
-    master = load_master_key(master_key or opened.master_file())
+    fleet_keys = load_keys(master_key or opened.master_file())
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices or ()]
     if all_boards:
         gone = opened.journal().revoked
@@ -223,13 +204,30 @@ def renew_command(
         paths = [p for p in everyone if p.name.split(".")[0] not in gone]
     for path in paths:
         provision.load_settings(path)  # before the first is changed
-    made = [(path, rotation.renew(opened, path, master, now_utc(), days)) for path in paths]
+    made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
     if as_json:
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return
     for path, settings in made:
         show.out.print(provision.describe(settings, path), markup=False)
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+
+
+@provision_app.command("upgrade")
+def upgrade_command(
+    settings: Annotated[
+        list[Path] | None, typer.Argument(metavar="SETTINGS", help="Boards' settings outside of the folder.")
+    ] = None,
+    folder: Folder = None,
+    master_key: MasterKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a fleet of before there was a signing key one; may be run again."""
+    opened = None if folder is None and master_key is not None else open_folder(folder)
+    paths = list(settings or ())
+    if opened is not None:
+        paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
+    say(upgrade.upgrade(master_key or (opened and opened.master_file()), paths), as_json)
 
 
 provision_app.command("allow")(allow_command)

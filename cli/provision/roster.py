@@ -13,6 +13,7 @@ from ...server.errors import UsageError, refusing
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.authority import common_name
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
+from ...server.provisioning.rotation import RELOAD_BROKER
 from ...server.store.store import Store
 from ...server.wire.topics import check_device
 from .. import tables
@@ -108,8 +109,8 @@ def revoke_command(
     certificates = sum(c.serial is not None for c in ended)
     show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
     left = [
-        "copy broker/ to the broker's machine and send mosquitto SIGHUP; a connection that is open stays "
-        "until it ends: restart mosquitto to end it now"
+        RELOAD_BROKER,
+        "a connection that is open stays until it ends: restart mosquitto to end it now",
     ]
     if not store_too:
         left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")

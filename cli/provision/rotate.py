@@ -89,9 +89,15 @@ def rotate_ca(
 
 @rotate_app.command("master")
 def rotate_master(folder: Folder = None, finish: Finish = False, as_json: AsJson = False) -> None:
-    """A new master key; tags under the old one count until --finish."""
+    """A new master key; boards go on, and tags under the old one count until --finish."""
     opened = open_folder(folder)
     say(rotation.finish_master(opened) if finish else rotation.rotate_master(opened), as_json)
+
+
+@rotate_app.command("signing")
+def rotate_signing(folder: Folder = None, as_json: AsJson = False) -> None:
+    """A new key that signs experiments; boards refuse them until they are flashed."""
+    say(rotation.rotate_signing(open_folder(folder)), as_json)
 
 
 def aggregator_command(folder: Folder = None, as_json: AsJson = False) -> None:

@@ -22,9 +22,8 @@ def announcements(fleets: Iterable[FleetRules], day: datetime.date) -> dict[str,
             topic = topics.experiment_topic(fleet.name, version.experiment.name)
             if version.published_on(day):
                 wanted[topic] = version.payload
-                if fleet.master is not None:
-                    key = keys.announce_key(fleet.master, fleet.name)
-                    wanted[topic] = keys.sign_experiment(key, topic, version.payload)
+                if fleet.keys is not None:
+                    wanted[topic] = keys.sign_experiment(fleet.keys.signing, topic, version.payload, serial=1)
             else:
                 wanted.setdefault(topic, b"")
     return wanted

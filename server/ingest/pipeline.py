@@ -20,6 +20,7 @@ from ..store.store import Store, StoreError
 from ..store.transaction import DedupeKey
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
+from ..wire.keys import FleetKeys
 from .rate_limit import Device, RateLimit
 from .status import Status
 
@@ -47,22 +48,17 @@ _key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at m
 class FleetRules:
     """What a fleet's reports are judged by.
 
-    masters: its 32-byte master keys, any of which a tag may come from; none in an open fleet. versions:
-    digest -> version. most: experiment name -> number of reports that no device's budget exceeds, None where
+    keys: its tags may come from any of their master keys; None in an open fleet. versions: digest -> version.
+    most: experiment name -> number of reports that no device's budget exceeds, None where
     unlimited. revoked: ids that may no longer report. listed: whether it has an allow-list.
     """
 
     name: str
-    masters: tuple[bytes, ...] = ()
+    keys: FleetKeys | None = None
     versions: Mapping[bytes, Version] = field(default_factory=dict)
     most: Mapping[str, int | None] = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     listed: bool = False
-
-    @property
-    def master(self) -> bytes | None:
-        """The master key in use, which signs experiments; the others are of before a rotation."""
-        return self.masters[0] if self.masters else None
 
 
 class AuthenticReport(NamedTuple):
@@ -84,28 +80,26 @@ class Tally:
 
 
 def fleets(
-    store: Store, master: bytes | Sequence[bytes] | None = None, names: Sequence[str] | None = None
+    store: Store, fleet_keys: FleetKeys | None = None, names: Sequence[str] | None = None
 ) -> dict[str, FleetRules]:
     """Return the store's fleets, or those of the given names, ready to judge reports.
 
-    master: the master key of the keyed fleets, 32 bytes, or several: the one in use, then former
-    ones, whose tags still count. Raises MasterKeyError where a fleet is keyed and none is given, and
+    fleet_keys: of the keyed fleets. Raises MasterKeyError where a fleet is keyed and none are given, and
     StoreError.
     """
-    masters = (master,) if isinstance(master, bytes) else tuple(master or ())
     keyed = store.fleets()
     versions = store.experiments()
     listed = store.listed_fleets()
     chosen = {}
     for name in keyed if names is None else [n for n in names if n in keyed]:
-        if keyed[name] and not masters:
+        if keyed[name] and fleet_keys is None:
             raise keys.MasterKeyError(
                 f"fleet {name} is keyed: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
         chosen[name] = FleetRules(
             name=name,
-            masters=masters if keyed[name] else (),
+            keys=fleet_keys if keyed[name] else None,
             versions={v.experiment.digest: v for v in own},
             most=most_reports((v.experiment.name, v.experiment) for v in own),
             revoked=store.revoked(name),
@@ -117,19 +111,19 @@ def fleets(
 class KnownFleets:
     """The fleets that reports are judged by, as of the last look at the store: all, or those of these names.
 
-    master: 32 bytes, or several, the first in force; None where no fleet is keyed.
+    fleet_keys: None where no fleet is keyed.
     """
 
     def __init__(
         self,
         store: Store,
         status: Status,
-        master: bytes | Sequence[bytes] | None = None,
+        fleet_keys: FleetKeys | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
         self._store = store
         self._status = status
-        self._master = master
+        self._keys = fleet_keys
         self._names = names
         self.rules: Mapping[str, FleetRules] = {}
 
@@ -139,7 +133,7 @@ class KnownFleets:
         Raises StoreError where the store cannot be read or lacks one of the names, and MasterKeyError where a
         fleet is keyed and no key is given.
         """
-        self.rules = fleets(self._store, self._master, self._names)
+        self.rules = fleets(self._store, self._keys, self._names)
         for name in self._names or ():
             if name not in self.rules:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
@@ -147,7 +141,7 @@ class KnownFleets:
     def reload(self) -> None:
         """Read them again; raises StoreError. Where a key is missing they stay as they were."""
         try:
-            self.rules = fleets(self._store, self._master, self._names)
+            self.rules = fleets(self._store, self._keys, self._names)
         except keys.MasterKeyError as e:  # a fleet that was added meanwhile; the others go on
             self._status.say(logging.ERROR, str(e))
 
@@ -204,12 +198,13 @@ def _screen(
     experiment = version.experiment
     if len(sent.code) != experiment.code_bytes:
         return name, MALFORMED
-    if not fleet.masters:
+    if fleet.keys is None:
         # A tag that nobody can check is not an open fleet's: board and server are set up differently.
         if sent.tag is not None:
             return name, BAD_TAG
     elif not any(
-        report.verify(sent, _key(master, name, device), device, experiment.sha256) for master in fleet.masters
+        report.verify(sent, _key(master, name, device), device, experiment.sha256)
+        for master in fleet.keys.masters
     ):
         return name, BAD_TAG
     code = int.from_bytes(sent.code, "big")

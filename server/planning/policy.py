@@ -15,12 +15,14 @@ from ...device import ldp_client
 from ..accounting import Filter, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
+from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
 """Nats: the most that one report may cost where nothing else is said, or the total where that is less."""
 
 _NAME = "POLICY"
+_MOST_EXPERIMENTS = 64  # what a ledger holds
 _SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
@@ -34,7 +36,7 @@ class Policy:
 
     sum: micro-nats, squares: micro-nats squared; reports go on while the life's Σε <= sum or Σε² <= squares.
     epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for.
-    Raises PolicyError with the board's own reason where a board would not take it.
+    Raises PolicyError where a board would not take it, or would never do what it says.
     """
 
     sum: int
@@ -44,10 +46,7 @@ class Policy:
     experiments: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        try:
-            ldp_client.check_policy(self.to_dict())
-        except ldp_client.SettingsError as e:
-            raise PolicyError(str(e)) from None
+        _check(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the client takes them."""
@@ -61,6 +60,29 @@ class Policy:
         if epsilon > self.epsilon:
             return 0
         return max(0, (self.sum - total) // epsilon, (self.squares - squares) // (epsilon * epsilon))
+
+
+def _check(policy: Policy) -> None:
+    for name, low, high in (
+        ("sum", 0, 2**48 - 1),
+        ("squares", 0, 2**64 - 1),
+        ("epsilon", ldp_client.EPSILON_MIN, ldp_client.EPSILON_MAX),
+    ):
+        value: object = getattr(policy, name)
+        if type(value) is not int or not low <= value <= high:
+            raise PolicyError(f"policy: {name} must be an integer from {low} to {high}")
+    for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, a board would find "at"
+        value = getattr(policy, name)
+        if not isinstance(value, tuple):
+            raise PolicyError(f"policy: {name} must be a tuple of str")
+    for rule in policy.rules:
+        if rule not in (*RULES, "unlimited"):
+            raise PolicyError(f"policy: rules must be of unlimited, {', '.join(RULES)}")
+    for name in policy.experiments:
+        if not (isinstance(name, str) and is_fleet(name)):
+            raise PolicyError(f"policy: experiments must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}")
+    if not len(set(policy.experiments)) == len(policy.experiments) <= _MOST_EXPERIMENTS:
+        raise PolicyError(f"policy: experiments must be at most {_MOST_EXPERIMENTS}, each once")
 
 
 def policy_for(

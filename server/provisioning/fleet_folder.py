@@ -32,7 +32,7 @@ from . import journal as issued
 from . import mosquitto as broker_config
 from .authority import AuthorityError, Issued
 from .journal import Credential, Journal
-from .master_key import create_master_key
+from .master_key import create_keys
 from .mosquitto import FleetSpec
 
 AUTHORITY = "authority/ca.key"
@@ -239,9 +239,9 @@ class FleetFolder:
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
     """Make a fleet's folder, with all that its broker and its aggregators need, and return it.
 
-    write_master: a new master key goes into aggregator/master.key. Raises FolderError, AuthorityError,
-    NameRefused and MasterKeyError; a folder that is there must be empty, and where making fails what was
-    made is left for a person to look at.
+    write_master: a new master key and signing key go into aggregator/master.key. Raises FolderError,
+    AuthorityError, NameRefused and MasterKeyError; a folder that is there must be empty, and where making
+    fails what was made is left for a person to look at.
     """
     check_fleet(fleet.fleet)
     for host in fleet.hosts:
@@ -273,7 +273,7 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     for name in fleet.aggregators:
         folder.put_aggregator(root, name, now)
     if write_master:
-        create_master_key(path / MASTER)
+        create_keys(path / MASTER)
     # Random, so that no board can join the aggregators' group and be sent reports that it may not read.
     folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:

@@ -1,4 +1,8 @@
-"""The master key of a fleet where it is kept: a file that only its owner can read, or the environment."""
+"""The keys of a server's fleets where they are kept: a file that only its owner can read, or the environment.
+
+A file has a master key in its first line, 64 hex digits, and `signing:` with 64 more in its last. During a
+rotation older master keys stand between them. In HUSHMOTE_MASTER_KEY they have commas between.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +14,74 @@ from pathlib import Path
 
 from .. import private_file
 from ..errors import refusing
-from ..wire.keys import ENVIRONMENT_VARIABLE, KEY_BYTES, MasterKeyError
+from ..wire.keys import ENVIRONMENT_VARIABLE, KEY_BYTES, FleetKeys, MasterKeyError, public_key_bytes
 
 MOST_MASTERS = 4  # each costs a forged report one more HMAC
 
 _HEX = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+_SIGNING = "signing:"
 
 
-def create_master_key(path: Path) -> bytes:
-    """Write a new random master key to a file that only its owner can read, and return it.
+def create_keys(path: Path) -> FleetKeys:
+    """Write a new master key and a new signing key to a file that only its owner can read; return them.
 
     Raises MasterKeyError where the file exists or cannot be made.
     """
-    master = os.urandom(KEY_BYTES)
-    exists = f"{path} exists: a new key would lock out every board; take another path"
+    made = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
+    exists = f"{path} exists: new keys would lock out every board; take another path"
     with refusing(MasterKeyError, f"write {path}", exists):
-        private_file.create(path, master.hex().encode() + b"\n")
-    return master
+        private_file.create(path, to_text(made).encode())
+    return made
 
 
-def load_master_key(path: Path | None = None, environ: Mapping[str, str] | None = None) -> bytes | None:
-    """Return the first 32-byte master key of a file, else of HUSHMOTE_MASTER_KEY, else None.
+def new_signing_key() -> bytes:
+    """Return a random signing key, 32 bytes."""
+    while True:
+        made = os.urandom(KEY_BYTES)
+        try:
+            public_key_bytes(made)
+        except MasterKeyError:  # once in 2**32 times: above the order of the curve
+            continue
+        return made
 
-    It is what new boards' keys come from and what signs experiments. Raises what load_master_keys does.
+
+def load_keys(path: Path | None = None, environ: Mapping[str, str] | None = None) -> FleetKeys | None:
+    """Return the keys of a file, else of HUSHMOTE_MASTER_KEY, else None.
+
+    Raises MasterKeyError where one is missing or malformed, or where others can read the file.
     """
-    return next(iter(load_master_keys(path, environ)), None)
+    text, where = _read(path, environ)
+    if text is None:
+        return None
+    masters, signing = _parse(text, where)
+    if signing is None:
+        add = "`hushmote provision upgrade` makes one"
+        if path is None:
+            add = f"put a comma, {_SIGNING} and 64 random hex digits after the master key"
+        raise MasterKeyError(f"{where} holds no signing key, so boards would refuse every experiment: {add}")
+    return FleetKeys(masters, signing)
 
 
-def load_master_keys(path: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[bytes, ...]:
-    """Return the 32-byte master keys of a file, else of HUSHMOTE_MASTER_KEY, else none.
+def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
+    """Return the master keys of a file of before there were signing keys, None where it holds one.
 
-    Both hold 64 hex digits, or during a rotation several such keys, one a line or with commas between: the
-    first is in force, the tags of the others still count. Raises MasterKeyError where they do not, or where
-    others can read the file.
+    Raises MasterKeyError where the file cannot be read, is malformed, or can be read by others.
     """
+    text, where = _read(path, None)
+    masters, signing = _parse(text or "", where)
+    return masters if signing is None else None
+
+
+def to_text(fleet_keys: FleetKeys) -> str:
+    """Return what a file with these keys holds."""
+    lines = [master.hex() for master in fleet_keys.masters]
+    return "\n".join([*lines, _SIGNING + fleet_keys.signing.hex()]) + "\n"
+
+
+def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | None, str]:
+    """The text that holds the keys, and what it is called."""
     if path is None:
-        text = (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE)
-        return () if text is None else _parse(text, ENVIRONMENT_VARIABLE)
+        return (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE), ENVIRONMENT_VARIABLE
     try:
         with open(path, encoding="ascii") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -57,7 +92,7 @@ def load_master_keys(path: Path | None = None, environ: Mapping[str, str] | None
         raise MasterKeyError(f"cannot read the master key {path}: {e.strerror}") from None
     if readable_by_others(path, mode):
         raise MasterKeyError(f"{path} can be read by others: chmod 600 it")
-    return _parse(text, str(path))
+    return text, str(path)
 
 
 def readable_by_others(path: Path, mode: int) -> bool:
@@ -70,9 +105,19 @@ def readable_by_others(path: Path, mode: int) -> bool:
     return os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO) != 0
 
 
-def _parse(text: str, where: str) -> tuple[bytes, ...]:
+def _parse(text: str, where: str) -> tuple[tuple[bytes, ...], bytes | None]:
+    """Master keys and signing key; the text is never part of a message: it may be nearly a real key."""
     words = text.replace(",", " ").split()
-    # The text is never part of the message: it may be all but one digit of a real key.
+    signing = None
+    if words and words[-1].startswith(_SIGNING):
+        word = words.pop().removeprefix(_SIGNING)
+        signing = bytes.fromhex(word) if _HEX.fullmatch(word) else b""
+        try:
+            public_key_bytes(signing)
+        except MasterKeyError:
+            raise MasterKeyError(
+                f"{where} must hold a P-256 key of exactly 64 hex digits after {_SIGNING}"
+            ) from None
     if not words or any(_HEX.fullmatch(word) is None for word in words):
         raise MasterKeyError(f"{where} must hold a master key of exactly 64 hex digits")
     masters = tuple(bytes.fromhex(word) for word in words)
@@ -80,4 +125,4 @@ def _parse(text: str, where: str) -> tuple[bytes, ...]:
         raise MasterKeyError(
             f"{where} must hold at most {MOST_MASTERS} master keys of 64 hex digits, no two alike"
         )
-    return masters
+    return masters, signing

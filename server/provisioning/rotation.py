@@ -18,7 +18,7 @@ from ..wire import keys
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
-from .master_key import MOST_MASTERS, load_master_keys
+from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
@@ -31,8 +31,11 @@ class Rotated:
     left: tuple[str, ...]
 
 
-_HUP = "copy broker/ to the broker's machine and send mosquitto SIGHUP"
-_SERVE = "copy aggregator/ to the aggregator's machine and restart `hushmote serve`"
+RELOAD_BROKER = (
+    "copy broker/ to the broker's machine, if that is another, and send mosquitto SIGHUP: "
+    "`pkill -HUP -x mosquitto`, or `systemctl reload mosquitto`"
+)
+SERVE_AGAIN = "copy aggregator/ to the aggregator's machine, if that is another, and restart `hushmote serve`"
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
@@ -46,7 +49,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
         (
-            _HUP,
+            RELOAD_BROKER,
             "boards read no revocation list: whoever stole the old key can pose as the broker until the old "
             "certificate ends; after a theft rotate the ca",
         ),
@@ -62,7 +65,7 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     return Rotated(
         (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
         (
-            _HUP,
+            RELOAD_BROKER,
             f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
             f"{name}, and all with --share {folder.share()}",
         ),
@@ -75,7 +78,10 @@ def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     made = [folder.put_aggregator(signer, name, now) for name in folder.fleet.aggregators]
     return Rotated(
         tuple(f"{m.name}: new key and certificate, until {m.until:%Y-%m-%d}" for m in made),
-        (_SERVE, "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked"),
+        (
+            SERVE_AGAIN,
+            "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked",
+        ),
     )
 
 
@@ -85,7 +91,7 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (_HUP,))
+    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (RELOAD_BROKER,))
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -107,8 +113,8 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
             "broker and aggregators: new keys and certificates",
         ),
         (
-            _HUP,
-            _SERVE,
+            RELOAD_BROKER,
+            SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
             "then the thief's certificates work",
@@ -146,7 +152,9 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
         (folder.path / OLD_AUTHORITY).unlink()
     _sign_again(folder, now)
     cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
-    return Rotated((f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (_HUP, _SERVE))
+    return Rotated(
+        (f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (RELOAD_BROKER, SERVE_AGAIN)
+    )
 
 
 def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[str]:
@@ -169,50 +177,66 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
 
 def rotate_master(folder: FleetFolder) -> Rotated:
     """Put a new master key before the one in force; tags under the others count until finish_master."""
-    masters = _masters(folder)
+    fleet_keys = _keys(folder)
+    masters = fleet_keys.masters
     if len(masters) >= MOST_MASTERS:
         raise FolderError(f"{folder.path / MASTER} holds {len(masters)} keys already: end that with --finish")
     fresh = os.urandom(keys.KEY_BYTES)
-    folder.put(MASTER, _master_file((fresh, *masters)))
+    folder.put(MASTER, to_text(replace(fleet_keys, masters=(fresh, *masters))).encode())
     return Rotated(
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
-            "restart `hushmote serve` with this file: it signs experiments with the new key, so boards with "
-            "the old one refuse them and fall silent; what they had made still counts",
-            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
-            "then `hushmote provision rotate master --finish` and restart `hushmote serve`",
+            SERVE_AGAIN,
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "then it reports as before, and its reports count",
+            "then `hushmote provision rotate master --finish`: until then a thief's tags count as well",
         ),
     )
 
 
 def finish_master(folder: FleetFolder) -> Rotated:
     """Forget all master keys but the one in force."""
-    masters = _masters(folder)
-    if len(masters) < 2:
+    fleet_keys = _keys(folder)
+    older = len(fleet_keys.masters) - 1
+    if not older:
         raise FolderError("no rotation of the master key is under way: start one without --finish")
-    folder.put(MASTER, _master_file(masters[:1]))
+    folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
     return Rotated(
-        (f"{folder.path / MASTER}: {len(masters) - 1} older master keys are gone",),
-        ("restart `hushmote serve` with this file: tags under the old keys count no more",),
+        (f"{folder.path / MASTER}: {older} older master keys are gone",),
+        (
+            f"{SERVE_AGAIN}: tags under the old keys count no more",
+            "a board that was not flashed spends its budget on reports that do not count: flash it",
+        ),
     )
 
 
-def _masters(folder: FleetFolder) -> tuple[bytes, ...]:
+def rotate_signing(folder: FleetFolder) -> Rotated:
+    """Put a new signing key in the place of the one in force; there is no time in which both hold."""
+    folder.put(MASTER, to_text(replace(_keys(folder), signing=new_signing_key())).encode())
+    return Rotated(
+        (f"{folder.path / MASTER}: a new signing key; the old one is gone",),
+        (
+            SERVE_AGAIN,
+            "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger. Until "
+            "then it takes experiments of the old key only, and whoever stole that can still sign for it",
+        ),
+    )
+
+
+def _keys(folder: FleetFolder) -> keys.FleetKeys:
     path = folder.master_file()
     if path is None:
         raise FolderError(
-            f"the master key is not in {folder.path}: in {keys.ENVIRONMENT_VARIABLE}, put a new one before "
-            "the old, with a comma between"
+            f"the keys are not in {folder.path}: change them in {keys.ENVIRONMENT_VARIABLE}, a new "
+            "master key before the old with a comma between"
         )
-    return load_master_keys(path)
-
-
-def _master_file(masters: Sequence[bytes]) -> bytes:
-    return "".join(m.hex() + "\n" for m in masters).encode()
+    fleet_keys = load_keys(path)
+    assert fleet_keys is not None  # as there is a file
+    return fleet_keys
 
 
 def renew(
-    folder: FleetFolder, path: Path, master: bytes | None, now: datetime.datetime, days: int
+    folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime, days: int
 ) -> DeviceSettings:
     """Give one board's settings the keys, the certificate and the CA that are in force now.
 
@@ -225,14 +249,14 @@ def renew(
         raise ProvisionError(
             f"{path} has the broker {settings.mqtt_host!r}, which is none of {', '.join(folder.fleet.hosts)}"
         )
-    if settings.key is not None and master is None:
+    if settings.key is not None and fleet_keys is None:
         raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")
     certificate = None
     if settings.mqtt_cert is not None:
         certificate = folder.issue_device(settings.device_id, now, days)
     else:
         folder.keep_login(settings.device_id)
-    master = master if settings.key is not None else None
-    made = provision.renewed(settings, master, folder.path / "broker/ca.pem", certificate)
+    fleet_keys = fleet_keys if settings.key is not None else None
+    made = provision.renewed(settings, fleet_keys, folder.path / "broker/ca.pem", certificate)
     provision.replace_settings(path, made)
     return made

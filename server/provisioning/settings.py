@@ -25,7 +25,7 @@ from ..wire import keys
 from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 
-_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_KEY_DIGITS = {"key": 64, "announce_key": 128}
 _MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
 
 
@@ -33,7 +33,8 @@ _MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before
 class DeviceSettings:
     """What one board must know, as its settings file holds it.
 
-    key, announce_key: 64 hex digits, None in an open fleet. mqtt_ca: the broker's CA certificate, base64 of
+    key: 64 hex digits; announce_key: 128, the public key that experiments are checked with; both None in an
+    open fleet. mqtt_ca: the broker's CA certificate, base64 of
     its DER; None for a connection without TLS. mqtt_cert, mqtt_key: the board's own certificate and its key,
     base64 of DER, or None twice. ledger_made: whether these settings have made a board's ledger already;
     boards never see it.
@@ -70,7 +71,7 @@ _TYPES = {name: get_args(t) or (t,) for name, t in get_type_hints(DeviceSettings
 
 
 def provision_device(
-    master_key: bytes | None,
+    fleet_keys: keys.FleetKeys | None,
     fleet: str,
     device_id: str | None = None,
     *,
@@ -87,7 +88,7 @@ def provision_device(
 ) -> DeviceSettings:
     """Make a board's settings; where path is given, write them to a new file that only its owner can read.
 
-    master_key: 32 bytes, None for an open fleet. device_id: 64 random bits where none is given; never take a
+    fleet_keys: None for an open fleet. device_id: 64 random bits where none is given; never take a
     MAC address or a chip id, which would follow the board for life. mqtt_port: 8883 with a CA, else 1883,
     where none is given. mqtt_ca: PEM file with the broker's CA certificate. certificate: the board's own, of
     this device id. Raises ProvisionError, NameRefused or MasterKeyError; an existing file is never
@@ -104,7 +105,7 @@ def provision_device(
         mqtt_user=mqtt_user,
         mqtt_password=mqtt_password,
     )
-    settings = renewed(settings, master_key, mqtt_ca, certificate)
+    settings = renewed(settings, fleet_keys, mqtt_ca, certificate)
     if path is not None:
         exists = f"{path} exists: it may be all that knows a board's keys; take another path"
         with refusing(ProvisionError, f"write {path}", exists):
@@ -114,20 +115,23 @@ def provision_device(
 
 def renewed(
     settings: DeviceSettings,
-    master_key: bytes | None,
+    fleet_keys: keys.FleetKeys | None,
     mqtt_ca: Path | None,
     certificate: authority.Issued | None,
 ) -> DeviceSettings:
-    """Return the same board's settings with the keys of another master key, CA and certificate.
+    """Return the same board's settings with the keys, CA and certificate that are in force.
 
     The device id and whether a ledger was made stay, so `hushmote flash` leaves the board's ledger alone.
     """
     own, own_key = (None, None) if certificate is None else certificate.board_fields()
-    fleet, device = settings.fleet, settings.device_id
+    key, announce_key = None, None
+    if fleet_keys is not None:
+        key = keys.device_key(fleet_keys.masters[0], settings.fleet, settings.device_id).hex()
+        announce_key = keys.public_key_bytes(fleet_keys.signing).hex()
     made = dataclasses.replace(
         settings,
-        key=None if master_key is None else keys.device_key(master_key, fleet, device).hex(),
-        announce_key=None if master_key is None else keys.announce_key(master_key, fleet).hex(),
+        key=key,
+        announce_key=announce_key,
         mqtt_ca=None if mqtt_ca is None else _certificate(mqtt_ca),
         mqtt_cert=own,
         mqtt_key=own_key,
@@ -154,6 +158,26 @@ def settings_path(device_id: str, folder: Path = Path()) -> Path:
 
 def load_settings(path: Path) -> DeviceSettings:
     """Read a settings file; raises ProvisionError where it is missing, malformed or readable by others."""
+    values = _read(path)
+    _check(values, str(path))
+    return DeviceSettings(**values)
+
+
+def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
+    """Return the settings in a file with this announce key, None where they need no other.
+
+    They need none where they have this one, and in an open fleet. Settings of before experiments were signed
+    with a key pair are read as well. Raises what load_settings does.
+    """
+    values = _read(path)
+    as_it_is = values.get("announce_key") in (None, announce_key)
+    if not as_it_is:
+        values["announce_key"] = announce_key
+    _check(values, str(path))
+    return None if as_it_is else DeviceSettings(**values)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -170,8 +194,7 @@ def load_settings(path: Path) -> DeviceSettings:
         raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
     if not isinstance(values, dict):
         raise ProvisionError(f"{path} must hold a JSON object: take what `hushmote provision` wrote")
-    _check(values, str(path))
-    return DeviceSettings(**values)
+    return values
 
 
 def check_complete(settings: DeviceSettings, path: Path) -> None:
@@ -211,10 +234,15 @@ def _check(values: dict[str, Any], where: str) -> None:
             check(values[name])
         except NameRefused as e:
             raise ProvisionError(f"{where}: {name}: {e}") from None
-    for name in ("key", "announce_key"):
+    if len(values["announce_key"] or "") == 64:
+        raise ProvisionError(
+            f"{where}: announce_key is of before experiments were signed with a key pair: "
+            "run `hushmote provision upgrade`, then `hushmote flash`"
+        )
+    for name, digits in _KEY_DIGITS.items():
         # The text is never part of the message: it may be all but one digit of a real key.
-        if values[name] is not None and not _KEY.fullmatch(values[name]):
-            raise ProvisionError(f"{where}: {name} must be 64 hex digits, or null in an open fleet")
+        if values[name] is not None and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", values[name], re.ASCII):
+            raise ProvisionError(f"{where}: {name} must be {digits} hex digits, or null in an open fleet")
     if not 1 <= values["mqtt_port"] <= 65535:
         raise ProvisionError(f"{where}: mqtt_port must be 1 to 65535")
     if len(values["wifi_ssid"].encode()) > 32:

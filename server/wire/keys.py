@@ -1,37 +1,50 @@
-"""Keys of a fleet, derived from one master key that never leaves the server.
+"""Keys of a server's fleets: boards' keys, derived from a master key, and the key that signs experiments.
 
-HKDF-SHA256 (RFC 5869) without salt. A device's info is `hushmote/v1/<fleet>/<device>`; the announce key's
-ends in `/+announce`, which no device id can be.
+Boards' keys are HKDF-SHA256 (RFC 5869) of the master key without salt, with the info
+`hushmote/v1/<fleet>/<device>`. The signing key is an ECDSA P-256 key of its own, so that a new master key
+leaves it alone. Neither leaves the server; boards hold the signing key's public half, their announce key.
 """
 
 from __future__ import annotations
 
 import functools
 import hmac
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..errors import HushmoteError
 from .topics import check_device, check_fleet
 
-KEY_BYTES = 32
-SIGNATURE_BYTES = 16
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+KEY_BYTES = 32  # of a master key, of a board's key, and of the signing key, a number
+SIGNATURE_BYTES = 64
+SERIAL_BYTES = 4
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
+
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256's points
 
 
 class MasterKeyError(HushmoteError):
-    """A master key that is missing, malformed or not kept safe; the text says what would be right."""
+    """A master or signing key that is missing, malformed or not kept safe; the text says what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetKeys:
+    """The secrets of a server's keyed fleets.
+
+    masters: 32-byte master keys, the one in force first; tags under the others, which are of before a
+    rotation, count as well. signing: the 32-byte key that signs experiments.
+    """
+
+    masters: tuple[bytes, ...] = field(repr=False)
+    signing: bytes = field(repr=False)
 
 
 def device_key(master: bytes, fleet: str, device: str) -> bytes:
     """Return a device's 32-byte key; raises NameRefused for names that do not fit."""
-    return _derive(master, f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}")
-
-
-def announce_key(master: bytes, fleet: str) -> bytes:
-    """Return the 32-byte key that signs a fleet's experiments; raises NameRefused."""
-    return _derive(master, f"hushmote/v1/{check_fleet(fleet)}/+announce")
-
-
-def _derive(master: bytes, info: str) -> bytes:
+    info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
     # HKDF's two steps by themselves (RFC 5869, 2.2 and 2.3): the second is done for every report, and a
     # library's object that does both takes three times as long.
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")
@@ -44,7 +57,38 @@ def _extract(master: bytes) -> bytes:
     return hmac.digest(bytes(KEY_BYTES), master, "sha256")
 
 
-def sign_experiment(announce_key: bytes, topic: str, payload: bytes) -> bytes:
-    """Return what is published for a keyed fleet: the JSON, a zero byte, 16 bytes of HMAC-SHA256."""
-    signature = hmac.digest(announce_key, topic.encode() + b"\x00" + payload, "sha256")[:SIGNATURE_BYTES]
-    return payload + b"\x00" + signature
+def public_key_bytes(signing_key: bytes) -> bytes:
+    """Return the announce key of a 32-byte signing key: x and y, 64 bytes, big-endian.
+
+    Raises MasterKeyError where those bytes are no P-256 key.
+    """
+    point = _private(signing_key).public_key().public_numbers()
+    return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
+
+
+def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) -> bytes:
+    """Return what is retained for a keyed fleet: the JSON, a zero byte, the serial, the signature.
+
+    serial: 0 to 2**32 - 1, 4 bytes. The signature, of SHA-256 of topic + zero byte + all before it, is r and
+    s, 64 bytes. All numbers are big-endian. The same arguments always give the same bytes (RFC 6979), and s
+    is in the lower half of its range, so that there is no second signature. Raises MasterKeyError.
+    """
+    # Here, because many commands derive keys and few sign, and these take a tenth of a second to load.
+    from cryptography.hazmat.primitives.asymmetric import ec, utils
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    signed = body + b"\x00" + serial.to_bytes(SERIAL_BYTES, "big")
+    scheme = ec.ECDSA(SHA256(), deterministic_signing=True)
+    der = _private(signing_key).sign(topic.encode() + b"\x00" + signed, scheme)
+    r, s = utils.decode_dss_signature(der)
+    return signed + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+
+
+@functools.lru_cache(maxsize=16)
+def _private(signing_key: bytes) -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    number = int.from_bytes(signing_key, "big")
+    if len(signing_key) != KEY_BYTES or not 0 < number < _ORDER:
+        raise MasterKeyError("the signing key must be 32 bytes, a number from 1 to the order of P-256 less 1")
+    return ec.derive_private_key(number, ec.SECP256R1())

@@ -1,9 +1,12 @@
 """The client: rules and caps, the policy, pinning, numbering, tags, signed experiments, status."""
 
+import contextlib
 import hashlib
 import hmac
 import itertools
 import json
+import sys
+import threading
 from fractions import Fraction
 from typing import Any
 
@@ -13,18 +16,22 @@ from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushmote.device import ldp_client
 from hushmote.device.ldp_client import (
     Client,
     Experiment,
     ExperimentRefused,
     LDPError,
+    LedgerError,
     SettingsError,
     provision,
 )
+from hushmote.server.wire import keys
 
 EPSILON = 1_000_000
 KEY = bytes(range(100, 132))
-ANNOUNCE_KEY = bytes(range(32))
+SIGNING_KEY = bytes(range(32))
+ANNOUNCE_KEY = keys.public_key_bytes(SIGNING_KEY)
 
 
 def board(policy=None, storage: Any = None, **arguments) -> Any:
@@ -80,7 +87,7 @@ def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule,
     assert reports_until_silent(client) == reports
     line = client.status()["experiments"]["e"]
     assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
-    again = board(storage=client._storage)
+    again = board(storage=client._ledger._storage)
     again.enroll(budget(rule, cap, epsilon=epsilon))
     assert reports_until_silent(again) == 0, "nor after a reboot"
 
@@ -159,7 +166,7 @@ def test_a_new_policy_cannot_forget_what_was_spent_before():
     client = board({"sum": 5 * EPSILON})
     client.enroll(budget("unlimited"))
     assert reports_until_silent(client) == 5
-    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._storage)
+    renamed = board({"sum": 7 * EPSILON, "experiments": ("another",)}, storage=client._ledger._storage)
     renamed.enroll(budget("unlimited", name="another"))
     assert reports_until_silent(renamed, "another") == 2
 
@@ -176,7 +183,7 @@ def test_the_cap_is_pinned_at_the_first_report_and_no_version_raises_it():
         client.enroll(budget("sum", cap))
         assert client.status()["experiments"]["e"]["left"] == 2
     assert reports_until_silent(client) == 2
-    again = board(storage=client._storage)
+    again = board(storage=client._ledger._storage)
     again.enroll(budget("sum", 100 * EPSILON))
     assert reports_until_silent(again) == 0
 
@@ -226,7 +233,7 @@ def test_another_rule_is_refused_once_one_is_pinned():
         assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
         assert client.status()["experiments"]["e"]["state"] == "reporting"
         client.withdraw("e")
-        again = board(storage=client._storage)
+        again = board(storage=client._ledger._storage)
         with pytest.raises(ExperimentRefused, match="pinned"):
             again.enroll(budget(new, budgets[new]))
         assert again.status()["experiments"]["e"]["state"] == "refused"
@@ -315,18 +322,36 @@ def test_a_refused_version_leaves_the_one_before_in_place():
         7,
         {k: v for k, v in POLICY.items() if k != "squares"},
         {**POLICY, "more": 1},
-        *({**POLICY, "sum": bad} for bad in (-1, 1.0, "8", None, 2**48, True)),
-        *({**POLICY, "squares": bad} for bad in (-1, 0.5, None, 2**64)),
-        *({**POLICY, "epsilon": bad} for bad in (0, 999, 16_000_001, 1e6, None)),
-        *({**POLICY, "rules": bad} for bad in ("sum", ("total",), None, 5, (["sum"],))),
-        *({**POLICY, "experiments": bad} for bad in (None, 5, ("A",), ("a", "a"), ("",), (5,), ("a/b",))),
+        *({**POLICY, "sum": bad} for bad in (1.0, "8", None, True)),
+        *({**POLICY, "squares": bad} for bad in (0.5, None)),
+        *({**POLICY, "epsilon": bad} for bad in (1e6, None)),
+        *({**POLICY, "rules": bad} for bad in ("sum", None, 5)),
+        *({**POLICY, "experiments": bad} for bad in (None, 5)),
         *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
-        {**POLICY, "experiments": tuple(f"n{i}" for i in range(65))},
     ],
 )
 def test_a_policy_that_does_not_fit_is_refused(policy):
     with pytest.raises(SettingsError, match=r"^policy: "):
         Client(policy, memory(), device_id="d")
+
+
+def test_a_policy_that_allows_nothing_makes_no_report():
+    for nothing in ({"sum": -1, "squares": -1}, {"sum": 0, "squares": 0}, {"experiments": ("A", "a/b")}):
+        client = board({"epsilon": 2**70, **nothing})
+        with contextlib.suppress(ExperimentRefused):
+            client.enroll(budget("sum", 2 * EPSILON))
+        assert client.report("e", True) is None
+        assert client.status()["sum"] == 0
+
+
+def test_a_65th_experiment_makes_no_report():
+    names = tuple(f"n{i}" for i in range(65))
+    client = board({"experiments": names})
+    for name in names:
+        client.enroll(budget("count", 1, name=name))
+        report = client.report(name, True)
+        assert (report is None) == (name == "n64")
+        client.sent(report)
 
 
 def test_a_policy_may_name_64_experiments():
@@ -335,8 +360,8 @@ def test_a_policy_may_name_64_experiments():
     for name in names:
         client.enroll(budget("count", 1, name=name))
         client.sent(client.report(name, True))
-    assert max(len(client._storage.slots[slot]) for slot in (0, 1)) < 4096
-    assert board({"experiments": names}, storage=client._storage).status()["sum"] == 64 * EPSILON
+    assert max(len(client._ledger._storage.slots[slot]) for slot in (0, 1)) < 4096
+    assert board({"experiments": names}, storage=client._ledger._storage).status()["sum"] == 64 * EPSILON
 
 
 @pytest.mark.parametrize("device_id", [None, "", "A", "a_b", "a/b", "a+", "#", "a" * 33, b"a", 5, "é", "a b"])
@@ -345,10 +370,12 @@ def test_a_device_id_that_does_not_fit_a_topic_is_refused(device_id):
         board(device_id=device_id)
 
 
-@pytest.mark.parametrize("key", [b"", b"k" * 31, b"k" * 33, "k" * 32, 5, bytearray(32)])
+@pytest.mark.parametrize(
+    "key", [b"", b"k" * 31, b"k" * 33, "k" * 32, 5, bytearray(32), bytearray(64), "k" * 64]
+)
 @pytest.mark.parametrize("name", ["key", "announce_key"])
-def test_keys_that_are_not_32_bytes_are_refused(name, key):
-    with pytest.raises(SettingsError, match="key and announce_key must be 32 bytes, or None"):
+def test_keys_of_another_size_are_refused(name, key):
+    with pytest.raises(SettingsError, match="key must be 32 bytes or None, announce_key 64 or None"):
         board(**{"fleet": "f", name: key})
 
 
@@ -394,14 +421,14 @@ def test_the_coin_is_drawn_before_the_value_is_looked_at():
 def test_silent_calls_spend_nothing_and_write_nothing():
     client = board()
     client.enroll(budget("sum", 4 * EPSILON, every=2**24))
-    before = dict(client._storage.slots)
+    before = dict(client._ledger._storage.slots)
     # The coin is scripted to say no, so this cannot fail by chance.
     client.rng = BranchingRng()
     client.rng._choices, client.rng._sizes = [1], [2**24]
     for _ in range(30):
         client.rng._at = 0
         assert client.report("e", True) is None
-    assert client._storage.slots == before
+    assert client._ledger._storage.slots == before
     assert client.status()["sum"] == 0
 
 
@@ -419,7 +446,7 @@ def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
         seen[name].append(int.from_bytes(report[5:9], "big"))
         client.sent(report)
         if i % 4 == 3:
-            client = board(storage=client._storage)
+            client = board(storage=client._ledger._storage)
     assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
 
 
@@ -472,9 +499,11 @@ def test_the_code_in_a_report_is_what_the_randomizer_returned():
 # --- Signed experiments ----------------------------------------------------------------------------------
 
 
-def signed(payload, key=ANNOUNCE_KEY, fleet="home", name="e"):
-    topic = f"hushmote/v1/{fleet}/experiment/{name}".encode()
-    return payload + b"\x00" + hmac.new(key, topic + b"\x00" + payload, hashlib.sha256).digest()[:16]
+MISSING = "its signature is missing or wrong"
+
+
+def signed(payload, key=SIGNING_KEY, fleet="home", name="e", serial=7):
+    return keys.sign_experiment(key, f"hushmote/v1/{fleet}/experiment/{name}", payload, serial)
 
 
 def test_a_board_with_the_announce_key_takes_a_signed_experiment():
@@ -491,13 +520,14 @@ def test_a_signature_that_is_missing_cut_or_for_another_fleet_name_or_key_is_ref
     wrong = [
         payload,
         payload + b"\x00",
-        *(good[:-i] for i in range(1, 17)),
+        *(good[:-i] for i in range(1, 69, 9)),
         good + b"\x00",
-        good + good[-16:],
+        good + good[-64:],
         signed(payload, key=KEY),
         signed(payload, fleet="other"),
         signed(payload, name="f"),
-        payload.replace(b"sum", b"squares") + good[-17:],
+        payload.replace(b"sum", b"squares") + good[-69:],
+        good[:-68] + b"\x00\x00\x00\x08" + good[-64:],
     ]
     for bad in wrong:
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
@@ -510,9 +540,9 @@ def test_a_signature_that_is_missing_cut_or_for_another_fleet_name_or_key_is_ref
 def test_a_signature_with_any_one_bit_off_is_refused():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     good = signed(budget("sum", EPSILON))
-    for bit in range(128):
+    for bit in range(0, 68 * 8, 5):
         bad = bytearray(good)
-        bad[len(good) - 16 + bit // 8] ^= 1 << bit % 8
+        bad[len(good) - 68 + bit // 8] ^= 1 << bit % 8
         with pytest.raises(ExperimentRefused, match="signature"):
             client.enroll(bytes(bad))
     client.enroll(good)
@@ -522,6 +552,162 @@ def test_a_board_without_the_announce_key_takes_an_experiment_signed_or_not():
     payload = budget("sum", EPSILON)
     for form in (payload, signed(payload), payload + b"\x00garbage"):
         assert board().enroll(form).digest == hashlib.sha256(payload).digest()[:4]
+
+
+def test_an_older_message_is_not_taken_when_it_is_played_back():
+    old, new = budget("sum", EPSILON), budget("sum", 2 * EPSILON)
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    client.enroll(signed(old, serial=7))
+    client.enroll(signed(old, serial=7))
+    exp = client.enroll(signed(new, serial=9))
+    for serial in (7, 8):
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.enroll(signed(old, serial=serial))
+    assert client.report("e", True)[1:5] == exp.digest, "the newer version goes on"
+    client.withdraw("e")
+    client.withdraw("e")
+    assert client.serials == {"e": 10}
+    with pytest.raises(ExperimentRefused, match="a newer version was published"):
+        client.enroll(signed(new, serial=9))
+    client.enroll(signed(old, serial=10))
+
+
+def test_a_message_that_was_refused_does_not_raise_the_serial():
+    client = board({"epsilon": EPSILON}, announce_key=ANNOUNCE_KEY, fleet="home")
+    forged = signed(budget("sum", EPSILON), key=KEY, serial=2**32 - 1)
+    outside = signed(budget("sum", EPSILON, epsilon=EPSILON + 1), serial=2**32 - 1)
+    for bad in (forged, outside):
+        with pytest.raises(ExperimentRefused):
+            client.enroll(bad)
+        assert client.serials == {}
+    client.enroll(signed(budget("sum", EPSILON), serial=1))
+
+
+def test_what_was_verified_before_is_not_verified_again_but_keeps_its_serial():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    kept = signed(
+        budget("sum", EPSILON), key=KEY, serial=5
+    )  # what lies in flash is trusted, as the ledger is
+    client.enroll(kept, verified=True)
+    assert client.serials == {"e": 5}
+    with pytest.raises(ExperimentRefused, match="newer"):
+        client.enroll(signed(budget("sum", EPSILON), serial=4))
+    with pytest.raises(ExperimentRefused, match=MISSING):
+        client.enroll(budget("sum", EPSILON), verified=True)
+
+
+# --- One call at a time ------------------------------------------------------------------------------------
+
+
+def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
+    storage = memory()
+    provision(storage)
+    inner: list = []
+
+    class CallsBack(type(storage)):
+        """As a timer's callback does it: in the middle of a commit."""
+
+        def write(self, slot, data):
+            inner.append(client.report("e", True))
+            inner.append(client.sent(waiting))
+            with pytest.raises(LedgerError, match="another call is under way"):
+                client.enabled = True
+            super().write(slot, data)
+
+    waiting = b""
+    client = board(storage=CallsBack(storage.slots))
+    client.enroll(budget("sum", 30 * EPSILON))
+    made = []
+    for _ in range(40):
+        report = client.report("e", True)
+        if report:
+            made.append(report)
+            waiting = report
+            client.sent(report)
+    assert inner
+    assert set(inner) == {None}
+    assert len(made) == 30 == client.status()["sum"] // EPSILON
+    assert len({r[5:9] for r in made}) == 30
+
+
+def test_calls_from_within_every_draw_and_entropy_read_spend_nothing(monkeypatch):
+    client = board()
+    client.enroll(budget("sum", 30 * EPSILON, every=2))
+    rng, urandom = client.rng, ldp_client.os.urandom
+    nested: list = []
+
+    class CallsBack:
+        def below(self, n):
+            nested.append(client.report("e", False))
+            return rng.below(n)
+
+        def bernoulli(self, threshold):
+            nested.append(client.report("e", False))
+            return rng.bernoulli(threshold)
+
+    def reads(n):
+        nested.append(client.report("e", False))
+        return urandom(n)
+
+    monkeypatch.setattr(ldp_client.os, "urandom", reads)
+    client.rng = CallsBack()
+    assert reports_until_silent(client) == 30
+    assert set(nested) == {None}
+    assert client.status()["sum"] == 30 * EPSILON
+
+
+def test_an_error_in_a_call_does_not_shut_the_gate():
+    client = board()
+    client.enroll(budget("sum", 30 * EPSILON))
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            client.report("e", "wrong type")
+    assert client.report("e", True) is not None
+
+
+def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
+    client = board()
+    client.enroll(budget("sum", 30 * EPSILON))
+    assert client._enter()
+    with pytest.raises(LedgerError, match="another call is under way"):
+        client.enabled = False
+    client._idle.append(None)
+    assert (client.enabled, client.report("e", True), client.outbox()) == (False, None, [])
+    client.enabled = False
+    client.enabled = True
+    assert client.report("e", True) is not None
+
+
+def test_two_threads_hand_out_no_more_than_the_budget():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            client = board(key=KEY)
+            client.enroll(budget("sum", 60 * EPSILON))
+            made: list = []
+
+            def work(client=client, made=made):
+                for _ in range(200):
+                    report = client.report("e", True)
+                    if report is not None:
+                        made.append(report)
+                        with contextlib.suppress(LedgerError):
+                            client.sent(report)
+                    for waiting in client.outbox():
+                        client.sent(waiting)
+
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(made) <= 60
+            assert len({r[5:9] for r in made}) == len(made), "a number came with two contents"
+            assert client.status()["sum"] == len(made) * EPSILON
+            assert client.status()["locked"] is None
+    finally:
+        sys.setswitchinterval(interval)
 
 
 # --- Status ------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from running import until
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.tls import client_context
-from hushmote.server.provisioning import authority, master_key, rotation
+from hushmote.server.provisioning import authority, master_key, rotation, upgrade
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.store import Store
@@ -52,7 +52,7 @@ class Fleet:
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
         provision.provision_device(
-            master_key.load_master_key(folder.master_file()),
+            master_key.load_keys(folder.master_file()),
             folder.fleet.fleet,
             device,
             path=path,
@@ -89,7 +89,7 @@ class Fleet:
             "localhost",
             self.folder.fleet.port,
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
-            master=master_key.load_master_keys(self.folder.master_file()),
+            fleet_keys=master_key.load_keys(self.folder.master_file()),
             batch_s=0.1,
         )
         thread = threading.Thread(target=aggregator.run, daemon=True)
@@ -234,37 +234,58 @@ def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_one
         assert "not correctly signed" in fleet.board(runtime, umqtt, old, make=False)["error"]
 
 
-def test_while_the_master_key_is_rotated_old_boards_are_silent_and_what_they_had_made_counts(
+def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count(
     runtime, umqtt: Path, tmp_path: Path
 ):
     exp = ldp_client.Experiment.parse(experiment())
     with whole_fleet(tmp_path) as fleet:
         folder = fleet.folder
-        board = fleet.settings("k3f9")
-        old = master_key.load_master_key(folder.master_file())
-        assert old is not None
+        old, renewed = fleet.settings("old"), fleet.settings("renewed")
+        before = master_key.load_keys(folder.master_file())
+        assert before is not None
 
         def deliver(device: str) -> None:
-            """A report under the old key that had waited in a board's flash."""
+            """A report under the old key that had waited in another board's flash."""
             pem = tmp_path / f"{device}.pem"
             pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
-            payload = report.encode(exp, 1, 0, device, keys.device_key(old, folder.fleet.fleet, device))
+            key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
             with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
-                visitor.publish(topics.report_topic(folder.fleet.fleet, device), payload)
+                visitor.publish(
+                    topics.report_topic(folder.fleet.fleet, device), report.encode(exp, 1, 0, device, key)
+                )
 
         rotation.rotate_master(folder)
+        after = master_key.load_keys(folder.master_file())
+        rotation.renew(folder, renewed, after, now_utc(), 30)
         with fleet.aggregator():
-            said = fleet.board(runtime, umqtt, board)
-            assert (said["sent"], said["state"]) == (0, "refused")
+            for count, board in enumerate((old, renewed), 1):
+                assert fleet.board(runtime, umqtt, board)["sent"] == 1
+                until(lambda count=count: fleet.counted() == count, f"{board} is counted")
             deliver("waited")
-            until(lambda: fleet.counted() == 1, "a report under the old key is counted")
-            new = master_key.load_master_key(folder.master_file())
-            rotation.renew(folder, board, new, now_utc(), 30)
-            assert fleet.board(runtime, umqtt, board)["sent"] == 1
-            until(lambda: fleet.counted() == 2, "a report under the new key is counted")
+            until(lambda: fleet.counted() == 3, "a report that had waited is counted")
         rotation.finish_master(folder)
         with fleet.aggregator() as aggregator:
             deliver("late")
             until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
             assert dict(aggregator.counters.rejected) == {"bad tag": 1}
-        assert fleet.counted() == 2
+        assert fleet.counted() == 3
+
+
+def test_a_fleet_of_before_is_upgraded_and_a_board_reports_once_it_has_its_new_settings(
+    runtime, umqtt: Path, tmp_path: Path
+):
+    with whole_fleet(tmp_path) as fleet:
+        path = fleet.folder.path / "aggregator/master.key"
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+        with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
+            pass
+        path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
+        board = fleet.settings("k3f9")
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+        upgrade.upgrade(path, [])
+        with fleet.aggregator():
+            said = fleet.board(runtime, umqtt, board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            upgrade.upgrade(path, [board])
+            assert fleet.board(runtime, umqtt, board)["sent"] == 1
+            until(lambda: fleet.counted() == 1, "its report is counted")

@@ -245,7 +245,12 @@ class Counting:
         self.store.add_fleet(FLEET, keyed=True)
         self.digest = self.store.add_experiment(FLEET, experiment()).digest
         self._aggregator = Aggregator(
-            self.store, "127.0.0.1", port, fleets=[FLEET], master=MASTER, batch_s=0.05
+            self.store,
+            "127.0.0.1",
+            port,
+            fleets=[FLEET],
+            fleet_keys=keys.FleetKeys((MASTER,), MASTER),
+            batch_s=0.05,
         )
         self._thread = threading.Thread(target=self._aggregator.run)
         self._thread.start()

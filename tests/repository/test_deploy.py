@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from boards import MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, experiment, payload_of
 from certificates import Authority
 from running import until
 from served import add_fleet, get, served
 from traffic import crowd, needs_mosquitto, publish
 
+from hushmote.server.provisioning import master_key
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -54,7 +55,7 @@ def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_
     files = {
         "ca.pem": ca.file.read_bytes(),
         "aggregator_1.pem": certificate.read_bytes() + key.read_bytes(),
-        "master.key": MASTER.hex().encode(),
+        "master.key": master_key.to_text(FLEET_KEYS).encode(),
     }
     credentials = tmp_path / "credentials"
     credentials.mkdir()

@@ -13,7 +13,7 @@ from typing import Literal
 
 import paho.mqtt.client as mqtt
 import pytest
-from boards import MASTER, client, experiment, payload_of
+from boards import FLEET_KEYS, SIGNING, MemoryStorage, client, experiment, payload_of
 from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, running, until
 from sqlalchemy import event
@@ -270,15 +270,16 @@ def test_boards_enroll_in_the_retained_experiments_signed_where_the_fleet_has_ke
     with MosquittoBroker() as broker:
         listener = mqtt.Client(CallbackAPIVersion.VERSION2)
         listener.on_message = lambda _c, _d, m: retained.update({m.topic: m.payload})
-        with running(store, broker, master=MASTER):
+        with running(store, broker, fleet_keys=FLEET_KEYS):
             listener.connect(broker.host, broker.port)
             listener.subscribe("hushmote/v1/+/experiment/+", 1)
             listener.loop_start()
             until(lambda: len(retained) == 2, retained)
             topic = topics.experiment_topic("keyed", "temp")
-            board = client("k3", exp)
-            announce = keys.announce_key(MASTER, "keyed")
-            strict = ldp_client.Client(board._policy, board._storage, "k3", None, announce, "keyed")
+            storage = MemoryStorage()
+            board = client("k3", exp, storage=storage)
+            announce = keys.public_key_bytes(SIGNING)
+            strict = ldp_client.Client(board._policy, storage, "k3", None, announce, "keyed")
             assert strict.enroll(retained[topic]).digest == exp.digest
             with pytest.raises(ldp_client.ExperimentRefused):
                 strict.enroll(payload_of(exp))

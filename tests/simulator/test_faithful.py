@@ -26,6 +26,7 @@ from hushmote.simulator.faithful import Faults, MemoryStorage, NumpyRng, Simulat
 from hushmote.simulator.gateway import GatewayError, Gateways
 
 MASTER = bytes(range(32))
+FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 
 
 def payload(name: str = "temp", cap: int = 4_000_000, **fields: Any) -> bytes:
@@ -110,9 +111,9 @@ def test_a_shared_parse_leaves_a_client_as_enroll_would():
 
 
 def test_signatures_are_checked_on_every_device():
-    key = keys.announce_key(MASTER, "demo")
+    key = keys.public_key_bytes(FLEET_KEYS.signing)
     topic = topics.experiment_topic("demo", "temp")
-    signed = keys.sign_experiment(key, topic, TEMP)
+    signed = keys.sign_experiment(FLEET_KEYS.signing, topic, TEMP, serial=1)
     fleet = fleet_of(5, signed, announce_key=key)
     assert len(deliver(fleet, fleet.round({"temp": [1.0] * 5}))) == 5
     with pytest.raises(ExperimentRefused, match="signature is missing or wrong"):
@@ -120,7 +121,7 @@ def test_signatures_are_checked_on_every_device():
     newer = payload(epsilon=900_000)
     assert fleet.enroll(newer) == 5
     assert "signature" in fleet.client(3).status()["experiments"]["temp"]["reason"]
-    assert fleet.enroll(keys.sign_experiment(key, topic, newer)) == 0
+    assert fleet.enroll(keys.sign_experiment(FLEET_KEYS.signing, topic, newer, serial=2)) == 0
 
 
 def test_an_experiment_beyond_the_policy_is_refused_before_the_run():
@@ -292,16 +293,13 @@ def test_numpy_rng_has_the_two_primitives_exactly():
 
 @needs_mosquitto
 def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
-    key = keys.announce_key(MASTER, "demo")
-    payloads = [
-        keys.sign_experiment(key, topics.experiment_topic("demo", json.loads(p)["name"]), p)
-        for p in (TEMP, DOOR)
-    ]
+    names = {p: topics.experiment_topic("demo", json.loads(p)["name"]) for p in (TEMP, DOOR)}
+    payloads = [keys.sign_experiment(FLEET_KEYS.signing, topic, p, serial=1) for p, topic in names.items()]
     fleet = fleet_of(
         150,
         *payloads,
         device_key=lambda id: keys.device_key(MASTER, "demo", id),
-        announce_key=key,
+        announce_key=keys.public_key_bytes(FLEET_KEYS.signing),
         faults=Faults(offline=0.3, online=0.4, duplicate=0.2, late=0.1, reboot=0.2),
     )
     seen: list[int] = []
@@ -309,7 +307,7 @@ def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
         store.add_fleet("demo", keyed=True)
         for p in (TEMP, DOOR):
             store.add_experiment("demo", p)
-        aggregator = Aggregator(store, broker.host, broker.port, master=MASTER, batch_s=0.1)
+        aggregator = Aggregator(store, broker.host, broker.port, fleet_keys=FLEET_KEYS, batch_s=0.1)
         thread = threading.Thread(target=aggregator.run, daemon=True)
         thread.start()
         assert aggregator.ready.wait(10)

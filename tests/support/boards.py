@@ -4,9 +4,12 @@ from experiments import experiment_json
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment
+from hushmote.server.wire.keys import FleetKeys
 
 KEY = bytes(range(32))
 MASTER = bytes(range(100, 132))
+SIGNING = bytes(range(200, 232))
+FLEET_KEYS = FleetKeys((MASTER,), SIGNING)
 
 _payloads = {}
 

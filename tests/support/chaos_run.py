@@ -181,7 +181,9 @@ class AggregatorProcess:
         self.log = folder / f"{client_id}.log"
         self._command = [sys.executable, "-m", "hushmote", "serve", "--store", store_url]
         self._command += ["--broker", f"mqtt://127.0.0.1:{port}", "--client-id", client_id, *options]
-        self._environment = os.environ | {keys.ENVIRONMENT_VARIABLE: wire.MASTER.hex()}
+        self._environment = os.environ | {
+            keys.ENVIRONMENT_VARIABLE: f"{wire.MASTER.hex()},signing:{wire.MASTER.hex()}"
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0
         self.exits: list[int] = []

@@ -55,13 +55,17 @@ def parse_record(data: bytes) -> Any:
     if len(data) < 40 or zlib.crc32(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
         return None
     form, flags, sequence, seed, sum_high, sum_low, squares = struct.unpack(">BBI16sHIQ", data[:36])
-    assert form == 0x4C
+    assert form == 0x4D
     entries = {}
     for i in range(flags & 127):
         key, number, pinned, spent = struct.unpack(">4sI7s7s", data[36 + 22 * i : 58 + 22 * i])
         word = int.from_bytes(pinned, "big")
         rule = ("unlimited", "sum", "squares", "count")[word >> 54]
         entries[key] = (number, rule, word & (2**54 - 1), int.from_bytes(spent, "big"))
+    reports, rest = [], data[36 + 22 * (flags & 127) : -4]
+    while rest:
+        reports.append(rest[1 : 1 + rest[0]])
+        rest = rest[1 + rest[0] :]
     return {
         "enabled": flags >> 7 == 1,
         "sequence": sequence,
@@ -69,7 +73,7 @@ def parse_record(data: bytes) -> Any:
         "sum": sum_high << 32 | sum_low,
         "squares": squares,
         "entries": entries,
-        "pending": data[36 + 22 * (flags & 127) : -4],
+        "unsent": reports,
     }
 
 

@@ -17,6 +17,7 @@ import pytest
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import ProvisionError, provision_device
 from hushmote.server.provisioning.usb import FlashError
+from hushmote.server.wire import keys
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "firmware_tests"))
@@ -26,6 +27,7 @@ from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImp
 from rigs import get_umqtt  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 MASTER = bytes(range(32))
+FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 FLEET = "garden"
 WIFI = "home:correct horse"
 NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
@@ -70,7 +72,7 @@ class Bench:
             "wifi_password": "correct horse",
             "mqtt_host": "127.0.0.1",
         }
-        provision_device(MASTER, FLEET, device_id, path=path, **(values | changes))
+        provision_device(FLEET_KEYS, FLEET, device_id, path=path, **(values | changes))
         return path
 
     def board(self, **options: Any) -> PtyBoard:

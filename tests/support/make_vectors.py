@@ -17,7 +17,7 @@ import reference_board as ref
 
 PATH = Path(__file__).parents[1] / "vectors.json"
 KEY = bytes(range(32))
-ANNOUNCE_KEY = bytes(range(200, 232))
+SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 
 ROOM_TEMP = (
     '{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256, '
@@ -207,15 +207,11 @@ def buckets() -> list[dict[str, Any]]:
 
 
 def drbg() -> list[dict[str, Any]]:
-    nist = "ca851911349384bffe89de1cbdc46e6831e44d34a4fb935ee285dd14b71a7488659ba96c601dc69fc902940805ec0ca8"
     cases = []
-    for seed in (bytes.fromhex(nist), b"", b"seed", bytes(range(256)) * 2):
+    for seed in (b"", b"seed", bytes(range(256)), bytes(600)):
         rng = ref.ReferenceDRBG(seed)
         steps: list[list[Any]] = []
-        steps += [
-            ["generate", n, rng.generate(n).hex()]
-            for n in ((128, 128) if seed.hex() == nist else (1, 31, 32, 33, 0))
-        ]
+        steps += [["generate", n, rng.generate(n).hex()] for n in (1, 31, 32, 33, 0, 128)]
         rng.update(b"more")
         steps.append(["reseed", b"more".hex()])
         for n in (1, 2, 3, 7, 1000, 2**24, 2**24 - 1, 728, 90, 5):
@@ -252,33 +248,38 @@ def reports() -> list[dict[str, Any]]:
         report = ref.report_of(payload, last + 1, code, device, key)
         after = [(name, last + 1, rule, cap, spent)]
         case = {"payload": payload, "device": device, "key": key and key.hex(), "draws": draws}
-        case["before"] = ref.ledger_record(40 + i, before, 10**9 * i, 10**15 * i).hex()
+        older = ref.ledger_record(39 + 2 * i, before, 10**9 * i, 10**15 * i)
+        case["before"] = [older.hex(), ref.ledger_record(40 + 2 * i, before, 10**9 * i, 10**15 * i).hex()]
         case["report"] = report.hex()
-        record = ref.ledger_record(41 + i, after, 10**9 * i + epsilon, 10**15 * i + epsilon**2, report)
+        record = ref.ledger_record(41 + 2 * i, after, 10**9 * i + epsilon, 10**15 * i + epsilon**2, [report])
         case["after"] = record.hex()
         cases.append(case)
     return cases
 
 
 def signatures() -> list[dict[str, Any]]:
+    """A retained message, what was accepted before (least), and whether a board takes it."""
     payload = text()
-    good = ref.signed(payload, ANNOUNCE_KEY, "home", "e")
-    one_bit_off = good[:-1] + bytes([good[-1] ^ 1])
-    other_json = payload.replace("day", "all").encode() + good[-17:]
+    good = ref.signed(payload, SIGNING_KEY, "home", "e", 7)
+    s = int.from_bytes(good[-32:], "big")
+    high = good[:-32] + (ref.P256_ORDER - s).to_bytes(32, "big")
+    missing = "its signature is missing or wrong"
     forms = [
-        (good, 1),
-        (payload.encode(), 0),
-        (payload.encode() + b"\x00", 0),
-        (one_bit_off, 0),
-        (good[:-1], 0),
-        (good + b"\x00", 0),
-        (other_json, 0),
-        (ref.signed(payload, KEY, "home", "e"), 0),
-        (ref.signed(payload, ANNOUNCE_KEY, "away", "e"), 0),
-        (ref.signed(payload, ANNOUNCE_KEY, "home", "f"), 0),
+        (good, 0, None),
+        (good, 7, None),
+        (good, 8, "a newer version was published"),
+        (payload.encode(), 0, missing),
+        (good[:-1] + bytes([good[-1] ^ 1]), 0, missing),
+        (good[:-69] + b"\x00\x00\x00\x00\x08" + good[-64:], 0, missing),
+        (good[:-1], 0, missing),
+        (good + b"\x00", 0, missing),
+        (high, 0, missing),
+        (payload.replace("day", "all").encode() + good[-69:], 0, missing),
+        (ref.signed(payload, SIGNING_KEY + 1, "home", "e", 7), 0, missing),
+        (ref.signed(payload, SIGNING_KEY, "away", "e", 7), 0, missing),
     ]
-    around = {"fleet": "home", "key": ANNOUNCE_KEY.hex()}
-    return [{**around, "payload": form.hex(), "accepted": accepted} for form, accepted in forms]
+    around = {"fleet": "home", "key": ref.public_key(SIGNING_KEY).hex()}
+    return [{**around, "payload": form.hex(), "least": least, "refused": why} for form, least, why in forms]
 
 
 LOST = "locked: no ledger; provision this board"
@@ -286,7 +287,7 @@ DAMAGED = "locked: the ledger is damaged; provision again"
 
 
 def ledgers() -> list[dict[str, Any]]:
-    """Four slots, and what a board that starts on them says."""
+    """Two slots, and what a board that starts on them says."""
     cases = []
 
     def add(slots: list[bytes | None], **says: Any) -> None:
@@ -298,44 +299,45 @@ def ledgers() -> list[dict[str, Any]]:
     payload = text()
     r = [ref.report_of(payload, n, n % 2, "board-1", KEY) for n in range(1, 6)]
     entries = [("e", 3, "sum", 4_000_000, 3_000_000), ("f", 2**32 - 1, "unlimited", 0, 0)]
-    full = ref.ledger_record(9, entries, 2**48 - 1, 2**64 - 1, r[2], seed=bytes(range(16)))
-    older = ref.ledger_record(8, entries[:1], 3_000_000, 3 * 10**12, r[1])
-    empty = ref.ledger_record(1)
+    full = ref.ledger_record(9, entries, 2**48 - 1, 2**64 - 1, [r[2]], seed=bytes(range(16)))
+    older = ref.ledger_record(8, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
+    newer = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
+    neighbour = ref.ledger_record(8)  # right beside number 9, so that only the damage can lock
+    first, second = ref.ledger_record(1), ref.ledger_record(2)
     most = {"sum": 2**48 - 1, "squares": 2**64 - 1, "reports": [3, 2**32 - 1], "outbox": [r[2].hex()]}
     less = {"sum": 3_000_000, "squares": 3 * 10**12, "reports": [3, 0], "outbox": [r[1].hex()]}
-    add([empty, None, None, None])
-    add([None, empty, None, None])
-    add([full, None, None, None], **most)
-    add([full, older, None, None], **most)
-    add([older, full, None, None], **most)
-    add([older, full[:-1], None, None], **less)
-    add([older, b"", None, None], **less)
-    add([older, full + b"\x00", None, None], **less)
-    add([ref.ledger_record(2**32 - 1, pending=r[0][:10]), empty, None, None], outbox=[r[0][:10].hex()])
-    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, enabled=False)
-    add([off, older, ref.outbox_record(1, r[:1]), None], **{**less, "enabled": 0, "outbox": []})
-    for reports in ([], r[:1], r[:4]):
-        waiting = [x.hex() for x in reports] + [r[4].hex()]
-        last = ref.ledger_record(3, pending=r[4])
-        add([last, None, ref.outbox_record(1, reports), None], outbox=waiting)
-        add([last, None, ref.outbox_record(7, reports), ref.outbox_record(6, r)], outbox=waiting)
-        add([last, None, ref.outbox_record(7, reports), ref.outbox_record(8, r)[:-1]], outbox=waiting)
-    add(
-        [ref.ledger_record(3, pending=r[1]), None, ref.outbox_record(1, r[:2]), None],
-        outbox=[x.hex() for x in r[:2]],
-    )
-    add([None, None, None, None], locked=LOST)
-    add([b"", None, None, None], locked=LOST)  # what a power cut at the very first write leaves
-    for bad in (b"\x00" * 40, full[:-1], full[:39], full + b"\x00", full[::-1], b"\xff" * 128):
-        add([bad, None, None, None], locked=DAMAGED)
-        add([bad, bad, None, None], locked=DAMAGED)
+    add([first, second])
+    add([full, older], **most)
+    add([full, newer], **less)
+    last = ref.ledger_record(2**32 - 1, unsent=[r[0][:10]])
+    add([last, ref.ledger_record(2**32 - 2)], outbox=[r[0][:10].hex()])
+    off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], enabled=False)
+    add([full, off], **{**less, "enabled": 0, "outbox": []})
+    for reports in ([], r[:1], r[:4], [r[0]] * 16):
+        add([ref.ledger_record(3, unsent=reports), second], outbox=[x.hex() for x in reports])
+    # What provision() leaves where it is cut short: nothing to lose.
+    for nothing in (None, b""):
+        for begun in (None, b"", first):
+            add([begun, nothing], locked=LOST)
+    # A slot that is lost, damaged, old or in the wrong place could have been the newest.
+    for bad in (None, b""):
+        for whole in (older, second):
+            add([bad, whole], locked=DAMAGED)
+        add([full, bad], locked=DAMAGED)
+    for bad in (b"\x00" * 40, full[:-1], full[:39], full + b"\x00", full[::-1]):
+        add([bad, neighbour], locked=DAMAGED)
+    add([first, b"\xff" * 40], locked=DAMAGED)
+    for pair in ([older, full], [newer, full], [first, full], [full, second], [second, first]):
+        add(pair, locked=DAMAGED)
     for at in (0, 1, 5, 27, 50, len(full) - 5, len(full) - 1):
         bad = full[:at] + bytes([full[at] ^ 0x10]) + full[at + 1 :]
-        add([None, bad, None, None], locked=DAMAGED)
-    body = full[:-4]
-    add([ref.sealed(b"\x4f" + body[1:]), None, None, None], locked=DAMAGED)
-    add([ref.outbox_record(9, r), b"", None, None], locked=DAMAGED)
-    add([None, b"", None, None], locked=DAMAGED)
+        add([bad, neighbour], locked=DAMAGED)
+    # A right CRC over a record that is short, long, of another format, or ends within a report.
+    for body in (b"\x4c" + full[1:-4], full[:-5], full[:-4] + b"\x01", full[:-4] + b"\x00", full[:36], b""):
+        add([ref.sealed(body), neighbour], locked=DAMAGED)
+    for length in (1, 17, 19, 255):
+        at = len(full) - 4 - len(r[2]) - 1
+        add([ref.sealed(full[:at] + bytes([length]) + full[at + 1 : -4]), neighbour], locked=DAMAGED)
     return cases
 
 
@@ -357,11 +359,7 @@ def malformed() -> list[dict[str, Any]]:
 
     no_object = "not a JSON object"
     rr = text()
-    for bad in ("", "null", "[]", "{", "}", "1", '"e"', rr[:-1], rr[1:], rr + "}", rr + "x", "[" * 99):
-        add(bad, no_object)
-    for bad in (rr.replace(",", " ", 1), rr.replace(":", " ", 1), rr[:-1] + ",}", rr[:-1] + ",5:6}"):
-        add(bad, no_object)
-    for bad in (rr[:-1] + ',"v":1}', rr[:-1] + ',"x"}', rr[:-1] + "]", rr.replace('"day"', "'day'")):
+    for bad in ("", "null", "[]", "}", "1", '"e"', rr[1:], rr + "x", rr.replace('"day"', "'day'"), "nul"):
         add(bad, no_object)
     add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
     for bad in (b"\x00", b"\n", b"\t", b"\\", b"\x7f", b"\xc3\xa9"):
@@ -379,7 +377,7 @@ def malformed() -> list[dict[str, Any]]:
         fields = json.loads(payload)
         del fields[field]
         add(json.dumps(fields), field + " is missing")
-    for raw in ("0", "-1", "1.0", "true", "null", '"1"', "NaN", "[1]", "1e0", "01", "9" * 40):
+    for raw in ("0", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40):
         add(token("v", raw), "v must be an integer from 1 to 1")
     for raw in ("999", "16000001", "-1000000", "1000000.0"):
         add(token("epsilon", raw), "epsilon must be an integer from 1000 to 16000000")
@@ -402,7 +400,7 @@ def malformed() -> list[dict[str, Any]]:
         add(change(olh, "g", bad), "g must be a prime below the domain")
     for bad in (1, 65_537):
         add(change(olh, "g", bad), "g must be an integer from 2 to 65536")
-    add(change(grr, "mechanism", "rr"), "rr is for two values: take grr, olh or hh")
+    add(change(grr, "mechanism", "rr"), "rr is for two values")
     for bad in (1, 257, "4"):
         add(change(tree, "fanout", bad), "fanout must be an integer from 2 to 256")
     for bad in ([4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]):
@@ -414,10 +412,10 @@ def malformed() -> list[dict[str, Any]]:
     add(change(tree, "weights", [1, 1, 1, 0]), "the last of the weights must not be 0")
     for field in ("color", "labels", "g"):
         add(change(rr, field, 3), "unknown field " + field)
-    many = "more than 16777216 codes: take a smaller domain"
+    many = "more than 16777216 codes"
     add(number(2**24, "olh", g=3), many)
     add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
-    add(number(2**24, "grr", epsilon=1_000), "epsilon is too small for so many cells: take a smaller g")
+    add(number(2**24, "grr", epsilon=1_000), "epsilon is too small for so many cells")
     for bad in ([], 4_000_000):
         add(change(rr, "budget", bad), "budget must be an object")
     for bad in ("total", 1):
@@ -442,13 +440,13 @@ def settings() -> list[dict[str, Any]]:
     reason = "device_id must be 1 to 32 of a-z, 0-9 and -"
     for bad in ("", "A", "a_b", "a/b", "a+", "#", "a" * 33, 5, None):
         cases += [{**good, "device": bad, "text": reason}]
-    for name in ("key", "announce_key"):
-        for size in (0, 31, 33):
-            reason = "key and announce_key must be 32 bytes, or None"
+    for name, right in (("key", 32), ("announce_key", 64)):
+        for size in (0, right - 1, right + 1):
+            reason = "key must be 32 bytes or None, announce_key 64 or None"
             cases.append({**good, "fleet": "home", name: "00" * size, "text": reason})
     for bad in (None, "", "A", "a/b", "a" * 33):
         reason = "fleet must be 1 to 32 of a-z, 0-9, _ and -"
-        cases.append({**good, "announce_key": "00" * 32, "fleet": bad, "text": reason})
+        cases.append({**good, "announce_key": "00" * 64, "fleet": bad, "text": reason})
     return cases
 
 

@@ -1,7 +1,7 @@
-"""A second opinion on what the board computes, written from the design with the standard library alone.
+"""A second opinion on what the board computes, written from the design without the client's code.
 
-Thresholds by 60-digit decimals, HMAC and DRBG by hmac and hashlib, hashes by lists of digits, records by
-struct. Nothing here may import the client.
+Thresholds by 60-digit decimals, tags by hmac, the DRBG by hashlib, signatures by `cryptography`, hashes by
+lists of digits, records by struct. Nothing here may import the client.
 """
 
 import hashlib
@@ -14,8 +14,13 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
 ONE = 2**30
 RULES = ("unlimited", "sum", "squares", "count")
+P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def threshold(epsilon: int, g: int) -> int:
@@ -27,33 +32,24 @@ def threshold(epsilon: int, g: int) -> int:
 
 
 class ReferenceDRBG:
-    """HMAC-DRBG, SHA-256: SP 800-90A section 10.1.2, from its text."""
+    """SHA-256 with fast key erasure: byte 0 mixes entropy in, 1 makes the next key, 2 and up go out."""
 
     def __init__(self, seed: bytes) -> None:
-        self.k, self.v = b"\x00" * 32, b"\x01" * 32
+        self.k = bytes(32)
         self.words: list[int] = []
         self.update(seed)
 
-    def mac(self, data: bytes) -> bytes:
-        return hmac.new(self.k, data, hashlib.sha256).digest()
+    def hashed(self, domain: int, more: bytes = b"") -> bytes:
+        return hashlib.sha256(struct.pack("B32s", domain, self.k) + more).digest()
 
     def update(self, data: bytes) -> None:
         self.words = []
-        self.k = self.mac(self.v + b"\x00" + data)
-        self.v = self.mac(self.v)
-        if data:
-            self.k = self.mac(self.v + b"\x01" + data)
-            self.v = self.mac(self.v)
+        self.k = self.hashed(0, data)
 
     def generate(self, n: int) -> bytes:
-        words = self.words
-        out = b""
-        while len(out) < n:
-            self.v = self.mac(self.v)
-            out += self.v
-        self.update(b"")
-        self.words = words
-        return out[:n]
+        blocks = [self.hashed(2 + i) for i in range(-(-n // 32))]
+        self.k = self.hashed(1)
+        return b"".join(blocks)[:n]
 
     def word(self) -> int:
         """30 bits: the low ones of each big-endian word of a 32-byte block."""
@@ -158,9 +154,19 @@ def report_of(payload: str, number: int, code: int, device: str = "", key: bytes
     return body + hmac_sha256(key, device.encode() + b"\x00" + sha256 + body)[:8]
 
 
-def signed(payload: str, key: bytes, fleet: str, name: str) -> bytes:
-    topic = f"hushmote/v1/{fleet}/experiment/{name}"
-    return payload.encode() + b"\x00" + hmac_sha256(key, f"{topic}\x00{payload}".encode())[:16]
+def public_key(private: int) -> bytes:
+    """x and y of a P-256 key."""
+    point = ec.derive_private_key(private, ec.SECP256R1()).public_key().public_numbers()
+    return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
+
+
+def signed(payload: str, private: int, fleet: str, name: str, serial: int = 1) -> bytes:
+    """What is retained in a keyed fleet: ECDSA, nonces by RFC 6979, s in its lower half."""
+    body = payload.encode() + b"\x00" + struct.pack(">I", serial)
+    text = f"hushmote/v1/{fleet}/experiment/{name}".encode() + b"\x00" + body
+    algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+    r, s = decode_dss_signature(ec.derive_private_key(private, ec.SECP256R1()).sign(text, algorithm))
+    return body + r.to_bytes(32, "big") + min(s, P256_ORDER - s).to_bytes(32, "big")
 
 
 def sealed(body: bytes) -> bytes:
@@ -172,18 +178,14 @@ def ledger_record(
     entries: Sequence[tuple[str, int, str, int, int]] = (),
     total: int = 0,
     squares: int = 0,
-    pending: bytes = b"",
+    unsent: Sequence[bytes] = (),
     enabled: bool = True,
     seed: bytes = bytes(16),
 ) -> bytes:
     """A ledger record; entries are (experiment name, last number, rule, pinned cap, spent)."""
-    out = struct.pack(">BBI16s", 0x4C, enabled << 7 | len(entries), sequence, seed)
+    out = struct.pack(">BBI16s", 0x4D, enabled << 7 | len(entries), sequence, seed)
     out += total.to_bytes(6, "big") + struct.pack(">Q", squares)
     for name, number, rule, cap, spent in entries:
         out += hashlib.sha256(name.encode()).digest()[:4] + struct.pack(">I", number)
         out += (RULES.index(rule) << 54 | cap).to_bytes(7, "big") + spent.to_bytes(7, "big")
-    return sealed(out + pending)
-
-
-def outbox_record(sequence: int, reports: Sequence[bytes]) -> bytes:
-    return sealed(struct.pack(">BBI", 0x4F, 0, sequence) + b"".join(bytes([len(r)]) + r for r in reports))
+    return sealed(out + b"".join(bytes([len(r)]) + r for r in unsent))

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from boards import MASTER, experiment, payload_of
+from boards import FLEET_KEYS, experiment, payload_of
 
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
@@ -93,7 +93,7 @@ def test_a_keyed_fleet_added_meanwhile_without_a_key_leaves_the_others_as_they_w
     with pytest.raises(keys.MasterKeyError):
         KnownFleets(store, status).load()
     with pytest.raises(StoreError, match="no fleet away"):
-        KnownFleets(store, status, MASTER, ["away"]).load()
+        KnownFleets(store, status, FLEET_KEYS, ["away"]).load()
 
 
 def test_a_report_to_an_experiment_added_a_moment_ago_is_counted(store, status, fleets):

@@ -4,7 +4,7 @@ import datetime
 import time
 
 import pytest
-from boards import MASTER, experiment, payload_of, reports
+from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of, reports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,9 +28,9 @@ def store(tmp_path):
         yield store
 
 
-def take(store, *messages, master: bytes | tuple[bytes, ...] = MASTER, limit=None):
+def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None):
     """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
-    fleets = ingest.fleets(store, master)
+    fleets = ingest.fleets(store, keys.FleetKeys(masters, SIGNING))
     tally = ingest.ingest(store, messages, fleets, NOW, limit)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
 
@@ -168,11 +168,11 @@ def test_tags_of_a_former_master_key_count_as_long_as_it_is_given(store):
     exp = experiment()
     new = bytes(32)
     first, second = reports("a", exp, 2, key=KEY_A)
-    assert take(store, sent("a", first, "keyed"), master=new) == (0, {"bad tag": 1})
-    assert take(store, sent("a", first, "keyed"), master=(new, MASTER)) == (1, {})
-    assert take(store, sent("a", second, "keyed"), master=new) == (0, {"bad tag": 1})
+    assert take(store, sent("a", first, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
+    assert take(store, sent("a", first, "keyed"), masters=(new, MASTER)) == (1, {})
+    assert take(store, sent("a", second, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
     key = keys.device_key(new, "keyed", "b")
-    assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), master=(new, MASTER)) == (1, {})
+    assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), masters=(new, MASTER)) == (1, {})
 
 
 def test_a_device_that_reports_faster_than_the_limit_is_held_to_it_and_no_other_is(store):
@@ -189,7 +189,7 @@ def test_a_device_that_reports_faster_than_the_limit_is_held_to_it_and_no_other_
 def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
     limit = RateLimit(1)
     message = sent("a", report.encode(experiment(), 1, 0))
-    fleets = ingest.fleets(store, MASTER)
+    fleets = ingest.fleets(store, FLEET_KEYS)
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE histogram")
     with pytest.raises(StoreError):
@@ -231,7 +231,7 @@ TOPICS = st.text(max_size=40) | st.builds(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
 def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store, messages):
-    fleets = ingest.fleets(store, MASTER)
+    fleets = ingest.fleets(store, FLEET_KEYS)
     tally = ingest.ingest(store, messages, fleets, NOW)
     assert tally.accepted + sum(tally.rejected.values()) == len(messages)
     assert {reason for _, reason in tally.rejected} <= set(ingest.REASONS)

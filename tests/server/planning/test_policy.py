@@ -99,7 +99,7 @@ def test_no_mixture_of_experiments_versions_and_epsilons_passes_both_caps(total,
             client.sent(report)
             filter.spend(epsilon)  # raises where the report passes both caps
             path.append(epsilon)
-        client = boot(made, client._storage)
+        client = boot(made, client._ledger._storage)
     status = client.status()
     assert (status["sum"], status["squares"]) == (sum(path), sum(x * x for x in path))
     assert status["sum"] <= made.sum or status["squares"] <= made.squares
@@ -195,7 +195,7 @@ def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "9"), "no report of ε = 9"),
-        (("--epsilon", "8", "--experiments", "a", "--rules", "total"), "rules must be one of"),
+        (("--epsilon", "8", "--experiments", "a", "--rules", "total"), "rules must be of"),
         (("--epsilon", "8", "--experiments", "a", "--write", "/nowhere/main.py"), "cannot read"),
     ],
 )
@@ -231,3 +231,37 @@ def test_a_life_counts_what_was_spent():
     spent = History.equal(500_000, 3)
     assert made.left(500_000, spent.sum, spent.squares) == 13
     assert made.left(ldp_client.EPSILON_MAX) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "text"),
+    [
+        *(
+            ("sum", bad, "sum must be an integer from 0 to 281474976710655")
+            for bad in (-1, 1.0, "8", None, 2**48, True)
+        ),
+        *(("squares", bad, "squares must be an integer from 0") for bad in (-1, 0.5, None, 2**64)),
+        *(
+            ("epsilon", bad, "epsilon must be an integer from 1000 to 16000000")
+            for bad in (0, 999, 16_000_001, 1e6)
+        ),
+        *(("rules", bad, "rules must be a tuple of str") for bad in ("sum", None, 5)),
+        *(
+            ("rules", bad, "rules must be of unlimited, sum, squares, count")
+            for bad in (("total",), (["sum"],))
+        ),
+        *(("experiments", bad, "experiments must be a tuple of str") for bad in ("bath", None, 5)),
+        *(("experiments", bad, "1 to 32 of a-z") for bad in (("A",), ("",), (5,), ("a/b",))),
+        *(
+            ("experiments", bad, "at most 64, each once")
+            for bad in (("a", "a"), tuple(f"n{i}" for i in range(65)))
+        ),
+    ],
+)
+def test_what_no_board_could_follow_is_refused_with_the_reason(field, bad, text):
+    good: dict[str, Any] = {"sum": 1, "squares": 0, "epsilon": 1000, "rules": ("sum",), "experiments": ("a",)}
+    with pytest.raises(PolicyError) as caught:
+        Policy(**{**good, field: bad})
+    assert str(caught.value).startswith("policy: ")
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)

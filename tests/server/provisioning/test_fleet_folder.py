@@ -1,6 +1,7 @@
 """A fleet's folder and its commands: made once, never overwritten, rotated with an overlap."""
 
 import base64
+import dataclasses
 import getpass
 import json
 import os
@@ -9,11 +10,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from command_line import Run, runner
+from command_line import Run, hushmote, runner
 from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
 
-from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation
+from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation, upgrade
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, FolderError, now_utc
 from hushmote.server.store import Store
@@ -36,6 +37,12 @@ def made(run: Run, *arguments: str) -> FleetFolder:
 
 def settings(device: str) -> provision.DeviceSettings:
     return provision.load_settings(Path(f"fl/devices/{device}.settings.json"))
+
+
+def keys_of(folder: FleetFolder) -> keys.FleetKeys:
+    fleet_keys = master_key.load_keys(folder.master_file())
+    assert fleet_keys is not None
+    return fleet_keys
 
 
 def root_of(board: provision.DeviceSettings) -> x509.Certificate:
@@ -68,9 +75,8 @@ def test_the_three_parts_hold_only_what_their_machines_need(run: Run):
     for part in secrets:
         text = b"".join(p.read_bytes() for p in (folder.path / part).rglob("*") if p.is_file())
         assert text.count(b"PRIVATE KEY-----") == 2  # one key: BEGIN and END
-        master = master_key.load_master_key(folder.master_file())
-        assert master is not None
-        assert (master.hex().encode() in text) == (part == "aggregator")
+        for secret in (*keys_of(folder).masters, keys_of(folder).signing):
+            assert (secret.hex().encode() in text) == (part == "aggregator")
 
 
 def test_a_folder_that_is_there_is_left_alone(run: Run):
@@ -96,8 +102,9 @@ def test_a_fleet_that_cannot_be_is_refused_before_anything_is_made(run: Run, arg
 
 
 def test_a_master_key_in_the_environment_is_not_written(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32)
-    assert "HUSHMOTE_MASTER_KEY" in run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b")
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32 + ",signing:" + "cd" * 32)
+    said = json.loads(run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b", "--json"))
+    assert said["master_key"] is False
     assert not Path("fl/aggregator/master.key").exists()
     run("device", "k3f9", "--folder", "fl")
     assert settings("k3f9").key == keys.device_key(bytes.fromhex("ab" * 32), "home", "k3f9").hex()
@@ -133,9 +140,9 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     assert board.mqtt_key is not None
     own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key, "x")
     own.certificate.verify_directly_issued_by(folder.root())
-    master = master_key.load_master_key(folder.master_file())
-    assert master is not None
-    assert board.key == keys.device_key(master, "home", "k3f9").hex()
+    fleet_keys = keys_of(folder)
+    assert board.key == keys.device_key(fleet_keys.masters[0], "home", "k3f9").hex()
+    assert board.announce_key == keys.public_key_bytes(fleet_keys.signing).hex()
 
 
 def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
@@ -253,18 +260,162 @@ def test_a_master_key_rotates_with_an_overlap_and_boards_keep_their_ids(run: Run
     run("device", "k3f9", "--folder", "fl")
     path = Path("fl/devices/k3f9.settings.json")
     provision.mark_ledger(path, settings("k3f9"), True)
-    (old,) = master_key.load_master_keys(folder.master_file())
+    before = keys_of(folder)
+    (old,) = before.masters
     run("rotate", "master", "--folder", "fl")
-    new, second = master_key.load_master_keys(folder.master_file())
+    new, second = keys_of(folder).masters
     assert second == old != new
     assert settings("k3f9").key == keys.device_key(old, "home", "k3f9").hex()
     run("renew", "--all", "--folder", "fl")
     assert settings("k3f9").key == keys.device_key(new, "home", "k3f9").hex()
-    assert settings("k3f9").announce_key == keys.announce_key(new, "home").hex()
+    assert settings("k3f9").announce_key == keys.public_key_bytes(before.signing).hex()
     assert settings("k3f9").ledger_made
     run("rotate", "master", "--finish", "--folder", "fl")
-    assert master_key.load_master_keys(folder.master_file()) == (new,)
+    assert keys_of(folder) == keys.FleetKeys((new,), before.signing)
     assert "no rotation" in run("rotate", "master", "--finish", "--folder", "fl", expect=1)
+
+
+def test_a_new_signing_key_leaves_the_master_keys_and_is_in_renewed_settings(run: Run):
+    folder = made(run)
+    run("device", "k3f9", "--folder", "fl")
+    before, board = keys_of(folder), settings("k3f9")
+    assert "flash" in run("rotate", "signing", "--folder", "fl")
+    after = keys_of(folder)
+    assert after.masters == before.masters
+    assert after.signing != before.signing
+    run("renew", "--all", "--folder", "fl")
+    assert settings("k3f9").key == board.key
+    assert settings("k3f9").announce_key == keys.public_key_bytes(after.signing).hex() != board.announce_key
+
+
+# --- Of before there was a signing key ------------------------------------------------------------------
+
+
+def as_before(path: Path) -> None:
+    """Make a folder what it was when the announce key was an HMAC key of 32 bytes."""
+    key = path / "aggregator/master.key"
+    key.write_text(key.read_text().splitlines()[0] + "\n")
+    for board in path.glob("devices/*.settings.json"):
+        values = json.loads(board.read_text())
+        values["announce_key"] = values["key"] and "ab" * 32
+        board.write_text(json.dumps(values))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def test_a_folder_of_before_is_told_of_the_command_that_upgrades_it(run: Run):
+    made(run)
+    run("device", "k3f9", "--folder", "fl")
+    run("device", "k3f8", "--folder", "fl", "--password", expect=1)
+    as_before(Path("fl"))
+    for command in (("device", "k3f7"), ("renew", "k3f9"), ("rotate", "master")):
+        assert "`hushmote provision upgrade`" in run(*command, "--folder", "fl", expect=1)
+    with pytest.raises(provision.ProvisionError, match="`hushmote provision upgrade`"):
+        settings("k3f9")
+
+
+def test_serve_on_the_keys_of_before_is_one_line_that_names_the_command(tmp_path: Path, run: Run):
+    made(run)
+    as_before(Path("fl"))
+    said = hushmote("serve", "--master-key", "fl/aggregator/master.key", cwd=tmp_path, expect=1)
+    assert "`hushmote provision upgrade`" in said
+
+
+def test_a_folder_of_before_is_upgraded_once_and_again_changes_nothing(run: Run):
+    folder = made(run)
+    for device in ("k3f9", "k3f8"):
+        run("device", device, "--folder", "fl")
+    run("device", "open", "--folder", "fl", "--open")
+    run("device", "far", "--folder", "fl", "--out", ".")
+    provision.mark_ledger(Path("fl/devices/k3f9.settings.json"), settings("k3f9"), True)
+    old, before = keys_of(folder), settings("k3f9")
+    as_before(Path("fl"))
+    said = run("upgrade", "far.settings.json", "--folder", "fl")
+    assert "settings with a new announce key: 3 of 4" in said
+    assert "refuses every experiment" in " ".join(said.split())
+    new = keys_of(folder)
+    assert new.masters == old.masters
+    announce_key = keys.public_key_bytes(new.signing).hex()
+    assert settings("k3f9") == dataclasses.replace(before, announce_key=announce_key)
+    assert provision.load_settings(Path("far.settings.json")).announce_key == announce_key
+    assert settings("open").announce_key is None
+    after = contents(Path("fl"))
+    assert "0 of 3" in run("upgrade", "--folder", "fl")
+    assert contents(Path("fl")) == after
+    assert all(p.stat().st_mode & 0o077 == 0 for p in Path("fl").rglob("*"))
+
+
+def test_keys_without_a_folder_are_upgraded_alike_and_those_in_the_environment_by_hand(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    key = Path("master.key")
+    old = master_key.create_keys(key)
+    run("device", "k3f9", "--master-key", "master.key", "--out", ".")
+    text = old.masters[0].hex()
+    key.write_text(text)
+    run("upgrade", "k3f9.settings.json", "--master-key", "master.key")
+    new = master_key.load_keys(key)
+    assert new is not None
+    assert new.masters == old.masters
+    board = provision.load_settings(Path("k3f9.settings.json"))
+    assert board.announce_key == keys.public_key_bytes(new.signing).hex()
+    made(run)
+    Path("fl/aggregator/master.key").unlink()
+    assert "there are no keys" in run("upgrade", "--folder", "fl", expect=1)
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", text)
+    assert "64 random hex digits" in run("upgrade", "--folder", "fl", expect=1)
+    monkeypatch.setenv("HUSHMOTE_MASTER_KEY", f"{text},signing:{new.signing.hex()}")
+    assert "0 of 1" in run("upgrade", "k3f9.settings.json", "--folder", "fl")
+
+
+def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Killed before each system call that opens, syncs, removes or replaces a file."""
+    folder = made(run)
+    for device in ("k3f9", "k3f8"):
+        run("device", device, "--folder", "fl")
+    old = keys_of(folder).masters
+    as_before(Path("fl"))
+    calls = {name: getattr(os, name) for name in ("open", "replace", "fsync", "unlink")}
+    steps, finished = 0, False
+    while not finished:
+        trial = tmp_path / f"trial{steps}"
+        shutil.copytree("fl", trial)
+        paths = sorted(trial.glob("devices/*.settings.json"))
+        left = steps
+
+        def dying(name: str):
+            def killed(*arguments, **options):
+                nonlocal left
+                left -= 1
+                if left == -1:
+                    raise KeyboardInterrupt
+                return calls[name](*arguments, **options)
+
+            return killed
+
+        for name in calls:
+            monkeypatch.setattr(os, name, dying(name))
+        try:
+            upgrade.upgrade(trial / "aggregator/master.key", paths)
+            finished = True
+        except KeyboardInterrupt:
+            steps += 1
+        finally:
+            for name, call in calls.items():
+                monkeypatch.setattr(os, name, call)
+        upgrade.upgrade(trial / "aggregator/master.key", paths)
+        new = keys_of(FleetFolder(trial, folder.fleet))
+        assert new.masters == old
+        wanted = {keys.public_key_bytes(new.signing).hex()}
+        assert {provision.load_settings(path).announce_key for path in paths} == wanted
+    assert steps > 9
+
+
+# --- The authority and what it signs --------------------------------------------------------------------
 
 
 def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):

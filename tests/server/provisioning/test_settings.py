@@ -15,10 +15,11 @@ import pytest
 from hushmote.server.provisioning import authority
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.settings import ProvisionError, load_settings, provision_device
-from hushmote.server.wire.keys import MasterKeyError
+from hushmote.server.wire.keys import FleetKeys, MasterKeyError, public_key_bytes
 from hushmote.server.wire.topics import NameRefused
 
 MASTER = bytes(range(32))
+KEYS = FleetKeys((MASTER,), MASTER[::-1])
 DEVICE_FOLDER = Path(__file__).resolve().parents[3] / "device"
 
 
@@ -36,18 +37,18 @@ def test_own_hkdf_agrees_with_rfc_5869():
 
 
 def test_keys_are_those_of_an_independent_hkdf(tmp_path: Path):
-    settings = provision_device(MASTER, "garden", "k3f9x1", path=tmp_path / "s.json")
+    settings = provision_device(KEYS, "garden", "k3f9x1", path=tmp_path / "s.json")
     assert settings.key == hkdf_sha256(MASTER, b"hushmote/v1/garden/k3f9x1").hex()
-    assert settings.announce_key == hkdf_sha256(MASTER, b"hushmote/v1/garden/+announce").hex()
+    assert settings.announce_key == public_key_bytes(KEYS.signing).hex()
     written = json.loads((tmp_path / "s.json").read_text())
     assert written["key"] == settings.key
     assert written["announce_key"] == settings.announce_key
 
 
 def test_every_device_has_a_key_of_its_own():
-    settings = [provision_device(MASTER, fleet, d) for fleet in ("a", "b") for d in ("d1", "d2")]
+    settings = [provision_device(KEYS, fleet, d) for fleet in ("a", "b") for d in ("d1", "d2")]
     assert len({s.key for s in settings}) == 4
-    assert len({s.announce_key for s in settings}) == 2
+    assert len({s.announce_key for s in settings}) == 1
 
 
 def test_an_open_fleet_has_no_keys():
@@ -70,7 +71,7 @@ def test_ids_are_random_and_no_mac_address():
 def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path):
     old = os.umask(0)
     try:
-        provision_device(MASTER, "garden", "d1", path=tmp_path / "s.json")
+        provision_device(KEYS, "garden", "d1", path=tmp_path / "s.json")
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "s.json").stat().st_mode) == 0o600
@@ -80,34 +81,34 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path):
     path = tmp_path / "s.json"
     path.write_bytes(b"somebody's")
     with pytest.raises(ProvisionError, match="exists"):
-        provision_device(MASTER, "garden", "d1", path=path)
+        provision_device(KEYS, "garden", "d1", path=path)
     assert path.read_bytes() == b"somebody's"
 
 
 def test_a_dangling_link_is_not_followed(tmp_path: Path):
     (tmp_path / "s.json").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ProvisionError, match="exists"):
-        provision_device(MASTER, "garden", "d1", path=tmp_path / "s.json")
+        provision_device(KEYS, "garden", "d1", path=tmp_path / "s.json")
     assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("device_id", ["", "A", "a_b", "a/b", "+", "#", "a" * 33, "ä", "a\n"])
 def test_bad_device_ids_are_refused(device_id: str, tmp_path: Path):
     with pytest.raises(NameRefused):
-        provision_device(MASTER, "garden", device_id, path=tmp_path / "s.json")
+        provision_device(KEYS, "garden", device_id, path=tmp_path / "s.json")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("fleet", ["", "Garden", "a/b", "+", "a" * 33])
 def test_bad_fleets_are_refused(fleet: str):
     with pytest.raises(NameRefused):
-        provision_device(MASTER, fleet)
+        provision_device(KEYS, fleet)
 
 
 @pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
 def test_a_master_key_of_another_length_is_refused(length: int):
     with pytest.raises(MasterKeyError):
-        provision_device(bytes(length), "garden")
+        provision_device(FleetKeys((bytes(length),), KEYS.signing), "garden")
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
@@ -128,7 +129,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
 )
 def test_settings_that_cannot_work_are_refused(changes: dict, reason: str, tmp_path: Path):
     with pytest.raises(ProvisionError, match=reason):
-        provision_device(MASTER, "garden", path=tmp_path / "s.json", **changes)
+        provision_device(KEYS, "garden", path=tmp_path / "s.json", **changes)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,16 +137,16 @@ def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path):
     (tmp_path / "ca.pem").write_text("no certificate")
     for name in ("ca.pem", "missing.pem"):
         with pytest.raises(ProvisionError, match="must be a PEM file"):
-            provision_device(MASTER, "garden", mqtt_ca=tmp_path / name)
+            provision_device(KEYS, "garden", mqtt_ca=tmp_path / name)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path):
-    made = provision_device(MASTER, "garden", path=tmp_path / "s.json", wifi_ssid="café", mqtt_host="h")
+    made = provision_device(KEYS, "garden", path=tmp_path / "s.json", wifi_ssid="café", mqtt_host="h")
     assert load_settings(tmp_path / "s.json") == made
 
 
 def test_secrets_are_not_shown():
-    settings = provision_device(MASTER, "garden", wifi_password="hunter22", mqtt_password="hunter33")
+    settings = provision_device(KEYS, "garden", wifi_password="hunter22", mqtt_password="hunter33")
     shown = repr(settings) + provision.describe(settings, Path("s.json"))
     assert "fill in wifi_ssid and mqtt_host" in shown
     for secret in (settings.key, settings.announce_key, "hunter22", "hunter33"):
@@ -155,7 +156,7 @@ def test_secrets_are_not_shown():
 
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
     path = tmp_path / "s.json"
-    provision_device(MASTER, "garden", path=path)
+    provision_device(KEYS, "garden", path=path)
     path.chmod(0o640)
     with pytest.raises(ProvisionError, match="chmod 600"):
         load_settings(path)
@@ -174,7 +175,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
 )
 def test_a_file_with_mistakes_is_refused(name: str, value: object, reason: str, tmp_path: Path):
     path = tmp_path / "s.json"
-    provision_device(MASTER, "garden", path=path)
+    provision_device(KEYS, "garden", path=path)
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {name: value}))
     with pytest.raises(ProvisionError, match=reason) as caught:
@@ -194,7 +195,7 @@ def test_a_file_that_is_no_settings_is_refused(content: bytes, tmp_path: Path):
 
 def test_a_missing_field_is_named(tmp_path: Path):
     path = tmp_path / "s.json"
-    provision_device(MASTER, "garden", path=path)
+    provision_device(KEYS, "garden", path=path)
     values = json.loads(path.read_text())
     del values["mqtt_host"]
     path.write_text(json.dumps(values))
@@ -209,7 +210,7 @@ def test_missing_settings_say_how_to_make_them(tmp_path: Path):
 
 def test_the_mark_of_a_made_ledger_stays_and_keeps_the_mode(tmp_path: Path):
     path = tmp_path / "s.json"
-    settings = provision_device(MASTER, "garden", path=path)
+    settings = provision_device(KEYS, "garden", path=path)
     marked = provision.mark_ledger(path, settings, True)
     assert load_settings(path) == marked == dataclasses.replace(settings, ledger_made=True)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -238,7 +239,7 @@ def certified(root: authority.Issued, tmp_path: Path) -> Path:
     (tmp_path / "ca.pem").write_bytes(root.to_pem())
     own = authority.issue_client(root, "d1", NOW, 30)
     path = tmp_path / "s.json"
-    provision_device(MASTER, "garden", "d1", path=path, mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    provision_device(KEYS, "garden", "d1", path=path, mqtt_ca=tmp_path / "ca.pem", certificate=own)
     return path
 
 
@@ -280,7 +281,7 @@ def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dic
 
 def test_settings_from_before_boards_had_certificates_are_still_good(tmp_path: Path):
     path = tmp_path / "s.json"
-    made = provision_device(MASTER, "garden", "d1", path=path)
+    made = provision_device(KEYS, "garden", "d1", path=path)
     values = json.loads(path.read_text())
     del values["mqtt_cert"], values["mqtt_key"]
     path.write_text(json.dumps(values))
@@ -290,7 +291,9 @@ def test_settings_from_before_boards_had_certificates_are_still_good(tmp_path: P
 def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.Issued):
     settings = provision.mark_ledger(certified, load_settings(certified), True)
     own = authority.issue_client(root, "d1", NOW, 30)
-    made = provision.renewed(settings, MASTER[::-1], certified.with_name("ca.pem"), own)
+    made = provision.renewed(
+        settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
+    )
     changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}
-    assert changed == {"key", "announce_key", "mqtt_cert", "mqtt_key"}
+    assert changed == {"key", "mqtt_cert", "mqtt_key"}
     assert made.key == hkdf_sha256(MASTER[::-1], b"hushmote/v1/garden/d1").hex()

@@ -242,12 +242,12 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, cap
 
 def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups_bits(tmp_path, monkeypatch):
     master = tmp_path / "master.key"
-    made = master_key.create_master_key(master)
+    made = master_key.create_keys(master)
     master.chmod(0o440)
     with pytest.raises(keys.MasterKeyError, match="can be read by others"):
-        master_key.load_master_keys(master)
+        master_key.load_keys(master)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert master_key.load_master_keys(master) == (made,)
+    assert master_key.load_keys(master) == made
 
 
 @needs_mosquitto

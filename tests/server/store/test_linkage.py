@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from boards import MASTER, experiment, payload_of, reports
+from boards import FLEET_KEYS, MASTER, experiment, payload_of, reports
 from sqlalchemy import MetaData, create_engine, inspect, select, types
 
 from hushmote.server.ingest import pipeline as ingest
@@ -45,7 +45,7 @@ def filled(url, batches):
     store.allow_devices("home", DEVICES)
     for exp in (DAY, HOUR):
         store.add_experiment("home", payload_of(exp))
-    fleets = ingest.fleets(store, MASTER)
+    fleets = ingest.fleets(store, FLEET_KEYS)
     for batch in batches:
         ingest.ingest(store, batch, fleets, NOW)
     return store
@@ -153,7 +153,7 @@ def test_after_vacuum_an_sqlite_file_is_the_same_bytes_in_whatever_order_batches
     for name, order in (("one", batches), ("other", batches[::-1])):
         store = filled(f"sqlite:///{tmp_path / name}", [])
         store.set_listed("home", False)
-        fleets = ingest.fleets(store, MASTER)
+        fleets = ingest.fleets(store, FLEET_KEYS)
         for each in order:
             assert ingest.ingest(store, each, fleets, NOW).accepted == 100
         store.close()
@@ -196,7 +196,7 @@ def test_postgresql_s_own_columns_link_a_batch_s_devices_to_its_codes(postgres_u
     with filled(postgres_url, one) as store:
         sent = code(one[0][0][1])
         assert linked(store) == {("board-0", sent)}  # a batch of one report: the link is certain
-        ingest.ingest(store, batch, ingest.fleets(store, MASTER), NOW)
+        ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
         codes = {code(payload) for _, payload in batch}
         found = linked(store)
         # A batch of thirty: each of its devices goes with each of its codes.
@@ -211,7 +211,7 @@ def test_postgresql_s_rows_lie_in_the_order_in_which_devices_were_first_heard_of
     with filled(postgres_url, []) as store:
         store.set_listed("home", False)
         for batch in batches:
-            ingest.ingest(store, batch, ingest.fleets(store, MASTER), NOW)
+            ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
         query = "SELECT device FROM dedupe WHERE experiment = 'temp' ORDER BY ctid"
 
         def order():

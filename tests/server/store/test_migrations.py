@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from boards import MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, experiment, payload_of
 from command_line import runner
 from sqlalchemy import Engine, MetaData, create_engine, event, select
 
@@ -122,7 +122,7 @@ def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(ol
 def test_reports_that_version_1_counted_are_duplicates_after_the_upgrade_and_new_ones_are_not(old):
     upgrade(old)
     with Store(old, create=False) as store:
-        fleets = ingest.fleets(store, MASTER)
+        fleets = ingest.fleets(store, FLEET_KEYS)
         experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
         sent, fresh = [], []
         for fleet, keyed in store.fleets().items():

@@ -1,12 +1,19 @@
-"""Keys: derived as RFC 5869 says, never confused."""
+"""Keys: derived as RFC 5869 says, signatures as RFC 6979 and FIPS 186-5 say; never confused."""
+
+import hashlib
+import hmac
 
 import pytest
-from boards import MASTER, client, experiment, payload_of
+from boards import MASTER, SIGNING, experiment, payload_of
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from hushmote.device import ldp_client
 from hushmote.server.wire import keys, topics
+
+TOPIC = topics.experiment_topic("home", "temp")
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def test_device_keys_are_hkdf_sha256_as_another_library_computes_it():
@@ -14,34 +21,77 @@ def test_device_keys_are_hkdf_sha256_as_another_library_computes_it():
         return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(MASTER)
 
     assert keys.device_key(MASTER, "home", "k3f9x1") == hkdf(b"hushmote/v1/home/k3f9x1")
-    assert keys.announce_key(MASTER, "home") == hkdf(b"hushmote/v1/home/+announce")
 
 
-def test_every_device_and_fleet_has_a_key_of_its_own_and_none_is_the_announce_key():
-    made = {
-        keys.device_key(MASTER, fleet, device) for fleet in ("a", "b") for device in ("a", "b", "announce")
-    }
-    made |= {keys.announce_key(MASTER, fleet) for fleet in ("a", "b")}
-    assert len(made) == 8
+def test_every_device_of_every_fleet_has_a_key_of_its_own():
+    made = {keys.device_key(MASTER, fleet, device) for fleet in ("a", "b") for device in ("a", "b", "c")}
+    assert len(made) == 6
     with pytest.raises(topics.NameRefused):
         keys.device_key(MASTER, "a", "+announce")
     with pytest.raises(keys.MasterKeyError, match="must have 32"):
         keys.device_key(b"short", "a", "a")
 
 
-def test_a_board_enrolls_in_a_signed_experiment_and_refuses_each_flipped_bit_of_the_signature():
-    exp = experiment()
-    announce = keys.announce_key(MASTER, "home")
-    signed = keys.sign_experiment(announce, topics.experiment_topic("home", exp.name), payload_of(exp))
-    assert signed[:-17] == payload_of(exp)
-    board = client("k3f9x1", exp)
-    strict = ldp_client.Client(board._policy, board._storage, "k3f9x1", None, announce, "home")
-    assert strict.enroll(signed).digest == exp.digest
-    for bit in range(8 * 16):
-        flipped = bytearray(signed)
-        flipped[-16 + bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ldp_client.ExperimentRefused, match="signature"):
-            strict.enroll(bytes(flipped))
-    elsewhere = keys.sign_experiment(announce, topics.experiment_topic("away", exp.name), payload_of(exp))
-    with pytest.raises(ldp_client.ExperimentRefused, match="signature"):
-        strict.enroll(elsewhere)
+def test_what_is_retained_is_json_zero_byte_serial_and_a_signature_that_another_library_accepts():
+    body = payload_of(experiment())
+    signed = keys.sign_experiment(SIGNING, TOPIC, body, 0x01020304)
+    assert signed[:-64] == body + b"\0\x01\x02\x03\x04"
+    announce = keys.public_key_bytes(SIGNING)
+    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x04" + announce)
+    r, s = int.from_bytes(signed[-64:-32], "big"), int.from_bytes(signed[-32:], "big")
+    der = utils.encode_dss_signature(r, s)
+    public.verify(der, TOPIC.encode() + b"\0" + signed[:-64], ec.ECDSA(SHA256()))
+    for other in (
+        TOPIC.encode() + b"\0" + body + b"\0\x01\x02\x03\x05",
+        topics.experiment_topic("away", "temp").encode() + b"\0" + signed[:-64],
+    ):
+        with pytest.raises(InvalidSignature):
+            public.verify(der, other, ec.ECDSA(SHA256()))
+
+
+def rfc_6979_nonce(key: bytes, digest: bytes) -> int:
+    """RFC 6979, 3.2, for P-256 and SHA-256, by its text."""
+    reduced = (int.from_bytes(digest, "big") % ORDER).to_bytes(32, "big")
+    v, k = b"\1" * 32, bytes(32)
+    for separator in (b"\0", b"\1"):
+        k = hmac.digest(k, v + separator + key + reduced, "sha256")
+        v = hmac.digest(k, v, "sha256")
+    v = hmac.digest(k, v, "sha256")
+    assert 0 < int.from_bytes(v, "big") < ORDER  # else it would go on; once in 2**32 times
+    return int.from_bytes(v, "big")
+
+
+def test_two_aggregators_sign_with_the_same_bytes_and_always_with_the_lower_s():
+    lower = set()
+    for serial in range(64):  # all 64 low by chance: once in 2**64 runs
+        signed = keys.sign_experiment(SIGNING, TOPIC, b"{}", serial)
+        assert signed == keys.sign_experiment(bytes(SIGNING), TOPIC, b"{}", serial)
+        digest = hashlib.sha256(TOPIC.encode() + b"\0" + signed[:-64]).digest()
+        nonce = rfc_6979_nonce(SIGNING, digest)
+        r = ec.derive_private_key(nonce, ec.SECP256R1()).public_key().public_numbers().x % ORDER
+        s = (
+            (int.from_bytes(digest, "big") + r * int.from_bytes(SIGNING, "big"))
+            * pow(nonce, -1, ORDER)
+            % ORDER
+        )
+        lower.add(s <= ORDER // 2)
+        assert signed[-64:] == r.to_bytes(32, "big") + min(s, ORDER - s).to_bytes(32, "big")
+    assert lower == {True, False}
+
+
+@pytest.mark.parametrize(
+    "key", [b"", bytes(31), bytes(32), bytes(33), ORDER.to_bytes(32, "big"), b"\xff" * 32, b"\1" * 31]
+)
+def test_a_signing_key_that_is_no_p_256_key_is_refused(key):
+    for use in (
+        lambda: keys.public_key_bytes(key),
+        lambda: keys.sign_experiment(key, TOPIC, b"{}", 1),
+    ):
+        with pytest.raises(keys.MasterKeyError, match="signing key must be 32 bytes"):
+            use()
+
+
+def test_keys_are_not_shown():
+    shown = repr(keys.FleetKeys((MASTER,), SIGNING))
+    assert repr(MASTER) not in shown
+    assert repr(SIGNING) not in shown

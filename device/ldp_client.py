@@ -96,9 +96,8 @@ def truth_threshold(epsilon, g):
     # type: (int, int) -> int
     """Return exactly floor(p * ONE) for p = e^eps / (e^eps + g - 1), the same on every runtime.
 
-    epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24. Rounding down
-    keeps the ratio of truth to lie below e^eps. p is irrational, so the two bounds meet.
-    Raises ExperimentRefused outside these ranges.
+    epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24; else ExperimentRefused.
+    Rounding down keeps the ratio of truth to lie below e^eps. p is irrational, so the two bounds meet.
     """
     if not (EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES):
         raise ExperimentRefused("epsilon or g out of range")
@@ -862,11 +861,11 @@ class Client:
         says which). Which of these it is never depends on the value. Raises TypeError for a value of the
         wrong type and EntropyError for a stuck random source; then nothing was spent.
         """
-        exp = self._experiments.get(name)
-        if exp is None or not self._enter():
+        if not self._enter():
             return None
         try:
-            return self._report(exp, value)
+            exp = self._experiments.get(name)
+            return None if exp is None else self._report(exp, value)
         finally:
             self._idle.append(None)
 
@@ -905,13 +904,15 @@ class Client:
         state = self._ledger.state
         epsilon = exp.epsilon
         square = epsilon * epsilon
-        if self._ledger.locked or (len(state.entries) >= _MAX_ENTRIES and exp.key not in state.entries):
+        number, rule, cap, spent = self._entry(exp)
+        full = len(state.entries) >= _MAX_ENTRIES and exp.key not in state.entries
+        # It may have been pinned otherwise since this version was checked, by a call that was under way.
+        if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
         # For the board's life: while the sum is within its bound, or the squares are within theirs.
         left = (self._policy["sum"] - state.sum) // epsilon
         left = max(left, (self._policy["squares"] - state.squares) // square)
         # For this experiment: within the smaller of the pinned cap and the version's.
-        number, rule, cap, spent = self._entry(exp)
         if rule != "unlimited":
             left = min(left, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
         # And no more than the ledger's fields can hold.

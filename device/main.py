@@ -1,4 +1,7 @@
-"""Hushmote's example application for an ESP32 or a Pico W: wake, read the chip's temperature, report, sleep.
+"""Hushmote's example application for an ESP32 or a Pico W: wake, read, draw the coin, sleep.
+
+The radio is switched on only when there is a report to send, or by a coin that falls about once a day, to
+fetch experiments and to show that the board is well.
 
 Copy it and make it yours: POLICY, INTERVAL_S and READINGS are all that most boards need to change. What
 differs from board to board (fleet, keys, Wi-Fi, broker) is in /settings.json, written by `hushmote provision`
@@ -10,20 +13,28 @@ and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 import binascii
 import json
 import os
-import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
+    from .kept_experiments import KeptExperiments
     from .mqtt_reporter import Reporter
+    from .reporter_base import sleep_ms, ticks_diff, ticks_ms
 else:
     import ldp_client
+    from kept_experiments import KeptExperiments
     from mqtt_reporter import Reporter
+    from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 try:
     import machine
 except ImportError:
     machine = None
+
+try:
+    import esp32
+except ImportError:
+    esp32 = None
 
 try:
     import network
@@ -40,29 +51,29 @@ POLICY = {
     "experiments": ("room_temp",),
 }
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
+REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
 START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board
+START_SPREAD_S = 60  # a board without experiments starts at a random moment of so many seconds
 
 SETTINGS = "/settings.json"
 LEDGER = "/ldp"  # `hushmote flash` makes it, once
+EXPERIMENTS = "/experiments"
 
 
-def chip_temperature():
-    """The chip's own temperature in °C; None where this reading failed."""
-    try:
-        import esp32
-    except ImportError:
-        esp32 = None
+def chip_thermometer():
+    """The function that reads the chip's own temperature in °C; None where the chip cannot tell."""
     if hasattr(esp32, "mcu_temperature"):  # ESP32-C3, -S2, -S3 and later
-        return esp32.mcu_temperature()
+        return esp32.mcu_temperature
     if hasattr(esp32, "raw_temperature"):  # ESP32, in °F
-        return (esp32.raw_temperature() - 32) / 1.8
+        return lambda: (esp32.raw_temperature() - 32) / 1.8
     if hasattr(getattr(machine, "ADC", None), "CORE_TEMP"):  # RP2040 datasheet, section 4.9.5
-        volt = machine.ADC(machine.ADC.CORE_TEMP).read_u16() * 3.3 / 65535
-        return 27 - (volt - 0.706) / 0.001721
-    raise NeedsPerson("no temperature sensor in this chip: write a function that reads yours into main.py")
+        sensor = machine.ADC(machine.ADC.CORE_TEMP)
+        return lambda: 27 - (sensor.read_u16() * 3.3 / 65535 - 0.706) / 0.001721
+    return None
 
 
-READINGS = {"room_temp": chip_temperature}
+# Experiment's name -> the function that reads its sensor. What it raises counts as no reading.
+READINGS = {"room_temp": chip_thermometer()}
 
 
 class NeedsPerson(Exception):
@@ -94,8 +105,8 @@ def load_settings():
     return settings
 
 
-def key_bytes(settings, name):
-    """A 32-byte key from its 64 hex digits; None in an open fleet."""
+def key_bytes(settings, name, size):
+    """A key of size bytes from its hex digits; None in an open fleet."""
     text = settings.get(name)
     if text is None:
         return None
@@ -103,15 +114,16 @@ def key_bytes(settings, name):
         key = binascii.unhexlify(text)
     except (ValueError, TypeError):
         key = b""
-    if len(key) != 32:
-        raise NeedsPerson("%s must be 64 hex digits: flash the settings of `hushmote provision`" % name)
+    if len(key) != size:
+        text = "%s must be %d hex digits: flash the settings of `hushmote provision`"
+        raise NeedsPerson(text % (name, 2 * size))
     return key
 
 
 def make_client(settings):
     """The client with this board's ledger, which must be there already."""
-    key = key_bytes(settings, "key")
-    announce_key = key_bytes(settings, "announce_key")
+    key = key_bytes(settings, "key", 32)
+    announce_key = key_bytes(settings, "announce_key", 64)
     try:
         client = ldp_client.Client(
             POLICY, LEDGER, settings["device_id"], key, announce_key, fleet=settings["fleet"]
@@ -126,8 +138,6 @@ def make_client(settings):
 
 def connect_wifi(settings, timeout_s=20):
     """Bring the network up; returns the interface."""
-    if network is None:
-        raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
     if settings.get("wifi_country") and hasattr(network, "country"):
         network.country(settings["wifi_country"])
     wlan = network.WLAN(network.STA_IF)
@@ -142,6 +152,7 @@ def connect_wifi(settings, timeout_s=20):
                 return wlan
             if wlan.status() == wrong_password:
                 break
+            feed()
             time.sleep(0.1)
     except OSError as e:
         raise Outage("Wi-Fi %s: the radio failed, errno %s" % (ssid, e.args[0] if e.args else "unknown"))
@@ -173,7 +184,6 @@ def make_tls(settings):
         return None
     import tls
 
-    set_clock()
     context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
     context.verify_mode = tls.CERT_REQUIRED
     try:
@@ -194,7 +204,7 @@ def make_mqtt_maker(settings):
     try:
         from umqtt.simple import MQTTClient
     except ImportError:
-        raise NeedsPerson("no umqtt.simple: `mpremote mip install umqtt.simple`")
+        raise NeedsPerson("no umqtt.simple: run `hushmote flash` again")
     context = make_tls(settings)
 
     def make_mqtt():
@@ -207,74 +217,185 @@ def make_mqtt_maker(settings):
             ssl=context,
         )
         if context is not None and hasattr(mqtt, "ssl_params"):
-            # umqtt.simple before 1.4 looks for the module ussl instead, which checks nobody's certificate.
-            sys.modules["ussl"] = context
+            # umqtt.simple before 1.4 passes these on, and not the server's name.
             mqtt.ssl_params = {"server_hostname": settings["mqtt_host"]}
         return mqtt
 
     return make_mqtt
 
 
-def tell(client, reporter, all_sent):
-    """Print what this wake-up did, one line per experiment and problem."""
-    status = client.status()
-    for name, line in status["experiments"].items():
-        if line["state"] == "reporting":
-            text = "%d reports made, %d left" % (line["reports"], line["left"])
-        elif line["state"] == "spent":
-            text = "silent: its budget is spent, after %d reports" % line["reports"]
-        elif line["state"] == "refused":
-            text = "refused: " + line["reason"]
-            if "signature" in text:
-                text += ": is announce_key this fleet's?"
-        else:
-            text = "no such experiment at the broker yet: `hushmote experiment add`"
-        if line["state"] != "absent" or reporter.error is None:
-            print("hushmote: %s: %s" % (name, text))
-    if not status["enabled"]:
-        print("hushmote: this board has opted out; client.enabled = True ends that")
-    for problem in (reporter.error, reporter.fault, status["error"]):
-        if problem:
-            print("hushmote: " + problem)
-    print("hushmote: %d sent, %d waiting" % (reporter.sent, status["pending"]))
-
-
-def wake_up():
-    """One reading, one chance of a report, and whatever waits to be sent."""
-    settings = load_settings()
-    client = make_client(settings)
-    # Read before the network is up: whether and when that happens must not depend on the reading.
-    readings = {}
-    for name in POLICY["experiments"]:
-        readings[name] = READINGS[name]()
-    wlan = connect_wifi(settings)
+def read(name):
+    """A sensor's reading; None where it failed: the report is then made of no reading."""
     try:
-        reporter = Reporter(client, make_mqtt_maker(settings))
-        tell(client, reporter, reporter.flush(30_000, readings))
-    finally:
-        wlan.disconnect()
-        wlan.active(False)
+        return READINGS[name]()
+    except Exception as e:  # drivers raise what they like; silence must not depend on a reading
+        print("hushmote: %s: the sensor failed, %s: %s" % (name, type(e).__name__, e))
+        return None
+
+
+class Board:
+    """This board: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
+
+    def __init__(self):
+        self.settings = load_settings()
+        if network is None:
+            raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
+        for name in POLICY["experiments"]:
+            if READINGS.get(name) is None:
+                raise NeedsPerson("no sensor for %s: write a function that reads yours into READINGS" % name)
+        self.client = make_client(self.settings)
+        self.kept = KeptExperiments(self.client, EXPERIMENTS)
+        self.make_mqtt = None
+        self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed)
+
+    def first_wait_s(self):
+        """How long a start that was not planned waits for its first reading.
+
+        At a random moment of an interval, readings come no more often than one an interval on average,
+        however often the power goes; and a fleet does not come back in step after a power cut.
+        """
+        if not self.kept.known:
+            return self.client.rng.below(START_SPREAD_S)
+        if machine.reset_cause() == getattr(machine, "WDT_RESET", None):
+            return INTERVAL_S  # or whatever hangs would make a reading each time
+        return self.client.rng.below(INTERVAL_S)
+
+    def wake_up(self):
+        """One reading of each sensor, one chance of a report each; the radio only where it is needed."""
+        client = self.client
+        # Coins alone decide whether the radio goes on: neither a reading nor a failed sensor can.
+        refresh = INTERVAL_S >= REFRESH_S or client.rng.bernoulli(INTERVAL_S * ldp_client.ONE // REFRESH_S)
+        unknown = {}
+        for name in POLICY["experiments"]:
+            reading = read(name)
+            if name in self.kept.known:
+                self.reporter.report(name, reading)
+            else:  # the broker may have it
+                unknown[name] = reading
+        if refresh or not self.kept.known or client.outbox():
+            self.connect(unknown)
+        self.tell()
+
+    def connect(self, unknown):
+        """Fetch experiments, give these readings their chance, send what waits."""
+        if self.make_mqtt is None:
+            self.make_mqtt = make_mqtt_maker(self.settings)
+        wlan = connect_wifi(self.settings)
+        try:
+            if self.settings.get("mqtt_ca"):
+                set_clock()
+            feed()
+            self.reporter.flush(30_000, unknown)
+        finally:
+            wlan.disconnect()
+            wlan.active(False)
+
+    def tell(self):
+        """Print what this wake-up did, one line per experiment and problem."""
+        status = self.client.status()
+        reporter = self.reporter
+        for name, line in status["experiments"].items():
+            if line["state"] == "reporting":
+                text = "%d reports made, %d left" % (line["reports"], line["left"])
+            elif line["state"] == "spent":
+                text = "silent: its budget is spent, after %d reports" % line["reports"]
+            elif line["state"] == "refused":
+                text = "refused: " + line["reason"]
+                if "signature" in text:
+                    text += ": is announce_key this fleet's?"
+            else:
+                text = "no such experiment at the broker yet: `hushmote experiment add`"
+            if line["state"] != "absent" or reporter.error is None:
+                print("hushmote: %s: %s" % (name, text))
+        if not status["enabled"]:
+            print("hushmote: this board has opted out; client.enabled = True ends that")
+        problems = [reporter.error, reporter.fault, self.kept.fault, status["error"]]
+        for problem in problems + list(reporter.mistyped.values()):
+            if problem:
+                print("hushmote: " + problem)
+        print("hushmote: %d sent, %d waiting" % (reporter.sent, status["pending"]))
+
+
+# --- Watchdog and sleep ---------------------------------------------------------------------------
+
+_watchdog = []
+
+
+def watch(timeout_ms=60_000):
+    """Start the watchdog, or change its time; an RP2040's takes 8.388 s at most and never stops again."""
+    for ms in (timeout_ms, 8_388):
+        try:
+            _watchdog[:] = [machine.WDT(timeout=ms)]
+            return
+        except AttributeError:  # no machine, or one without a watchdog
+            return
+        except ValueError:
+            pass
+
+
+def feed():
+    """Everything that waits calls this, at least once a second."""
+    for dog in _watchdog:
+        dog.feed()
+
+
+def planned():
+    """Whether this start is the end of a sleep that had its time."""
+    if machine.reset_cause() != getattr(machine, "DEEPSLEEP_RESET", None):
+        return False
+    return not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE
+
+
+def sleep(ms):
+    """Sleep; a board that can start again from deep sleep does not return."""
+    if hasattr(machine, "DEEPSLEEP_RESET"):
+        machine.deepsleep(ms)
+    # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, wakes up early where its radio
+    # has something to say, and has a watchdog that may go on meanwhile.
+    while ms > 0:
+        feed()
+        since = ticks_ms()
+        nap_ms = min(ms, 5_000)
+        machine.lightsleep(nap_ms)
+        if ticks_diff(ticks_ms(), since) < min(nap_ms, 10):
+            sleep_ms(min(nap_ms, 100))
+        ms -= max(ticks_diff(ticks_ms(), since), 1)
 
 
 def main():
     """Wake up, then sleep until the next reading; back to the REPL where a person is needed."""
-    started_s = time.time()
-    woke = (getattr(machine, "DEEPSLEEP_RESET", None), getattr(machine, "WDT_RESET", None))
-    if START_DELAY_S and machine is not None and machine.reset_cause() not in woke:
+    board = None
+    first = not planned()
+    if first and START_DELAY_S:
         print("hushmote: starts in %d s; ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)
-    try:
-        wake_up()
-    except NeedsPerson as e:
-        print("hushmote: " + str(e))
-        return
-    except Outage as e:
-        print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))
-    except Exception as e:  # a board in the field has nobody to restart it
-        print("hushmote: %s: %s; next try in %d s" % (type(e).__name__, e, INTERVAL_S))
-    # time.time() jumps when the clock is set, so the difference is not trusted beyond a minute.
-    awake_s = min(max(time.time() - started_s, 0), 60)
-    machine.deepsleep(max(INTERVAL_S - awake_s, 1) * 1000)
+    while True:
+        since = ticks_ms()
+        try:
+            if board is None:
+                board = Board()
+                watch()
+                wait_s = board.first_wait_s() if first else 0
+                if wait_s:
+                    print("hushmote: first reading in %d s" % wait_s)
+                    sleep(wait_s * 1000)
+                    since = ticks_ms()
+            board.wake_up()
+        except NeedsPerson as e:
+            print("hushmote: " + str(e))
+            return
+        except KeyboardInterrupt:
+            watch(3_600_000)
+            print(
+                "hushmote: where the watchdog restarts this board, press ctrl-C in its first %d s"
+                % START_DELAY_S
+            )
+            raise
+        except Outage as e:
+            print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))
+        except Exception as e:  # a board in the field has nobody to restart it
+            print("hushmote: %s: %s; next try in %d s" % (type(e).__name__, e, INTERVAL_S))
+        sleep(max(INTERVAL_S * 1000 - ticks_diff(ticks_ms(), since), 1000))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
 
-include("$(PORT_DIR)/boards/manifest.py")
-require("umqtt.simple")
+# library=False: where MicroPython's sources came without micropython-lib, the modules below and no others.
+options.defaults(library=True)
+if options.library:
+    include("$(PORT_DIR)/boards/manifest.py")
+    require("umqtt.simple")
 module("ldp_client.py", opt=3)
 module("mqtt_reporter.py", opt=3)

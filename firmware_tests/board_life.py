@@ -63,6 +63,24 @@ class Witness:
             raise AssertionError("a report dropped by opting out came back")
         return name, number
 
+    def provisioning_done(self):
+        self.provisioned = True
+
+    def sending(self, report):
+        if report in self.unsent:
+            self.unsent.remove(report)
+
+    def enabling(self):
+        """A change of `enabled` is under way."""
+        self.enabled = None
+        self.opted_out = True
+        self.unsent = []
+
+    def enabling_done(self, value):
+        self.enabled = value
+        if not value:
+            self.drop()
+
     def drop(self):
         """Opting out is in force: nothing that was ever made may be seen again."""
         self.dropped = list(self.seen.values())
@@ -94,8 +112,7 @@ class Board:
             self.witness.after_a_call()
 
     def send(self, report):
-        if report in self.witness.unsent:
-            self.witness.unsent.remove(report)
+        self.witness.sending(report)
         try:  # noqa: SIM105 (MicroPython has no contextlib)
             self.client.sent(report)
         except LedgerError:
@@ -114,14 +131,10 @@ class Board:
 
     def enable(self, value):
         witness = self.witness
-        witness.enabled = None
-        witness.opted_out = True
-        witness.unsent = []
+        witness.enabling()
         try:
             self.client.enabled = value
-            witness.enabled = value
-            if not value:
-                witness.drop()
+            witness.enabling_done(value)
         except LedgerError:
             pass
         witness.after_a_call()
@@ -133,7 +146,7 @@ def life(client_class, storage, witness):
         ldp_client.provision(storage)
     except LedgerError:
         return  # whoever holds the board sees it
-    witness.provisioned = True
+    witness.provisioning_done()
     board = Board(client_class, storage, witness)
     board.report("door")
     board.send_all()

@@ -1,36 +1,60 @@
 """Clients with the mistakes that the power-cut test is there to find."""
 
+import ldp_client
 from ldp_client import Client, LedgerError
+
+
+class _DebitAfterSending(ldp_client._Ledger):
+    def commit(self, state):
+        if len(state.unsent) > len(self.state.unsent):
+            self.state = state
+        else:
+            super().commit(state)
+
+
+class _TrustAfterFailure(ldp_client._Ledger):
+    def commit(self, state):
+        try:
+            super().commit(state)
+        except LedgerError:
+            self.state = state
+            raise
+
+
+class _CountAfterFailure(ldp_client._Ledger):
+    def commit(self, state):
+        before = self.sequence
+        try:
+            super().commit(state)
+        except LedgerError:
+            self.sequence = before + 1
+            raise
 
 
 class DebitAfterSending(Client):
     """Hands the report out first; the debit reaches flash when the broker has acknowledged."""
 
-    def _commit(self, state):
-        if state.pending and not self._state.pending:
-            self._state = state
-        else:
-            super()._commit(state)
+    def __init__(self, policy, storage, *args):
+        super().__init__(policy, storage, *args)
+        self._ledger = _DebitAfterSending(storage)
 
 
-class OneSlot(Client):
-    """Writes the ledger to the same slot every time."""
+class TrustAfterFailure(Client):
+    """Goes on from a state that the flash did not take."""
 
-    def _commit(self, state):
-        self._ledger._slot = 1
-        super()._commit(state)
-
-
-class SlotToggledAfterFailure(Client):
-    """Takes the other slot though the commit failed: next time it writes over the ledger in force."""
-
-    def _commit(self, state):
-        slot = self._ledger._slot
-        try:
-            super()._commit(state)
-        except LedgerError:
-            self._ledger._slot = 1 - slot
-            raise
+    def __init__(self, policy, storage, *args):
+        super().__init__(policy, storage, *args)
+        self._ledger = _TrustAfterFailure(storage)
 
 
-CONTROLS = (DebitAfterSending, OneSlot, SlotToggledAfterFailure)
+class CountAfterFailure(Client):
+    """Counts a commit that failed, and writes the other slot next: over the record in force."""
+
+    def __init__(self, policy, storage, *args):
+        super().__init__(policy, storage, *args)
+        self._ledger = _CountAfterFailure(storage)
+
+
+# Found by a cut alone, and by a write that fails once before it.
+CUT_CONTROLS = (DebitAfterSending,)
+BLIP_CONTROLS = (TrustAfterFailure, CountAfterFailure)

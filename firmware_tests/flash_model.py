@@ -237,10 +237,42 @@ class Fat:
 
 
 class Slots:
-    """The client's storage straight on NOR flash, a block per slot: erase, length and record, a mark.
+    """The client's storage straight on NOR flash: a slot has two blocks, and is always one record, old or new.
 
-    A record without its mark is there, but empty.
+    A block holds a mark, a count modulo 256, two bytes of length, the record. The mark is programmed last.
     """
+
+    def __init__(self, chip):
+        self.chip = chip
+
+    def _newest(self, slot):
+        """The block in force, None where there is none."""
+        found = None
+        for block in (2 * slot, 2 * slot + 1):
+            data = self.chip.blocks.get(block)
+            if data and data[0] == 0 and (found is None or data[1] - self.chip.blocks[found][1] & 255 < 128):
+                found = block
+        return found
+
+    def read(self, slot):
+        block = self._newest(slot)
+        if block is None:
+            return None
+        data = self.chip.blocks[block]
+        return bytes(data[4 : 4 + (data[2] << 8 | data[3])])
+
+    def write(self, slot, data):
+        chip = self.chip
+        old = self._newest(slot)
+        block = 2 * slot if old is None else old ^ 1
+        count = 0 if old is None else chip.blocks[old][1] + 1 & 255
+        record = bytes((count, len(data) >> 8, len(data) & 255)) + data
+        if chip.erase(block) or chip.program(block, record, 1) or chip.program(block, b"\x00", 0):
+            raise OSError(EIO)
+
+
+class SlotsInPlace:
+    """The same without a second block: while a slot is written, its old record is gone. Not what boards do."""
 
     def __init__(self, chip):
         self.chip = chip
@@ -259,15 +291,17 @@ class Slots:
 
 
 class RawFlash:
-    """No file system: Slots on a chip of four small blocks."""
+    """No file system: slots on a chip of four small blocks."""
 
-    name = "raw NOR flash"
+    def __init__(self, name="raw NOR flash", slots=Slots):
+        self.name = name
+        self.slots = slots
 
     def chip(self, image=None):
-        return Nor(4, 512, image)
+        return Nor(4, 1024, image)
 
     def mount(self, chip):
-        return Slots(chip)
+        return self.slots(chip)
 
     def umount(self):
         pass

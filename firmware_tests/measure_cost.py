@@ -27,7 +27,7 @@ class Memory:
     """Storage that takes no time worth mentioning."""
 
     def __init__(self):
-        self.slots = [None] * 4
+        self.slots = [None] * 2
 
     def read(self, slot):
         return self.slots[slot]

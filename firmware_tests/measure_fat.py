@@ -28,8 +28,8 @@ def test_fat_on_on_chip_flash():
 
 def test_controls_on_littlefs():
     medium = flash_model.esp32(8)
-    for control in broken_clients.CONTROLS:
-        if control is broken_clients.SlotToggledAfterFailure:
+    for control in broken_clients.CUT_CONTROLS + broken_clients.BLIP_CONTROLS:
+        if control in broken_clients.BLIP_CONTROLS:
             tally = board_life.every_blip(medium, control, 2)
         else:
             tally = board_life.every_cut(medium, control, "raise", ("none", "half"))

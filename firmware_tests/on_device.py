@@ -21,7 +21,12 @@ def run(names):
         except Exception as e:
             failed += 1
             print("FAILED", name)
-            sys.print_exception(e)
+            if hasattr(sys, "print_exception"):
+                sys.print_exception(e)
+            else:  # CPython, for a file that drives a board
+                import traceback
+
+                traceback.print_exc()
         else:
             passed += 1
     print(f"VERDICT passed={passed} failed={failed}")

@@ -7,8 +7,9 @@
 
 A test file declares what it needs in a line, read without importing it:
 
-    NEEDS = ("littlefs", "heap")    features of the runtime (runtimes.py); "compiled": not as source
+    NEEDS = ("littlefs", "heap")    features of the runtime (runtimes.py), or its name; "compiled": no source
     HEAP = "64k"                    run it with so much heap
+    HOST = True                     it runs on this computer and drives the board itself
 
 The last line is `N passed, N failed, N skipped`, counting test files on runtimes.
 """
@@ -41,6 +42,7 @@ SUPPORT = (
     "check_vectors.py",
     "flash_model.py",
     "littlefs_cuts.py",
+    "recorded_life.py",
 )
 ARCHITECTURES = ("armv6m", "xtensawin")
 CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))
@@ -56,16 +58,17 @@ class TestFile:
     path: Path
     needs: frozenset[str]
     heap: str | None
+    host: bool
 
     @classmethod
     def read(cls, path: Path) -> "TestFile":
-        declared = {"NEEDS": (), "HEAP": None}
+        declared = {"NEEDS": (), "HEAP": None, "HOST": False}
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
                 if name in declared:
                     declared[name] = ast.literal_eval(node.value)
-        return cls(path, frozenset(declared["NEEDS"] or ()), declared["HEAP"])
+        return cls(path, frozenset(declared["NEEDS"] or ()), declared["HEAP"], bool(declared["HOST"]))
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,10 @@ def variants(folder: Path) -> dict[str, Path]:
 
 def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Outcome:
     """Run one file on one runtime and read its verdict."""
-    offered = runtime.features | (set() if variant == "source" else {"compiled"})
+    offered = runtime.features | {runtime.name} | (set() if variant == "source" else {"compiled"})
     lacking = test.needs - offered
+    if runtime.name == "pico" and "armv6m" not in variant:
+        lacking |= {"armv6m"}  # each boot takes a second: what is not flashed is not tried
     if variant != "source" and "mpy" not in runtime.features:
         lacking |= {"mpy"}
     if lacking:
@@ -125,11 +130,16 @@ def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Ou
         own = Path(parent) / "board"
         shutil.copytree(folder, own)
         command = runtime.command(own, test.path.name, test.heap)
+        environment = None
+        if test.host:
+            command = [sys.executable, test.path.name]
+            environment = {**os.environ, "PYTHONPATH": str(HERE)}
         start = time.monotonic()
         try:
             result = subprocess.run(
                 command,
                 cwd=own,
+                env=environment,
                 capture_output=True,
                 text=True,
                 errors="replace",

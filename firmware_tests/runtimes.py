@@ -2,12 +2,14 @@
 
 python firmware_tests/runtimes.py             what is here
 python firmware_tests/runtimes.py --install   get what is missing, into .rig/ of this checkout
+python firmware_tests/runtimes.py --pico      build the emulated Pico as well (some minutes)
 
 env       $HUSHMOTE_MICROPYTHON, a command line
 unix32f   the unix port built as a board is: 32 bits, 31-bit small integers, single floats
 mp32      Debian's 32-bit build: double floats, TLS; needs neither a compiler nor root
 path      micropython on PATH
 wasm      the WebAssembly port in Node.js
+pico      MicroPython's own firmware on an emulated Raspberry Pi Pico
 board     a board over mpremote (--port)
 """
 
@@ -25,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rigs import debian, wasm
+from rigs.pico import board as pico_board
+from rigs.pico import build as pico_build
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"
@@ -32,7 +36,7 @@ VARIABLE = "HUSHMOTE_MICROPYTHON"
 
 # int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
 # can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); room: 180 KB of
-# free heap; mpy: it loads what mpy-cross compiles.
+# free heap; mpy: it loads what mpy-cross compiles; fast: hundreds of lives take it minutes, not hours.
 _PROBE = """
 import gc, os, sys
 found = []
@@ -130,7 +134,9 @@ def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
         if len(words) < 4 or words[2] != "micropython":
             return Missing(name, f"{shown} is not MicroPython, or does not answer", f"run {shown} by hand")
         features = set(words[4:])
-        if name not in ("board", "wasm"):
+        if name != "pico":
+            features.add("fast")
+        if name not in ("board", "wasm", "pico"):
             small = _ask(runtime, Path(folder), "100k")
             if len(small) > 1 and int(small[1]) < 110_000:
                 features.add("heap")
@@ -161,6 +167,7 @@ _OWN: dict[str, tuple[str, Callable[[Path], None]]] = {
     "unix32f": ("unix32f/micropython", debian.install_unix32f),
     "mp32": ("mp32/micropython", debian.install_mp32),
     "wasm": ("wasm/run_wasm.mjs", wasm.install),
+    "pico": ("pico/firmware.bin", pico_build.install),
 }
 
 
@@ -177,7 +184,10 @@ def _own(name: str, install: bool) -> Runtime | Missing:
         except debian.CannotInstall as e:
             return Missing(name, str(e), e.command)
     if not path.exists():
-        return Missing(name, "not installed", "python firmware_tests/runtimes.py --install")
+        command = "make pico" if name == "pico" else "python firmware_tests/runtimes.py --install"
+        return Missing(name, "not installed", command)
+    if name == "pico":
+        return _probe(name, (sys.executable, pico_board.__file__))
     if name != "wasm":
         return _probe(name, (str(path),))
     node = shutil.which("node")
@@ -188,10 +198,13 @@ def _own(name: str, install: bool) -> Runtime | Missing:
     return _probe(name, (node, str(path)))
 
 
-def find(install: bool = False, port: str | None = None) -> tuple[list[Runtime], list[Missing]]:
+def find(
+    install: bool = False, port: str | None = None, pico: bool = False
+) -> tuple[list[Runtime], list[Missing]]:
     """Runtimes that answer, and those that cannot be had.
 
-    install: get what is missing. port: a board's serial port; then only the board is looked at.
+    install: get what is missing; the emulated Pico only with pico, as its build takes minutes.
+    port: a board's serial port; then only the board is looked at.
     """
     candidates: list[Runtime | Missing] = []
     if port is not None:
@@ -207,7 +220,7 @@ def find(install: bool = False, port: str | None = None) -> tuple[list[Runtime],
             candidates.append(
                 Missing("path", "no micropython on PATH", "apt-get install micropython (Debian 13)")
             )
-        candidates.append(_own("wasm", install))
+        candidates += [_own("wasm", install), _own("pico", install and pico)]
     runtimes = [c for c in candidates if isinstance(c, Runtime)]
     return runtimes, [c for c in candidates if isinstance(c, Missing)]
 
@@ -215,13 +228,17 @@ def find(install: bool = False, port: str | None = None) -> tuple[list[Runtime],
 def main() -> None:
     parser = argparse.ArgumentParser(description="Real MicroPython runtimes that are here.")
     parser.add_argument("--install", action="store_true", help="get those that are missing, into .rig/")
+    parser.add_argument("--pico", action="store_true", help="the same, and build the emulated Pico")
     parser.add_argument("--port", help="a board's serial port, for mpremote")
     arguments = parser.parse_args()
-    runtimes, missing = find(arguments.install, arguments.port)
+    runtimes, missing = find(arguments.install or arguments.pico, arguments.port, arguments.pico)
     for runtime in runtimes:
         print(f"{runtime.name:8} {runtime.version:8} {' '.join(sorted(runtime.features))}")
     for m in missing:
         print(f"{m.name:8} missing: {m.reason}; get it with: {m.command}")
+    if arguments.pico and any(runtime.name == "pico" for runtime in runtimes):
+        print("freezing the modules of device/manifest.py ...")
+        pico_build.freeze(RIG, ROOT / "device")
 
 
 if __name__ == "__main__":

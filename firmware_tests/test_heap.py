@@ -12,7 +12,7 @@ HEAP = "64k"
 
 class Memory:
     def __init__(self):
-        self.slots = [None] * 4
+        self.slots = [None] * 2
 
     def read(self, slot):
         return self.slots[slot]

@@ -102,7 +102,7 @@ def test_a_seed_is_never_used_twice():
     seeds = set()
     for _ in range(REPORTS):
         client.report("door", True)
-        seeds.add(client._state.seed)
+        seeds.add(client._ledger.state.seed)
     assert len(seeds) == REPORTS
 
 

@@ -5,7 +5,7 @@ import ldp_client
 import on_device
 from on_device import EXPERIMENTS, KEY, POLICY, READINGS
 
-NEEDS = ("urandom", "littlefs", "room")
+NEEDS = ("urandom", "fast", "littlefs", "room")
 HEAP = "2m"
 
 _POLICY = dict(POLICY)

@@ -96,8 +96,8 @@ def page(version: str, lines: dict[str, list[list[str]]]) -> str:
     ]
     mistakes = {
         "DebitAfterSending": "debit after sending",
-        "OneSlot": "one slot instead of two",
-        "SlotToggledAfterFailure": "other slot taken after a failed commit",
+        "TrustAfterFailure": "going on from what the flash did not take",
+        "CountAfterFailure": "a failed commit is counted",
     }
     for name, storage, cuts, found, broken in lines["CONTROL"]:
         reasons = "; ".join(f"{reason} ({count})" for reason, count in ast.literal_eval(broken).items())

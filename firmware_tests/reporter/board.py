@@ -1,18 +1,29 @@
-"""A board that obeys: MicroPython, the real umqtt.simple, the files that get flashed.
+"""A board that obeys: MicroPython, the real umqtt.simple or asyncio, the files that get flashed.
 
 Reads one JSON object with its settings, then commands, one per line, from standard input, and answers each
 with one line of JSON. Run by tests/device/test_reporter.py, with the folders of the modules in MICROPYPATH.
+CPython runs it as well, where the settings say asyncio.
 """
 
 import binascii
 import gc
 import json
 import sys
-import time
 
 import ldp_client
-import mqtt_reporter
-from umqtt.simple import MQTTClient
+from kept_experiments import KeptExperiments
+from reporter_base import sleep_ms, ticks_add, ticks_diff, ticks_ms
+
+settings = json.loads(sys.stdin.readline())
+if settings.get("kind") == "asyncio":
+    import asyncio
+
+    from async_reporter import AsyncReporter
+
+    MQTTClient = object
+else:
+    from mqtt_reporter import Reporter
+    from umqtt.simple import MQTTClient
 
 
 class TimeoutClient(MQTTClient):
@@ -53,6 +64,10 @@ class Slots:
         self.slots[slot] = bytes(data)
 
 
+async def nap():
+    await asyncio.sleep(0.002)
+
+
 class Board:
     def __init__(self, settings):
         self.settings = settings
@@ -60,15 +75,49 @@ class Board:
         if not settings.get("again"):
             ldp_client.provision(self.storage)
         key = settings.get("key")
+        policy = settings["policy"]
+        for name in ("rules", "experiments"):  # JSON has no tuples
+            policy[name] = tuple(policy[name])
         self.client = ldp_client.Client(
-            settings["policy"],
+            policy,
             self.storage,
             settings["device"],
             key=bytes(key) if key else None,
             fleet=settings["fleet"],
         )
-        self.reporter = mqtt_reporter.Reporter(self.client, self.make_mqtt, **settings["reporter"])
-        self.reporter.close()  # the first attempt at once
+        kept = KeptExperiments(self.client, settings["kept"]) if settings.get("kept") else None
+        self.fed = 0
+        self.task = None
+        if settings.get("kind") == "asyncio":
+            self.loop = asyncio.new_event_loop()
+            self.reporter = AsyncReporter(
+                self.client, settings["host"], settings["port"], kept=kept, **settings["reporter"]
+            )
+            self.reporter._next_ms = ticks_ms()  # the first attempt at once
+            self.start()
+        else:
+            self.reporter = Reporter(self.client, self.make_mqtt, kept, self.feed, **settings["reporter"])
+            self.reporter.close()  # likewise
+
+    def feed(self):
+        self.fed += 1
+
+    def feeds(self):
+        return self.fed
+
+    def start(self):
+        self.task = self.loop.create_task(self.reporter.run())
+
+    def turn(self):
+        """Let the reporter do what is due; returns how long that held everything else up, in ms."""
+        start = ticks_ms()
+        if self.task is None:
+            self.reporter.poll()
+            held = ticks_diff(ticks_ms(), start)
+            sleep_ms(2)
+            return held
+        self.loop.run_until_complete(nap())
+        return max(ticks_diff(ticks_ms(), start) - 2, 0)
 
     def make_mqtt(self):
         s = self.settings
@@ -83,27 +132,21 @@ class Board:
         return made and binascii.hexlify(made).decode()
 
     def poll(self, ms):
-        """Poll for that long; the longest single poll, in ms."""
+        """Poll for that long; the longest single turn, in ms."""
         longest = 0
-        end = time.ticks_add(time.ticks_ms(), ms)
-        while time.ticks_diff(end, time.ticks_ms()) > 0:
-            start = time.ticks_ms()
-            self.reporter.poll()
-            longest = max(longest, time.ticks_diff(time.ticks_ms(), start))
-            time.sleep_ms(2)
+        end = ticks_add(ticks_ms(), ms)
+        while ticks_diff(end, ticks_ms()) > 0:
+            longest = max(longest, self.turn())
         return longest
 
     def until(self, what, value, ms):
-        """Poll until self.<what>() is value; whether that came within ms, and the longest poll in ms."""
+        """Poll until self.<what>() is value; whether that came within ms, and the longest turn in ms."""
         longest = 0
-        end = time.ticks_add(time.ticks_ms(), ms)
+        end = ticks_add(ticks_ms(), ms)
         while getattr(self, what)() != value:
-            if time.ticks_diff(end, time.ticks_ms()) < 0:
+            if ticks_diff(end, ticks_ms()) < 0:
                 return [False, longest]
-            start = time.ticks_ms()
-            self.reporter.poll()
-            longest = max(longest, time.ticks_diff(time.ticks_ms(), start))
-            time.sleep_ms(2)
+            longest = max(longest, self.turn())
         return [True, longest]
 
     def connected(self):
@@ -140,12 +183,18 @@ class Board:
         return self.client.status()["sum"]
 
     def flush(self, ms, readings):
-        start = time.ticks_ms()
+        start = ticks_ms()
         empty = self.reporter.flush(ms, readings)
-        return [empty, time.ticks_diff(time.ticks_ms(), start)]
+        return [empty, ticks_diff(ticks_ms(), start)]
 
     def close(self):
-        self.reporter.close()
+        """Disconnect; the next turn connects again."""
+        if self.task is None:
+            self.reporter.close()
+            return
+        self.reporter.stop()
+        self.loop.run_until_complete(self.task)
+        self.start()
 
     def enable(self, enabled):
         self.client.enabled = enabled
@@ -161,7 +210,7 @@ class Board:
         return gc.mem_alloc()
 
 
-board = Board(json.loads(sys.stdin.readline()))
+board = Board(settings)
 print(json.dumps("ready"))
 while True:
     line = sys.stdin.readline()
@@ -171,6 +220,7 @@ while True:
     try:
         answer = getattr(board, command[0])(*command[1:])
     except Exception as e:
-        sys.print_exception(e)
+        if hasattr(sys, "print_exception"):
+            sys.print_exception(e)
         answer = {"raised": type(e).__name__, "text": str(e)}
     print(json.dumps(answer))

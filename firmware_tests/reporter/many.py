@@ -78,11 +78,12 @@ if kind == "bare":
     mqtt = make_mqtt()
     mqtt.connect()
     mqtt.pid = 65_000  # where the reporter would start again
-    mqtt.sock = mqtt_reporter._Link(mqtt.sock, mqtt.sock, 2)  # or this would never end
+    link = mqtt_reporter._Link(mqtt.sock, lambda: None, lambda: time.ticks_add(time.ticks_ms(), 2000))
+    mqtt.sock = link  # or this would never end
     connects = 1
     try:
         while done < count:
-            mqtt.sock.limit(time.ticks_add(time.ticks_ms(), 2000))
+            link.begin()
             mqtt.publish(b"hushmote/v1/many/report/many", (done + 1).to_bytes(4, "big"), False, 1)
             done += 1
     except OSError as e:

@@ -32,7 +32,7 @@ class CannotInstall(Exception):
         self.command = command
 
 
-def _run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
+def run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = None) -> str:
     result = subprocess.run(
         arguments,
         cwd=cwd,
@@ -52,7 +52,7 @@ def mirror() -> str:
     if not shutil.which("apt-get"):
         raise CannotInstall("there is no apt-get: this is not a Debian machine", "use Debian 12 or newer")
     listing = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
-    lines = _run(listing, Path.cwd()).splitlines()
+    lines = run(listing, Path.cwd()).splitlines()
     for line in lines:
         if line.startswith("Debian "):
             return line.split()[1]
@@ -69,7 +69,7 @@ def _check_machine() -> None:
         raise CannotInstall("Debian's archive keys are missing", "apt-get install debian-archive-keyring")
 
 
-def _private_apt(folder: Path) -> dict[str, str]:
+def private_apt(folder: Path) -> dict[str, str]:
     """An apt state in a folder, updated; returns the environment that selects it."""
     _check_machine()
     for part in ("lists/partial", "cache/archives/partial"):
@@ -92,7 +92,7 @@ def _private_apt(folder: Path) -> dict[str, str]:
     )
     environment = {"APT_CONFIG": str(folder / "apt.conf")}
     if not (folder / "updated").exists():
-        _run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"], folder, environment)
+        run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"], folder, environment)
         (folder / "updated").touch()
     return environment
 
@@ -114,28 +114,28 @@ def _get_compiler() -> None:
         raise CannotInstall("no 32-bit C compiler, and no root to install one", command)
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     try:
-        _run(install, Path.cwd(), quiet)
+        run(install, Path.cwd(), quiet)
     except CannotInstall:
-        _run(["apt-get", "-qq", "update"], Path.cwd(), quiet)
-        _run(install, Path.cwd(), quiet)
+        run(["apt-get", "-qq", "update"], Path.cwd(), quiet)
+        run(install, Path.cwd(), quiet)
 
 
 def install_unix32f(rig: Path) -> None:
     """Build the unix port with 31-bit small integers and single floats into rig/unix32f."""
     _check_machine()
     _get_compiler()
-    environment = _private_apt(rig / "apt")
+    environment = private_apt(rig / "apt")
     source = rig / "src"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    _run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
+    run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
     description = next(source.glob("micropython_*.dsc"))
-    _run(["dpkg-source", "--no-check", "-x", description.name, "micropython"], source)
+    run(["dpkg-source", "--no-check", "-x", description.name, "micropython"], source)
     port = source / "micropython" / "ports" / "unix"
     options = [f"-j{os.cpu_count()}", "MICROPY_FORCE_32BIT=1", "BUILD=build-32f", "FROZEN_MANIFEST="]
     options += [f"MICROPY_PY_{name}=0" for name in ("BTREE", "SSL", "FFI")]
     floats = "-DMICROPY_FLOAT_IMPL=MICROPY_FLOAT_IMPL_FLOAT -DMICROPY_FLOAT_USE_NATIVE_FLT16=0"
-    _run(["make", "-s", "-C", str(port), *options, f"CFLAGS_EXTRA={floats}"], source)
+    run(["make", "-s", "-C", str(port), *options, f"CFLAGS_EXTRA={floats}"], source)
     target = rig / "unix32f"
     target.mkdir(exist_ok=True)
     shutil.copy(port / "build-32f" / "micropython", target / "new")
@@ -152,14 +152,14 @@ exec "$lib/ld-linux.so.2" --library-path "$lib" "$here/usr/bin/micropython" "$@"
 
 def install_mp32(rig: Path) -> None:
     """Unpack Debian's i386 build, with the libraries it needs, into rig/mp32; no compiler, no root."""
-    environment = _private_apt(rig / "apt")
+    environment = private_apt(rig / "apt")
     target = rig / "mp32"
     packages = target / "packages"
     shutil.rmtree(target, ignore_errors=True)
     packages.mkdir(parents=True)
-    _run(["apt-get", "-qq", "download", *(f"{name}:i386" for name in _I386_PACKAGES)], packages, environment)
+    run(["apt-get", "-qq", "download", *(f"{name}:i386" for name in _I386_PACKAGES)], packages, environment)
     for package in sorted(packages.glob("*.deb")):
-        _run(["dpkg", "-x", str(package), str(target)], target)
+        run(["dpkg", "-x", str(package), str(target)], target)
     shutil.rmtree(packages)
     launcher = target / "new"
     launcher.write_text(_LAUNCHER)

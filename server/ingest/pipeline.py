@@ -49,14 +49,14 @@ class FleetRules:
     """What a fleet's reports are judged by.
 
     keys: its tags may come from any of their master keys; None in an open fleet. versions: digest -> version.
-    most: experiment name -> number of reports that no device's budget exceeds, None where
-    unlimited. revoked: ids that may no longer report. listed: whether it has an allow-list.
+    most: digest -> highest number that a report of the version can have, None where unlimited. revoked: ids
+    that may no longer report. listed: whether it has an allow-list.
     """
 
     name: str
     keys: FleetKeys | None = None
     versions: Mapping[bytes, Version] = field(default_factory=dict)
-    most: Mapping[str, int | None] = field(default_factory=dict)
+    most: Mapping[bytes, int | None] = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     listed: bool = False
 
@@ -97,11 +97,12 @@ def fleets(
                 f"fleet {name} is keyed: give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             )
         own = [v for v in versions if v.fleet == name]
+        most = most_reports(own)
         chosen[name] = FleetRules(
             name=name,
             keys=fleet_keys if keyed[name] else None,
             versions={v.experiment.digest: v for v in own},
-            most=most_reports((v.experiment.name, v.experiment) for v in own),
+            most={v.experiment.digest: most[v.id] for v in own},
             revoked=store.revoked(name),
             listed=name in listed,
         )
@@ -211,7 +212,7 @@ def _screen(
     if code >= experiment.code_count or sent.number == 0:
         return name, OUT_OF_RANGE
     key = (name, experiment.name, device)
-    return name, AuthenticReport(key, sent.number, fleet.most[experiment.name], version, code)
+    return name, AuthenticReport(key, sent.number, fleet.most[sent.digest], version, code)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..wire import topics
 from . import schema
 from .number_set import NumberSet
 from .store import Store
-from .versions import most_reports
+from .versions import Version, most_reports, version_of
 
 _ROWS = 10_000  # read together
 _WINDOW = {
@@ -49,16 +49,17 @@ def check(store: Store) -> StoreCheck:
         wrong = [*_file(connection)]
         versions, lines = _experiments(connection)
         wrong += lines
-        accepted, lines = _dedupe(connection, most_reports(versions.values()))
+        accepted, lines = _dedupe(connection, _highest_numbers(versions))
         wrong += lines
-        counted, lines = _histograms(connection, versions)
+        known = {v.id: ((v.fleet, v.experiment.name), v.experiment) for v in versions}
+        counted, lines = _histograms(connection, known)
         wrong += lines
         wrong += _totals(counted, accepted)
         wrong += _devices(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
-        known = connection.scalar(select(func.count()).select_from(devices)) or 0
-    return StoreCheck(len(versions), known, counted.total(), tuple(wrong))
+        heard = connection.scalar(select(func.count()).select_from(devices)) or 0
+    return StoreCheck(len(versions), heard, counted.total(), tuple(wrong))
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -70,11 +71,14 @@ def _file(connection: Connection) -> Iterator[str]:
             yield f"a row of {table} belongs to a {parent} that is not there"
 
 
-def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experiment]], list[str]]:
+def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
     table = schema.experiment
-    versions: dict[int, tuple[_Name, Experiment]] = {}
+    versions: list[Version] = []
     current: Counter[_Name] = Counter()
     wrong: list[str] = []
+    fleets = schema.fleet
+    query = select(fleets.c.name, fleets.c.serial)
+    last = dict(connection.execute(query).all())
     for row in connection.execute(select(table).order_by(table.c.id)).mappings():
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
@@ -85,13 +89,30 @@ def _experiments(connection: Connection) -> tuple[dict[int, tuple[_Name, Experim
         stored = row["name"], bytes(row["digest"]), bytes(row["sha256"])
         if stored != (experiment.name, experiment.digest, experiment.sha256):
             wrong.append(f"{where} is not what its digest says")
-        name = row["fleet"], row["name"]
-        versions[row["id"]] = name, experiment
-        current[name] += bool(row["current"])
+        try:
+            version = version_of(row)
+            if not 0 <= version.first_serial <= version.serial <= last.get(version.fleet, version.serial):
+                raise ValueError
+        except (TypeError, ValueError):
+            wrong.append(f"{where} has days or serials that cannot be")
+            continue
+        versions.append(version)
+        current[row["fleet"], row["name"]] += version.current
     for (fleet, name), n in current.items():
         if n > 1:
             wrong.append(f"{name} of fleet {fleet} has {n} current versions; one may be published")
     return versions, wrong
+
+
+def _highest_numbers(versions: list[Version]) -> dict[_Name, int | None]:
+    """Return name -> the highest report number that any of its versions allows, None for any number."""
+    most = most_reports(versions)
+    highest: dict[_Name, int | None] = {}
+    for v in versions:
+        name, this = (v.fleet, v.experiment.name), most[v.id]
+        before = highest.get(name, 0)
+        highest[name] = None if this is None or before is None else max(before, this)
+    return highest
 
 
 def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:

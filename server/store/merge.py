@@ -7,13 +7,14 @@ which of the counts it is, and the merge is refused.
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, update
 
 from ..errors import HushmoteError
 from . import schema
@@ -21,13 +22,14 @@ from .database import insert_devices
 from .number_set import NumberSet
 from .store import Store, StoreError, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
+from .versions import GRACE_DAYS, last_counted
 
 _ROWS = 2000  # read and written together
 # What a fleet is where it is not keyed, or not listed, and where it is.
-_KINDS = (
-    (("open", "keyed"), "these are two fleets of one name"),
-    (("for any device", "for devices on its allow-list"), "make it the same in both"),
-)
+_KINDS = {
+    "keyed": (("open", "keyed"), "these are two fleets of one name"),
+    "listed": (("for any device", "for devices on its allow-list"), "make it the same in both"),
+}
 
 
 class MergeRefused(HushmoteError):
@@ -142,19 +144,25 @@ class _Merge:
 
     def _add_fleets(self) -> None:
         table = schema.fleet
-        query = select(table.c.name, table.c.keyed, table.c.listed).order_by(table.c.name)
-        have = {name: (keyed, listed) for name, keyed, listed in self._target.execute(query)}
-        for name, keyed, listed in self._connection.execute(query):
+        query = select(table).order_by(table.c.name)
+        have = {row["name"]: row for row in self._target.execute(query).mappings()}
+        for row in self._connection.execute(query).mappings():
+            name = row["name"]
             if name not in have:
-                self._target.execute(table.insert().values(name=name, keyed=keyed, listed=listed))
+                self._target.execute(table.insert().values(**row))
                 self._fleets.append(name)
                 continue
-            for here, there, (words, advice) in zip(have[name], (keyed, listed), _KINDS, strict=True):
+            own = have[name]
+            for kind, (words, advice) in _KINDS.items():
+                here, there = own[kind], row[kind]
                 if here != there:
                     raise MergeRefused(
                         f"fleet {name} is {words[here]} in {self._into.where} and {words[there]} in "
                         f"{self._source.where}: {advice}"
                     )
+            both = {"serial": max(own["serial"], row["serial"])}
+            both |= {"master_check": own["master_check"] or row["master_check"]}
+            self._target.execute(update(table).where(table.c.name == name).values(**both))
 
     def _add_devices(self) -> None:
         table = schema.device
@@ -199,6 +207,7 @@ class _Merge:
                     self._kept.add(name)
             if same is not None:
                 ids[v.id] = same.id
+                self._span(same, v)
                 continue
             try:
                 check_total(first.setdefault(name, v).experiment, v.experiment)
@@ -210,10 +219,23 @@ class _Merge:
 
     def _insert(self, v: Version, *, current: bool) -> int:
         e = v.experiment
+        until = v.counted_until
+        if v.current and not current:  # as if the target's version had followed it now
+            yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)
+            until = min(until or datetime.date.max, last_counted(yesterday, GRACE_DAYS))
         row = {"fleet": v.fleet, "name": e.name, "digest": e.digest, "sha256": e.sha256, "payload": v.payload}
         row |= {"current": current, "expires": None if v.expires is None else v.expires.isoformat()}
+        row |= {"first_serial": v.first_serial, "serial": v.serial}
+        row |= {"counted_until": None if until is None else until.isoformat()}
         table = schema.experiment
         return self._target.execute(table.insert().values(**row).returning(table.c.id)).scalar_one()
+
+    def _span(self, same: Version, other: Version) -> None:
+        """Have a version that both know span the times at which either published it."""
+        table = schema.experiment
+        span = {"first_serial": min(same.first_serial, other.first_serial)}
+        span["serial"] = max(same.serial, other.serial)
+        self._target.execute(update(table).where(table.c.id == same.id).values(**span))
 
     def _add_dedupe(self) -> None:
         overlaps: dict[tuple[str, str], tuple[int, int]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 2
+VERSION = 3
 
 metadata = sa.MetaData()
 
@@ -20,6 +20,8 @@ fleet = sa.Table(
     sa.Column("name", sa.String(32), primary_key=True),
     sa.Column("keyed", sa.Boolean, nullable=False),  # false: open, anyone can forge
     sa.Column("listed", sa.Boolean, nullable=False, server_default=sa.false()),  # true: it has an allow-list
+    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # the highest of its experiments'
+    sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: none has counted yet
 )
 
 # Devices that were named by hand: allowed, which is the fleet's allow-list, or revoked, for good.
@@ -34,6 +36,7 @@ device = sa.Table(
 )
 
 # A version of an experiment is immutable. `current` marks the one that is published: one of a name or none.
+# Serials are unix times, or the fleet's last and one where that is more: they tell what came after what.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -45,6 +48,11 @@ experiment = sa.Table(
     sa.Column("payload", sa.LargeBinary(1024), nullable=False),
     sa.Column("current", sa.Boolean, nullable=False),
     sa.Column("expires", sa.String(10)),  # last day on which it is published, UTC: 2027-12-31; null: for good
+    sa.Column(
+        "first_serial", sa.BigInteger, nullable=False, server_default="0"
+    ),  # when it was first published
+    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # and last
+    sa.Column("counted_until", sa.String(10)),  # last day on which its reports count, UTC; null: for good
     sa.UniqueConstraint("fleet", "digest"),
 )
 

@@ -6,6 +6,7 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database fo
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from . import schema
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .transaction import IngestTransaction
-from .versions import Version, VersionRefused, check_total
+from .versions import GRACE_DAYS, Version, VersionRefused, check_total, last_counted, version_of
 
 __all__ = ["Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
 
@@ -69,6 +70,18 @@ class Store(Database):
         with self.reading() as connection:
             query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
             return {name: bool(keyed) for name, keyed in connection.execute(query)}
+
+    def master_checks(self) -> dict[str, str | None]:
+        """Return fleet -> the check value of its master key, None where no key has counted a report yet."""
+        with self.reading() as connection:
+            query = select(schema.fleet.c.name, schema.fleet.c.master_check)
+            return dict(connection.execute(query).all())
+
+    def set_master_check(self, fleet: str, value: str) -> None:
+        """Keep the check value of the fleet's master key that is in force."""
+        table = schema.fleet
+        with self.writing() as connection:
+            connection.execute(update(table).where(table.c.name == fleet).values(master_check=value))
 
     def listed_fleets(self) -> frozenset[str]:
         """Return the names of the fleets that have an allow-list: only its devices count."""
@@ -142,11 +155,19 @@ class Store(Database):
     def _keyed(self, connection: Connection, name: str) -> bool | None:
         return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
 
-    def add_experiment(self, fleet: str, payload: bytes, expires: datetime.date | None = None) -> Experiment:
+    def add_experiment(
+        self,
+        fleet: str,
+        payload: bytes,
+        expires: datetime.date | None = None,
+        *,
+        grace_days: int = GRACE_DAYS,
+    ) -> Experiment:
         """Add an experiment's version and make it the current one of its name; returns the Experiment.
 
         payload: the JSON that is published, at most 1 KiB. expires: its last day, None for good. Adding a
-        version again makes it current again, until the expiry given now.
+        version again makes it current again, until the expiry given now. grace_days: on how many days late
+        reports still count, of the version that was current from today, of this one from its expiry.
         Raises VersionRefused where the fleet is not there, the payload does not parse, another version has
         the digest, or the version would raise the total that devices of its name may spend.
         """
@@ -156,9 +177,7 @@ class Store(Database):
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
             # Of two that add at once the second judges what the first has added.
-            locked = select(schema.fleet.c.name).where(schema.fleet.c.name == fleet).with_for_update()
-            if connection.scalar(locked) is None:
-                raise VersionRefused(_no_fleet(fleet))
+            serial = self._new_serial(connection, fleet)
             versions = self.versions(connection, fleet)
             same = next((v for v in versions if v.experiment.digest == new.digest), None)
             if same is not None and same.payload != payload:
@@ -170,23 +189,61 @@ class Store(Database):
             if first is not None:
                 check_total(first.experiment, new)
             table = schema.experiment
-            named = and_(table.c.fleet == fleet, table.c.name == new.name)
-            connection.execute(update(table).where(named).values(current=False))
-            published = {"current": True, "expires": None if expires is None else expires.isoformat()}
+            for v in versions:
+                if v.current and v.experiment.name == new.name:
+                    self._retire(connection, v, grace_days)
+            until = None if expires is None else last_counted(expires, grace_days)
+            published = {"current": True, "expires": _text(expires), "counted_until": _text(until)}
+            published |= {"serial": serial}
             if same is None:
                 row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
-                connection.execute(table.insert().values(**row, payload=bytes(payload), **published))
+                row |= {"payload": bytes(payload), "first_serial": serial}
+                connection.execute(table.insert().values(**row, **published))
             else:
                 connection.execute(update(table).where(table.c.id == same.id).values(**published))
         return new
 
-    def withdraw_experiment(self, fleet: str, name: str) -> None:
-        """Leave no version of the name current; late reports are counted. VersionRefused if unknown."""
+    def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
+        """Leave no version of the name current; VersionRefused if unknown.
+
+        Late reports count on grace_days more days, today included; of 0 days no version's do from now on.
+        """
+        with self.writing() as connection:
+            versions = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
+            if not versions:
+                raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+            for v in versions:
+                self._retire(connection, v, grace_days)
+
+    def _retire(self, connection: Connection, version: Version, grace_days: int) -> None:
+        """Make a version one that is not current; reports of it do not count for longer than they did."""
+        yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)
+        until = min(version.counted_until or datetime.date.max, last_counted(yesterday, grace_days))
+        table = schema.experiment
+        change = update(table).where(table.c.id == version.id)
+        connection.execute(change.values(current=False, counted_until=until.isoformat()))
+
+    def renew_serial(self, version: Version) -> None:
+        """Give a current version a higher serial, unless it is another by now than the one given.
+
+        Of aggregators that all see an experiment changed at the broker only the first raises it.
+        """
         table = schema.experiment
         with self.writing() as connection:
-            named = and_(table.c.fleet == fleet, table.c.name == name)
-            if not connection.execute(update(table).where(named).values(current=False)).rowcount:
-                raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+            serial = self._new_serial(connection, version.fleet)
+            same = and_(table.c.id == version.id, table.c.current, table.c.serial == version.serial)
+            if not connection.execute(update(table).where(same).values(serial=serial)).rowcount:
+                connection.rollback()
+
+    def _new_serial(self, connection: Connection, fleet: str) -> int:
+        """Return a serial above any that the fleet's experiments had; whoever else wants one waits."""
+        table = schema.fleet
+        last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
+        if last is None:
+            raise VersionRefused(_no_fleet(fleet))
+        serial = max(last + 1, int(time.time()))
+        connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
+        return serial
 
     def experiments(self, fleet: str | None = None) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, or of all fleets', oldest first."""
@@ -196,15 +253,11 @@ class Store(Database):
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
         """Return what experiments() does, as this connection's transaction sees it."""
         table = schema.experiment
-        columns = (table.c.id, table.c.fleet, table.c.payload, table.c.current, table.c.expires)
-        query = select(*columns).order_by(table.c.id)
+        query = select(table).order_by(table.c.id)
         if fleet is not None:
             query = query.where(table.c.fleet == fleet)
         try:
-            return [
-                Version(id_, fleet_, bytes(payload), bool(current), _date(expires), Experiment.parse(payload))
-                for id_, fleet_, payload, current, expires in connection.execute(query)
-            ]
+            return [version_of(row) for row in connection.execute(query).mappings()]
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
 
@@ -315,5 +368,5 @@ def _no_fleet(name: str) -> str:
     return f"there is no fleet {name}: add it first, keyed or open"
 
 
-def _date(text: str | None) -> datetime.date | None:
-    return None if text is None else datetime.date.fromisoformat(text)
+def _text(day: datetime.date | None) -> str | None:
+    return None if day is None else day.isoformat()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+
+from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
 from .database import StoreError
 
-Name = TypeVar("Name")
+GRACE_DAYS = 30
 
 
 class VersionRefused(StoreError):
@@ -21,7 +22,9 @@ class VersionRefused(StoreError):
 class Version:
     """One immutable version of an experiment; current where it is the one of its name to publish.
 
-    expires: the last day, UTC, on which it is published, None for good.
+    expires: the last day, UTC, on which it is published, None for good. counted_until: the last day, UTC, on
+    which its reports count, None for good. first_serial, serial: what it was published under at first and
+    last; both grow with time over all versions of a fleet.
     """
 
     id: int
@@ -30,10 +33,43 @@ class Version:
     current: bool
     expires: datetime.date | None
     experiment: Experiment
+    counted_until: datetime.date | None = None
+    first_serial: int = 0
+    serial: int = 0
 
     def published_on(self, day: datetime.date) -> bool:
         """Whether boards are to take part on that day, UTC."""
         return self.current and (self.expires is None or day <= self.expires)
+
+    def counts_on(self, day: datetime.date) -> bool:
+        """Whether reports of it that arrive on that day, UTC, are counted."""
+        return self.counted_until is None or day <= self.counted_until
+
+
+def version_of(row: RowMapping) -> Version:
+    """Return the Version in a row of the table of experiments.
+
+    Raises ExperimentRefused, TypeError or ValueError for a damaged one.
+    """
+    days = (row["expires"], row["counted_until"])
+    expires, counted_until = (None if day is None else datetime.date.fromisoformat(day) for day in days)
+    payload = bytes(row["payload"])
+    return Version(
+        row["id"],
+        row["fleet"],
+        payload,
+        bool(row["current"]),
+        expires,
+        Experiment.parse(payload),
+        counted_until,
+        int(row["first_serial"]),
+        int(row["serial"]),
+    )
+
+
+def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
+    """Return the last day on which a version's reports count whose grace begins after the day `last`."""
+    return min(last, datetime.date.max - datetime.timedelta(grace_days)) + datetime.timedelta(grace_days)
 
 
 def check_total(first: Experiment, new: Experiment) -> None:
@@ -53,14 +89,33 @@ def check_total(first: Experiment, new: Experiment) -> None:
         raise VersionRefused(f"{new.name} counts reports: its epsilon stays {first.epsilon} micro-nats")
 
 
-def most_reports(experiments: Iterable[tuple[Name, Experiment]]) -> dict[Name, int | None]:
-    """Return name -> the most reports that any of its versions lets one device make, None for any number.
+def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
+    """Return id -> the highest number that a report of the version can have, None for any; 0 for none at all.
 
-    experiments: (name, version), the name being whatever the versions are told apart by.
+    A board numbers its reports to a name over all versions, and spends from one budget: a report of a version
+    comes after as many as the cheaper versions that were published before it allow.
     """
-    most: dict[Name, int | None] = {}
-    for name, e in experiments:
-        this = None if e.rule == "unlimited" else e.cap // e.cost()
-        before = most.get(name, 0)
-        most[name] = None if this is None or before is None else max(before, this)
+    names: dict[tuple[str, str], list[Version]] = {}
+    for v in versions:
+        names.setdefault((v.fleet, v.experiment.name), []).append(v)
+    most: dict[int, int | None] = {}
+    for same in names.values():
+        same.sort(key=lambda v: v.experiment.cost())
+        most.update((v.id, _highest_number(v, same)) for v in same)
     return most
+
+
+def _highest_number(version: Version, cheapest_first: Iterable[Version]) -> int | None:
+    e = version.experiment
+    if e.rule == "unlimited":
+        return None
+    # Most reports come before this one where each costs the least that a version still allows.
+    room = e.cap - e.cost()
+    spent = number = 0
+    for v in cheapest_first:
+        before, cost = v.experiment, v.experiment.cost()
+        if v is version or v.first_serial < version.serial:
+            more = max(0, (min(before.cap, room) - spent) // cost)
+            spent += more * cost
+            number += more
+    return number + 1 if room >= 0 else 0

@@ -665,6 +665,29 @@ def test_an_error_in_a_call_does_not_shut_the_gate():
     assert client.report("e", True) is not None
 
 
+def test_a_version_that_came_while_another_one_was_pinned_makes_no_report():
+    # enroll() in a callback is checked against a ledger in which the report under way has pinned nothing yet.
+    for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
+        client = board()
+        client.enroll(budget(first, 2**50))
+        rng = client.rng
+
+        class Enrolls:
+            def below(self, n, client=client, second=second, rng=rng):
+                client.enroll(budget(second, 2**50, epsilon=2 * EPSILON))
+                return rng.below(n)
+
+            bernoulli = rng.bernoulli
+
+        client.rng = Enrolls()
+        assert client.report("e", True) is not None
+        client.rng = rng
+        client.withdraw("other")
+        assert client.report("e", True) is None
+        assert client.status()["experiments"]["e"]["left"] == 0
+        assert client.status()["sum"] == EPSILON
+
+
 def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
     client = board()
     client.enroll(budget("sum", 30 * EPSILON))

@@ -317,9 +317,8 @@ def test_a_record_is_at_most_128_bytes_at_extreme_numbers():
         client.enroll(experiment_json(name=name, budget={"rule": "sum", "cap": 2**54 - 1}, **wide))
         client.sent(client.report(name, 1))
     state = client._ledger.state
-    for entry in state.entries.values():
-        entry.number = 2**32 - 2
-        entry.spent = 2**54 - 17_000_000
+    for key, (_, pinned, cap, _) in state.entries.items():
+        state.entries[key] = (2**32 - 2, pinned, cap, 2**54 - 17_000_000)
     client._ledger.sequence = 2**32 - 2
     state.sum = 2**48 - 17_000_000
     state.squares = 2**64 - 17_000_000**2
@@ -404,7 +403,9 @@ def test_two_bad_slots_are_locked_at_every_cut_of_bytes():
         rotten = {**whole, 0: whole[0][:cut], 1: whole[1][:cut]}
         if cut >= min(len(whole[0]), len(whole[1])):
             continue
-        assert locked_reason(rotten) == "locked: the ledger is damaged; provision again"
+        assert locked_reason(rotten).startswith(
+            "locked: the ledger is damaged" if cut else "locked: no ledger"
+        )
 
 
 def test_a_slot_that_cannot_be_read_might_be_the_newest_so_the_board_locks():

@@ -24,33 +24,40 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
+REPORTS = {1: 117, 2: 144}  # in the dump of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
-def dump(path):
+def dump(path, version=1):
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript((DATA / "store_v1.sql").read_text())
+        connection.executescript((DATA / f"store_v{version}.sql").read_text())
+
+
+@pytest.fixture(params=[1, 2])
+def version(request):
+    """An earlier schema version."""
+    return request.param
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def old(request, tmp_path):
-    """The URL of a store of version 1, with what boards' reports had made of it."""
-    dump(tmp_path / "v1.sqlite")
-    here = f"sqlite:///{tmp_path / 'v1.sqlite'}"
+def old(request, tmp_path, version):
+    """The URL of a store of that version, with what boards' reports had made of it."""
+    dump(tmp_path / "old.sqlite", version)
+    here = f"sqlite:///{tmp_path / 'old.sqlite'}"
     if request.param == "sqlite":
         yield here
         return
     url = request.getfixturevalue("postgres_url")
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql((DATA / "schema_v1_postgresql.sql").read_text())
+        connection.exec_driver_sql((DATA / f"schema_v{version}_postgresql.sql").read_text())
     metadata = MetaData()
     metadata.reflect(engine)
     source = create_engine(here)
-    with engine.begin() as connection, source.connect() as v1:
+    with engine.begin() as connection, source.connect() as dumped:
         for table in metadata.sorted_tables:
             if table.name != "schema_version":
-                rows = v1.execute(select(table)).mappings().all()
+                rows = dumped.execute(select(table)).mappings().all()
                 connection.execute(table.insert(), [dict(row) for row in rows])
     source.dispose()
     engine.dispose()
@@ -103,23 +110,58 @@ def described(url):
     return found
 
 
-def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old):
+NEW_COLUMNS = {"fleet": {"serial", "master_check"}, "experiment": {"first_serial", "serial", "counted_until"}}
+
+
+def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old, version):
     before = content(old)
     upgrade(old)
     after = content(old)
-    assert after.pop("device") == ({"fleet", "device", "state"}, [])
-    assert after.pop("schema_version")[1] == [{"version": 2}]
-    assert before.pop("schema_version")[1] == [{"version": 1}]
-    assert {row.pop("listed") for row in after["fleet"][1]} == {False}
-    after["fleet"][0].remove("listed")
+    assert after.pop("schema_version")[1] == [{"version": 3}]
+    assert before.pop("schema_version")[1] == [{"version": version}]
+    if version == 1:
+        assert after.pop("device") == ({"fleet", "device", "state"}, [])
+        assert {row.pop("listed") for row in after["fleet"][1]} == {False}
+        after["fleet"][0].remove("listed")
+    for table, added in NEW_COLUMNS.items():
+        columns, rows = after[table]
+        columns -= added
+        for row in rows:
+            for column in added:
+                del row[column]
+        rows.sort(key=repr)
     assert after == before
-    assert sum(row["count"] for row in after["histogram"][1]) == 117
+    assert sum(row["count"] for row in after["histogram"][1]) == REPORTS[version]
     with Store(old, create=False) as store:
         assert check(store).violations == ()
-        assert check(store).reports == 117
+        assert check(store).reports == REPORTS[version]
 
 
-def test_reports_that_version_1_counted_are_duplicates_after_the_upgrade_and_new_ones_are_not(old):
+def test_the_grace_of_versions_that_were_old_begins_with_the_upgrade(old):
+    began = datetime.datetime.now(datetime.UTC)
+    upgrade(old)
+    ended = datetime.datetime.now(datetime.UTC)
+    thirty = {(moment.date() + datetime.timedelta(29)).isoformat() for moment in (began, ended)}
+    for row in content(old)["experiment"][1]:
+        assert row["first_serial"] == 0  # which was published before which is not known: none is refused
+        assert int(began.timestamp()) <= row["serial"] <= int(ended.timestamp())
+    with Store(old, create=False) as store:
+        for v in store.experiments():
+            assert v.counts_on(ended.date())
+            if not v.current or (v.expires is not None and v.expires < began.date()):
+                assert v.counted_until is not None
+                assert v.counted_until.isoformat() in thirty
+            elif v.expires is None:
+                assert v.counted_until is None
+            else:
+                assert v.counted_until == v.expires + datetime.timedelta(30)
+        assert {v.current for v in store.experiments()} == {True, False}
+        assert store.master_checks() == {"home": None, "works": None}
+
+
+def test_reports_that_were_counted_before_the_upgrade_are_duplicates_after_it_and_new_ones_are_not(
+    old, version
+):
     upgrade(old)
     with Store(old, create=False) as store:
         fleets = ingest.fleets(store, FLEET_KEYS)
@@ -133,14 +175,14 @@ def test_reports_that_version_1_counted_are_duplicates_after_the_upgrade_and_new
                     payload = report.encode(exp, number, 0, device, key)
                     message = topics.report_topic(fleet, device), payload
                     (sent if number in numbers else fresh).append(message)
-        assert len(sent) == 117
+        assert len(sent) == REPORTS[version]
         assert len(fresh) > 20
         tally = ingest.ingest(store, sent, fleets, NOW)
         assert tally.accepted == 0
-        assert sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == 117
+        assert sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == REPORTS[version]
         assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
         assert check(store).violations == ()
-        assert check(store).reports == 117 + len(fresh)
+        assert check(store).reports == REPORTS[version] + len(fresh)
         assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet((1, 5))}
 
 
@@ -202,10 +244,10 @@ def test_a_kill_at_any_statement_leaves_the_old_version_whole(old):
         assert check(store).violations == ()
 
 
-def test_a_store_of_an_old_version_is_not_upgraded_unasked(old):
+def test_a_store_of_an_old_version_is_not_upgraded_unasked(old, version):
     before = content(old)
     for create in (True, False):
-        with pytest.raises(StoreError, match="schema version 1, this Hushmote reads 2: stop its agg"):
+        with pytest.raises(StoreError, match=f"schema version {version}, this Hushmote reads 3: stop its agg"):
             Store(old, create=create)
     assert content(old) == before
 
@@ -219,12 +261,12 @@ def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
         assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
         with other.writing() as connection:
             connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
-        with pytest.raises(StoreError, match="has schema version 3, this Hushmote reads 2: use the Hushmote"):
+        with pytest.raises(StoreError, match="has schema version 4, this Hushmote reads 3: use the Hushmote"):
             ingest.ingest(running, messages, fleets, NOW)
         assert running.histogram("home", exp.digest).sum() == 1
 
 
-def test_two_upgrades_at_once_are_one(old):
+def test_two_upgrades_at_once_are_one(old, version):
     failed = []
 
     def work():
@@ -240,7 +282,7 @@ def test_two_upgrades_at_once_are_one(old):
         t.join()
     assert failed == []
     with Store(old, create=False) as store:
-        assert check(store).reports == 117
+        assert check(store).reports == REPORTS[version]
 
 
 def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):

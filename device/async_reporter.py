@@ -1,0 +1,301 @@
+"""Hushmote's reporter for applications on asyncio: what mqtt_reporter does, as a task beside yours.
+
+    reporter = AsyncReporter(client, "broker.example.org", user=DEVICE_ID, password=PASSWORD)
+    asyncio.create_task(reporter.run())
+    while True:
+        reporter.report("room_temp", read())   on a fixed rhythm, never because a reading changed
+        await asyncio.sleep(3600)
+
+umqtt.simple waits in its calls, and an application on asyncio must not. So this file has the part of MQTT
+3.1.1 that Hushmote needs: one packet of its own in flight, QoS 1, clean sessions. Only the firmware's name
+look-up, the arithmetic of TLS and signatures, and the flash hold the other tasks up.
+"""
+
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
+import asyncio
+import errno
+
+if "." in __name__:  # the package on CPython; on a board the files lie side by side
+    from .reporter_base import (
+        NOT_MQTT,
+        BaseReporter,
+        ConnectionRefused,
+        const,
+        reason,
+        ticks_add,
+        ticks_diff,
+        ticks_ms,
+    )
+else:
+    from reporter_base import (
+        NOT_MQTT,
+        BaseReporter,
+        ConnectionRefused,
+        const,
+        reason,
+        ticks_add,
+        ticks_diff,
+        ticks_ms,
+    )
+
+_SLICE_MS = const(500)  # how often it looks for reports where nothing comes in
+_MAX_BODY_BYTES = const(1300)  # an experiment with its topic; of anything longer the end gets no memory
+
+_CONNACK = const(0x20)
+_PUBLISH = const(0x30)
+_PUBACK = const(0x40)
+_SUBACK = const(0x90)
+_PINGRESP = const(0xD0)
+_ANSWERS = (0x20, 0x40, 0x90, 0xD0)
+
+
+def _text(data):
+    data = data.encode() if isinstance(data, str) else data
+    return len(data).to_bytes(2, "big") + data
+
+
+def _packet(kind, *parts):
+    body = b"".join(parts)
+    size = len(body)
+    head = bytearray((kind,))
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + body
+
+
+async def _within(ms, awaitable):
+    try:
+        return await asyncio.wait_for(awaitable, max(ms, 1) / 1000)
+    except asyncio.TimeoutError:
+        raise OSError(errno.ETIMEDOUT)
+
+
+class _Packets:
+    """Whole packets out of what a stream brings."""
+
+    def __init__(self):
+        self._data = b""
+        self._skip = 0  # bytes of a packet that is too long, still to come
+        self.since_ms = None  # when the packet began that is not whole yet
+
+    def feed(self, data):
+        skipped = min(self._skip, len(data))
+        self._skip -= skipped
+        self._data += data[skipped:]
+        if self.since_ms is None and (self._data or self._skip):
+            self.since_ms = ticks_ms()
+
+    def next(self):
+        """(First byte, body) of the next packet, None where it is not whole; ValueError where it is none."""
+        data = self._data
+        if data and data[0] & 0xF0 != _PUBLISH and data[0] not in _ANSWERS:
+            raise ValueError(NOT_MQTT)
+        size = shift = 0
+        at = 1
+        while True:
+            if at >= len(data):
+                return None
+            size |= (data[at] & 0x7F) << shift
+            at += 1
+            if data[at - 1] < 0x80:
+                break
+            shift += 7
+            if shift > 21:
+                raise ValueError(NOT_MQTT)
+        end = at + min(size, _MAX_BODY_BYTES)
+        if len(data) < end:
+            return None
+        self._data = b""
+        self._skip = at + size - end
+        self.since_ms = None
+        self.feed(data[end:])
+        return data[0], data[at:end]
+
+
+class AsyncReporter(BaseReporter):
+    """One board's connection to the broker, for asyncio; what BaseReporter takes, and:
+
+    host, port      the broker's; port 1883, or 8883 with ssl, where none is given
+    user, password  the login, where the broker wants one
+    ssl             an SSLContext that checks the broker's certificate for host; None without TLS
+    """
+
+    def __init__(self, client, host, port=None, user=None, password=None, ssl=None, kept=None, **settings):
+        super().__init__(client, kept, **settings)
+        self._address = (host, port or (8883 if ssl else 1883))
+        self._login = (user, password)
+        self._ssl = ssl
+        self._reader = None
+        self._writer = None
+        self._packets = _Packets()
+        self._pid = 0
+        self._ping_ms = None
+        self._pinged = False
+        self._stopping = False
+
+    async def run(self):
+        """Connect and report until stop(); a task that is cancelled leaves "offline" to the last will."""
+        self._stopping = False
+        try:
+            while not self._stopping:
+                wait_ms = self._wait_ms()
+                if wait_ms:
+                    await asyncio.sleep(min(wait_ms, _SLICE_MS) / 1000)
+                    continue
+                try:
+                    await self._connect()
+                    while not self._stopping:
+                        await self._step()
+                    await self._publish(self._status_topic, self._health("offline"), True)
+                    await self._write(b"\xe0\x00")
+                    self._next_ms = ticks_ms()
+                except Exception as e:  # whatever it is: this connection is over, and nothing is lost
+                    self._is_lost(reason(e))
+                await self._shut()
+        finally:
+            await self._shut()
+
+    def stop(self):
+        """Say "offline" and disconnect; run() returns within half a second, and may be run again."""
+        self._stopping = True
+
+    async def _connect(self):
+        host, port = self._address
+        more = {"ssl": self._ssl, "server_hostname": host} if self._ssl else {}
+        self._packets = _Packets()
+        opening = asyncio.open_connection(host, port, **more)
+        self._reader, self._writer = await _within(self._timeout_ms, opening)
+        user, password = self._login
+        # Clean session, last will at QoS 1 and retained.
+        flags = 0x2E | (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
+        parts = [_text("MQTT"), bytes((4, flags)), self._keepalive_s.to_bytes(2, "big")]
+        parts += [_text(self._client.device_id), _text(self._status_topic), _text(self._health("offline"))]
+        parts += [_text(part) for part in (user, password) if part is not None]
+        await self._write(_packet(0x10, *parts))
+        answer = await self._answer(_CONNACK)
+        if len(answer) != 2:
+            raise ValueError(NOT_MQTT)
+        if answer[1]:
+            raise ConnectionRefused(answer[1])
+        self._heard.clear()
+        for name in self._names:
+            topic = _text(self._experiment_prefix + name.encode())
+            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x01")
+            if answer[2:] == b"\x80":
+                self.refused[name] = "the broker forbids the subscription"
+        self._said = self._health("online")
+        await self._publish(self._status_topic, self._said, True)
+        self._is_connected()
+        self._ping_ms = ticks_ms()
+        self._pinged = False
+
+    async def _step(self):
+        wait_ms = _SLICE_MS
+        if self._due_ms is not None:
+            wait_ms = max(min(wait_ms, ticks_diff(self._due_ms, ticks_ms())), 0)
+        packet = await self._receive(wait_ms)
+        if packet is not None and packet[0] != _PINGRESP:
+            raise ValueError(NOT_MQTT)  # nothing else is due
+        await self._keep_alive()
+        self._settle()
+        news = self._news()
+        if news is not None:
+            await self._publish(self._status_topic, news, True)
+        report = self._due(False)
+        while report is not None:
+            await self._publish(self._report_topic, report, False)
+            report = self._due(False) if self._delivered(report) else None
+
+    async def _keep_alive(self):
+        now = ticks_ms()
+        if self._pinged:
+            # A half-open connection: the other end is gone and nothing will ever say so.
+            if ticks_diff(now, self._ping_ms) > self._timeout_ms:
+                raise OSError(errno.ETIMEDOUT)
+        elif ticks_diff(now, self._ping_ms) >= self._keepalive_s * 500:
+            await self._write(b"\xc0\x00")
+            self._ping_ms = now
+            self._pinged = True
+
+    # Packets
+
+    async def _write(self, data):
+        self._writer.write(data)
+        await _within(self._timeout_ms, self._writer.drain())
+
+    async def _publish(self, topic, message, retain):
+        await self._exchange(0x33 if retain else 0x32, _PUBACK, _text(topic), message)
+
+    async def _exchange(self, kind, answer, before, after):
+        """Send a packet with an id, the id between two parts; returns the body of its acknowledgement."""
+        self._pid = self._pid % 65_535 + 1
+        pid = self._pid.to_bytes(2, "big")
+        await self._write(_packet(kind, before, pid, after))
+        body = await self._answer(answer)
+        if body[:2] != pid:
+            raise ValueError(NOT_MQTT)
+        return body
+
+    async def _answer(self, kind):
+        until_ms = ticks_add(ticks_ms(), self._timeout_ms)
+        while True:
+            packet = await self._receive(ticks_diff(until_ms, ticks_ms()))
+            if packet is None:
+                raise OSError(errno.ETIMEDOUT)
+            if packet[0] == kind:
+                return packet[1]
+            if packet[0] != _PINGRESP:
+                raise ValueError(NOT_MQTT)
+
+    async def _receive(self, ms):
+        """The next packet that is no message, (kind, body); None where none comes within ms."""
+        until_ms = ticks_add(ticks_ms(), ms)
+        while True:
+            packet = self._packets.next()
+            if packet is not None:
+                self._pinged = False
+                if packet[0] & 0xF0 != _PUBLISH:
+                    return packet
+                await self._message(*packet)
+            now = ticks_ms()
+            since_ms = self._packets.since_ms
+            if since_ms is not None and ticks_diff(now, since_ms) > self._timeout_ms:
+                raise OSError(errno.ETIMEDOUT)  # the rest of a packet does not come
+            left_ms = ticks_diff(until_ms, now)
+            if left_ms <= 0:  # even where messages keep coming: reports are due as well
+                return None
+            if packet is None:
+                try:
+                    data = await asyncio.wait_for(self._reader.read(512), left_ms / 1000)
+                except asyncio.TimeoutError:
+                    return None
+                if not data:
+                    raise OSError(errno.ECONNRESET)
+                self._packets.feed(data)
+
+    async def _message(self, head, body):
+        qos = head >> 1 & 3
+        at = 2 + int.from_bytes(body[:2], "big")
+        payload_at = at + 2 if qos else at
+        if qos > 1 or len(body) < max(payload_at, 2):
+            raise ValueError(NOT_MQTT)
+        self._take(body[2:at], body[payload_at:])
+        if qos:
+            await self._write(b"\x40\x02" + body[at:payload_at])
+
+    # The end of a connection
+
+    async def _shut(self):
+        """Forget the connection. A socket that is not closed stays taken until the board restarts."""
+        writer = self._writer
+        self._reader = self._writer = None
+        self.connected = False
+        if writer is not None:
+            try:
+                writer.close()
+                await writer.wait_closed()
+            except Exception:  # it may be closed already: all the same
+                pass

@@ -1,0 +1,146 @@
+"""The experiments that a board takes part in, kept in flash from one start to the next.
+
+A board that knows its experiments draws the coin of `every` before its radio is on, and needs the radio only
+when there is something to send. What the broker repeats byte by byte costs nothing: no parsing, no signature
+to verify, no write.
+
+    kept = KeptExperiments(client, "/experiments")      takes part in what the folder holds
+    kept.take("room_temp", payload)                     a retained message of the experiment's topic
+
+A file has the experiment's name and holds, big-endian:
+    4 least serial that is accepted   the payload as published, empty after a withdrawal   4 CRC-32
+The CRC covers the fleet and its announce key as well: another fleet's files are none. A file that is
+damaged is none either; the broker's next message makes a new one.
+"""
+
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+import binascii
+import hashlib
+import json
+import os
+
+if "." in __name__:  # the package on CPython; on a board the files lie side by side
+    from . import ldp_client
+else:
+    import ldp_client
+
+
+def _name_in(payload):
+    """What an experiment calls itself; None where that cannot be read, which enroll() refuses."""
+    end = payload.find(b"\x00")
+    try:
+        return json.loads(payload if end < 0 else payload[:end])["name"]
+    except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
+        return None
+
+
+class KeptExperiments:
+    """A client's experiments and, in folder, what they were when the power went.
+
+    folder: made where it is missing; None to keep nothing in flash. known: name -> SHA-256 of the payload in
+    force. fault: None, or why the flash could not be written; the board goes on without it.
+    """
+
+    def __init__(self, client, folder="/experiments"):
+        self._client = client
+        self._folder = folder
+        self.known = {}
+        self.fault = None
+        if folder is None:
+            return
+        try:
+            files = os.listdir(folder)
+        except OSError:  # there is none yet
+            return
+        names = client.status()["experiments"]
+        for name in files:
+            if name in names:
+                self._load(name)
+            else:  # no longer in the policy
+                self._remove(name)
+
+    def take(self, name, payload):
+        """Take part in the experiment of a retained message; an empty one withdraws it.
+
+        Raises ldp_client.ExperimentRefused with the reason; the version before it then stays in force.
+        """
+        if not payload:
+            self._client.withdraw(name)
+            self._forget(name)
+            return
+        digest = hashlib.sha256(payload).digest()
+        if self.known.get(name) == digest:
+            return
+        called = _name_in(payload)
+        if called is not None and called != name:
+            # Else it could take the place of another one, and outlive its own topic.
+            raise ldp_client.ExperimentRefused("it calls itself %s" % called)
+        self._client.enroll(payload)
+        self.known[name] = digest
+        self._write(name, payload)
+
+    def absent(self, name):
+        """Take part no longer: the broker does not repeat it.
+
+        Unlike a withdrawal this may be a broker that was slow or has lost its memory, so the same serial is
+        accepted again.
+        """
+        least = self._client.serials.get(name)
+        self._client.withdraw(name)
+        if least is not None:
+            self._client.serials[name] = least
+        self._forget(name)
+
+    def _forget(self, name):
+        self.known.pop(name, None)
+        self._write(name, b"")
+
+    def _seal(self, name, data):
+        """CRC-32 of data, and of whose it is."""
+        whose = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
+        return binascii.crc32(data, binascii.crc32(whose))
+
+    def _load(self, name):
+        try:
+            with open(self._folder + "/" + name, "rb") as f:
+                data = f.read()
+        except OSError:  # it cannot be read: the broker will bring it again
+            return
+        if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
+            return
+        payload = data[4:-4]
+        least = int.from_bytes(data[:4], "big")
+        if least:
+            self._client.serials[name] = least
+        if payload:
+            try:
+                self._client.enroll(payload, verified=True)
+            except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
+                return
+            self.known[name] = hashlib.sha256(payload).digest()
+
+    def _write(self, name, payload):
+        if self._folder is None:
+            return
+        least = self._client.serials.get(name, 0)
+        if not payload and not least:
+            self._remove(name)
+            return
+        data = least.to_bytes(4, "big") + payload
+        try:
+            try:
+                os.mkdir(self._folder)
+            except OSError:  # it is there; or open() says what is wrong
+                pass
+            with open(self._folder + "/" + name, "wb") as f:
+                f.write(data + self._seal(name, data).to_bytes(4, "big"))
+            self.fault = None
+        except OSError as e:  # full, or worn: the experiment is in force until the next start
+            self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+
+    def _remove(self, name):
+        try:
+            os.remove(self._folder + "/" + name)
+        except OSError:  # there is none
+            pass

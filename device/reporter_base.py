@@ -1,0 +1,347 @@
+"""What Hushmote's two reporters share: everything but the sockets.
+
+mqtt_reporter.Reporter (umqtt.simple, blocking) and async_reporter.AsyncReporter (asyncio) move bytes; which
+bytes, in which order, when to try again, and what to say of it stands here.
+
+Time is the millisecond counter's alone: no wall clock, so a wrong one changes nothing here.
+"""
+
+import errno
+import time
+
+if "." in __name__:  # the package on CPython; on a board the files lie side by side
+    from . import ldp_client
+    from .kept_experiments import KeptExperiments
+else:
+    import ldp_client
+    from kept_experiments import KeptExperiments
+
+try:
+    from micropython import const
+except ImportError:  # CPython
+
+    def const(x):
+        return x
+
+
+try:
+    ticks_ms = time.ticks_ms  # type: ignore
+    ticks_add = time.ticks_add  # type: ignore
+    ticks_diff = time.ticks_diff  # type: ignore
+    sleep_ms = time.sleep_ms  # type: ignore
+except AttributeError:  # CPython
+
+    def ticks_ms():
+        return int(time.monotonic() * 1000)
+
+    def ticks_add(ticks, ms):
+        return ticks + ms
+
+    def ticks_diff(ticks, since):
+        return ticks - since
+
+    def sleep_ms(ms):
+        time.sleep(ms / 1000)
+
+
+# An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
+MAX_MESSAGE_BYTES = const(1100)
+QUIET_MS = const(500)  # flush(): nothing for so long means that there is nothing more
+NOT_MQTT = "the broker sent what is not MQTT"
+_MAX_WAIT_S = const(16_000)  # in milliseconds it must fit DRBG.below()
+_STEADY_MS = const(30_000)  # a connection that lasted so long was a good one
+_STORAGE_RETRY_MS = const(60_000)
+_MAX_HEALTH_WORDS = const(8)
+
+_CONNACK = (
+    "the broker does not speak MQTT 3.1.1",
+    "the broker refuses the client id",
+    "the broker is not available",
+    "the broker refuses the user name or password",
+    "the broker does not authorize this client",
+)
+
+
+class ConnectionRefused(Exception):
+    """The broker's CONNACK says no; its code, 1 to 5, is the argument."""
+
+
+def reason(e):
+    """One line of text for what a connection raised."""
+    code = e.args[0] if e.args else None
+    if isinstance(e, OSError):
+        if code == errno.ETIMEDOUT:
+            return "the broker did not answer in time"
+        if code == errno.ECONNREFUSED:
+            return "nothing listens at the broker's address and port"
+        if code == errno.ECONNRESET or code == -1 or code == 32:  # -1: umqtt.simple's own; 32: EPIPE
+            return "the broker closed the connection"
+        if code in (errno.EHOSTUNREACH, errno.ECONNABORTED, errno.ENOTCONN, 101):  # 101: ENETUNREACH
+            return "the broker cannot be reached: is the network up?"
+        if type(code) is int and code <= -0x1080:  # mbedTLS numbers its errors from here to -0x7fff
+            if code == -0x7780:
+                return "the broker refuses this board's certificate, or wants one"
+            return "TLS failed, mbedTLS error -0x%x" % -code
+        if type(code) is int and code < 0:  # getaddrinfo() of every port has its own negative numbers
+            return "the broker's name was not found: is the network up?"
+        return "network error, errno %s" % code
+    if type(e).__name__ in ("MQTTException", "ConnectionRefused") and type(code) is int and 1 <= code <= 5:
+        return _CONNACK[code - 1]
+    if isinstance(e, MemoryError):
+        return "out of memory"
+    if isinstance(e, ValueError) and type(code) is str and "ertificate" in code:  # mbedTLS, in lines
+        return "the broker is refused: " + " ".join(code.split())
+    if isinstance(e, (AssertionError, IndexError, ValueError)):  # how umqtt.simple checks what it reads
+        return NOT_MQTT
+    return "%s: %s" % (type(e).__name__, code)
+
+
+def _wait_ms(attempt, first_s, most_s, below):
+    """Full jitter: uniform over 0 up to first_s doubled at every attempt (0, 1, ...), at most most_s."""
+    return below(min(first_s << min(attempt, 14), most_s) * 1000)
+
+
+def _check_seconds(name, value, low, high):
+    if type(value) is not int or not low <= value <= high:
+        raise ldp_client.SettingsError("%s must be an integer from %d to %d seconds" % (name, low, high))
+
+
+class BaseReporter:
+    """One board's experiments and reports, and the state of its connection.
+
+    client      an ldp_client.Client with fleet
+    kept        a KeptExperiments of the same client; None: experiments are known until the next start
+    keepalive_s 2 to 40,000; call poll() at least three times in it
+    timeout_s   1 to 300: how long the broker may be silent where an answer is due. Looking up its name
+                has the firmware's own limit, which nothing here can shorten
+    delay_s     0 to 16,000: each report waits for a time drawn from this range before it is sent, so
+                that when it comes does not tell when it was made
+    backoff_s, backoff_max_s   attempts to connect: the wait is drawn from 0 up to backoff_s, doubled at
+                each failure, at most backoff_max_s (1 to 16,000)
+    settle_s    1 to 16,000: an experiment that was known, and that the broker has not repeated so long
+                after a reconnect, was withdrawn meanwhile
+
+    connected, error (of the network) and fault (of the flash or the random source; each None or a line
+    of text), connects, sent (reports), refused and mistyped (name -> reason) may be read.
+    Raises ldp_client.SettingsError for settings out of range; later on nothing that a broker, a network
+    or a reading does raises anything.
+    """
+
+    def __init__(
+        self,
+        client,
+        kept=None,
+        keepalive_s=60,
+        timeout_s=10,
+        delay_s=30,
+        backoff_s=2,
+        backoff_max_s=300,
+        settle_s=10,
+    ):
+        if client.fleet is None:
+            raise ldp_client.SettingsError("the client has no fleet, so its topics are unknown: give it one")
+        _check_seconds("keepalive_s", keepalive_s, 2, 40_000)
+        _check_seconds("timeout_s", timeout_s, 1, 300)
+        _check_seconds("delay_s", delay_s, 0, _MAX_WAIT_S)
+        _check_seconds("backoff_s", backoff_s, 1, _MAX_WAIT_S)
+        _check_seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
+        _check_seconds("settle_s", settle_s, 1, _MAX_WAIT_S)
+        self._client = client
+        self._kept = KeptExperiments(client, None) if kept is None else kept
+        self._keepalive_s = keepalive_s
+        self._timeout_ms = timeout_s * 1000
+        self._delay_ms = delay_s * 1000
+        self._backoff_s = backoff_s
+        self._backoff_max_s = backoff_max_s
+        self._settle_ms = settle_s * 1000
+        prefix = "hushmote/v1/%s/" % client.fleet
+        self._experiment_prefix = (prefix + "experiment/").encode()
+        self._report_topic = (prefix + "report/" + client.device_id).encode()
+        self._status_topic = (prefix + "status/" + client.device_id).encode()
+        self._names = tuple(client.status()["experiments"])  # the policy's: nothing else is subscribed to
+        self._heard = set()  # names that this connection has brought something for
+        self._attempt = 0
+        self._steady_ms = None
+        self._settled_ms = None
+        self._due_ms = None
+        self._acknowledged = None
+        self._storage_ms = None
+        self._said = b""  # what the status topic holds
+        self._unsure = False  # whether it may hold something else by now
+        self.connected = False
+        self.error = None
+        self.fault = None
+        self.connects = 0
+        self.sent = 0
+        self.refused = {}
+        self.mistyped = {}
+        self._next_ms = None
+
+    # The application's side
+
+    def report(self, name, value):
+        """Make a report of a reading, as Client.report() does, and send it some time later.
+
+        Returns it, or None. A value of the wrong type counts as no reading, and is named in mistyped:
+        silence must not depend on what a sensor gave. Where the random source or the flash fails nothing
+        is spent, and status() says so.
+        """
+        self._unsure = True  # a budget may be spent now
+        self.mistyped.pop(name, None)
+        try:
+            try:
+                made = self._client.report(name, value)
+            except TypeError as e:
+                self.mistyped[name] = str(e)
+                made = self._client.report(name, None)
+        except ldp_client.LDPError as e:
+            self.fault = str(e)
+            return None
+        if self._storage_ms is None:
+            self.fault = None
+        return made
+
+    def status(self):
+        """One line: whether connected, what waits, and what went wrong last, in the order of urgency."""
+        client = self._client.status()
+        waiting = "; %d sent, %d waiting" % (self.sent, client["pending"])
+        if self.connected:
+            line = "connected" + waiting
+        else:
+            wait_ms = self._wait_ms()
+            line = "not connected, next attempt in %d s" % ((wait_ms + 999) // 1000) + waiting
+        for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):
+            if problem and problem not in line:
+                line += "; " + problem
+        for name in sorted(self.mistyped):
+            line += "; " + self.mistyped[name]
+        for name in sorted(self.refused):
+            line += "; %s refused: %s" % (name, self.refused[name])
+        return line
+
+    # The broker's side
+
+    def _health(self, state):
+        """The status topic's content: "online" or "offline", then what a person should see to.
+
+        locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more where there
+        would be over 8 words. None of these depends on a reading: a budget is spent by coins alone.
+        """
+        status = self._client.status()
+        words = [state]
+        if status["locked"]:
+            words.append("locked")
+        if status["error"] or self.fault or self._kept.fault:
+            words.append("fault")
+        for name in self._names:
+            kind = status["experiments"][name]["state"]
+            if kind == "refused" or name in self.refused:
+                words.append("refused:" + name)
+            elif kind == "spent" and not status["locked"]:
+                words.append("spent:" + name)
+        if len(words) > _MAX_HEALTH_WORDS:
+            words[_MAX_HEALTH_WORDS - 1 :] = ["more"]
+        return " ".join(words).encode()
+
+    def _news(self):
+        """What the status topic should hold by now, where it does not hold it; None where it does."""
+        if not self._unsure:
+            return None
+        self._unsure = False
+        health = self._health("online")
+        if health == self._said:
+            return None
+        self._said = health
+        return health
+
+    def _take(self, topic, payload):
+        """A retained experiment, or its withdrawal. Called by the client object, so it must not raise."""
+        for name in self._names:
+            if topic == self._experiment_prefix + name.encode():
+                break
+        else:
+            return
+        self._heard.add(name)
+        self._unsure = True
+        self.refused.pop(name, None)
+        try:
+            self._kept.take(name, payload)
+        except ldp_client.LDPError as e:
+            self.refused[name] = str(e)
+        except MemoryError:
+            self.refused[name] = "out of memory"
+
+    def _is_connected(self):
+        """The connection stands, and has every subscription."""
+        now = ticks_ms()
+        self.connected = True
+        self.error = None
+        self.connects += 1
+        self._storage_ms = None
+        self._steady_ms = ticks_add(now, _STEADY_MS)
+        self._settled_ms = ticks_add(now, self._settle_ms)
+
+    def _settle(self, now=False):
+        """Withdraw what was withdrawn while the board was away: the broker no longer repeats it."""
+        if self._steady_ms is not None and ticks_diff(ticks_ms(), self._steady_ms) > 0:
+            self._steady_ms = None  # looked at while it is near: the counter's differences wrap after 6 days
+            self._attempt = 0
+        if self._settled_ms is None or (not now and ticks_diff(self._settled_ms, ticks_ms()) > 0):
+            return
+        self._settled_ms = None
+        for name in self._names:
+            if name in self._kept.known and name not in self._heard:
+                self._kept.absent(name)
+
+    def _due(self, now):
+        """The report to be sent next, where one is due; now: without the random delay."""
+        if self._acknowledged is not None and not self._confirm():
+            return None
+        reports = self._client.outbox()
+        if not reports:
+            self._due_ms = None
+            return None
+        if not now:
+            if self._due_ms is None:
+                wait_ms = self._client.rng.below(self._delay_ms) if self._delay_ms else 0
+                self._due_ms = ticks_add(ticks_ms(), wait_ms)
+            if ticks_diff(self._due_ms, ticks_ms()) > 0:
+                return None
+        return reports[0]
+
+    def _delivered(self, report):
+        """The broker acknowledged a report; returns whether it is out of the flash as well."""
+        self.sent += 1
+        self._due_ms = None
+        self._acknowledged = report
+        return self._confirm()
+
+    def _confirm(self):
+        """Take the acknowledged report out of the flash; where that fails, try again much later."""
+        if self._storage_ms is not None and ticks_diff(self._storage_ms, ticks_ms()) > 0:
+            return False
+        try:
+            self._client.sent(self._acknowledged)
+        except ldp_client.LDPError as e:
+            self.fault = str(e)
+            self._storage_ms = ticks_add(ticks_ms(), _STORAGE_RETRY_MS)
+            return False
+        self._storage_ms = self.fault = self._acknowledged = None
+        return True
+
+    def _wait_ms(self):
+        """Until the next attempt to connect."""
+        if self._next_ms is None:
+            # The first attempt waits as well: after a power cut a whole street's boards start at once.
+            self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+        return max(ticks_diff(self._next_ms, ticks_ms()), 0)
+
+    def _draw_wait_ms(self):
+        return _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._client.rng.below)
+
+    def _is_lost(self, why):
+        """The connection, or the attempt at one, is over; the next attempt waits."""
+        self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+        self._attempt += 1
+        self.error = why
+        self.connected = False

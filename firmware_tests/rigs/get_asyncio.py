@@ -1,0 +1,48 @@
+"""Put MicroPython's own asyncio into a folder: python get_asyncio.py, default .rig/asyncio.
+
+The unix port that is built as a board is has no modules frozen into it; boards have this one.
+"""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rigs import debian
+
+RIG = Path(__file__).resolve().parents[2] / ".rig"
+
+
+def fetch(rig: Path = RIG) -> Path:
+    """Return the folder that holds asyncio; downloads MicroPython's source from Debian where it is missing.
+
+    Raises debian.CannotInstall where that cannot be had.
+    """
+    folder = rig / "asyncio"
+    if (folder / "asyncio" / "__init__.py").exists():
+        return folder
+    environment = debian._private_apt(rig / "apt")
+    source = rig / "asyncio.new"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    debian._run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
+    with tarfile.open(next(source.glob("*.orig.tar.*"))) as archive:
+        for member in archive:
+            path = Path(member.name)
+            if path.parts[-3:-1] == ("extmod", "asyncio") and path.suffix == ".py":
+                member.name = f"asyncio/{path.name}"
+                archive.extract(member, source, filter="data")
+    folder.mkdir(exist_ok=True)
+    (source / "asyncio").replace(folder / "asyncio")
+    shutil.rmtree(source)
+    return folder
+
+
+if __name__ == "__main__":
+    try:
+        print(fetch())
+    except (debian.CannotInstall, subprocess.SubprocessError) as e:
+        sys.exit(str(e))

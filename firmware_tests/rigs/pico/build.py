@@ -1,0 +1,92 @@
+"""MicroPython's RPI_PICO firmware from Debian 13's source packages, and the emulator rp2040js from npm.
+
+Plain: as published, but for the modules of micropython-lib, which Debian has not. Frozen: with
+device/manifest.py as well. The build folder is kept, so that changed modules are frozen again in seconds.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from .. import debian
+
+EMULATOR = "rp2040js@1.4.1"
+PACKAGES = ("gcc", "make", "cmake", "dpkg-dev", "gcc-arm-none-eabi", "libnewlib-arm-none-eabi")
+PACKAGES += ("libstdc++-arm-none-eabi-newlib", "nodejs", "npm")
+_TOOLS = ("gcc", "make", "cmake", "dpkg-source", "arm-none-eabi-g++", "node", "npm")
+_PLAIN = """freeze("$(PORT_DIR)/modules")
+include("$(MPY_DIR)/extmod/asyncio")
+"""
+_FROZEN = (
+    _PLAIN
+    + """include("{device}/manifest.py", library=False)
+"""
+)
+
+
+def install(rig: Path) -> None:
+    """Build the plain firmware into rig/pico/firmware.bin, and install the emulator beside it."""
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise debian.CannotInstall(
+            "the firmware's build lacks " + ", ".join(missing), "apt-get install " + " ".join(PACKAGES)
+        )
+    folder = rig / "pico"
+    shutil.rmtree(folder, ignore_errors=True)
+    source = folder / "src"
+    source.mkdir(parents=True)
+    (folder / "package.json").write_text('{"private": true, "type": "module"}\n')
+    debian.run(["npm", "install", "--no-audit", "--no-fund", "--silent", EMULATOR], folder)
+    _unpack(source, debian.private_apt(rig / "apt"))
+    debian.run(["make", "-s", "-C", str(source / "micropython" / "mpy-cross"), f"-j{os.cpu_count()}"], source)
+    _build(rig, _PLAIN, folder / "firmware.bin")
+
+
+def freeze(rig: Path, device: Path) -> None:
+    """Build the firmware with the modules of device/manifest.py into rig/pico/frozen.bin."""
+    _build(rig, _FROZEN.format(device=device), rig / "pico" / "frozen.bin")
+
+
+def _unpack(source: Path, environment: dict[str, str]) -> None:
+    debian.run(["apt-get", "-qq", "source", "--download-only", "micropython", "mbedtls"], source, environment)
+    for name in ("micropython", "mbedtls"):
+        description = next(source.glob(f"{name}_*.dsc"))
+        debian.run(["dpkg-source", "--no-check", "-x", description.name, name], source)
+    debian.run(["apt-get", "-qq", "download", "pico-sdk-source", "tinyusb-source"], source, environment)
+    for package in source.glob("*.deb"):
+        debian.run(["dpkg", "-x", package.name, "debian"], source)
+    library = source / "micropython" / "lib"
+    for name, there in (("tinyusb", source / "debian/usr/src/tinyusb"), ("mbedtls", source / "mbedtls")):
+        (library / name).rmdir()
+        (library / name).symlink_to(there)
+    (library / "micropython-lib").mkdir(exist_ok=True)
+    (library / "micropython-lib" / "README.md").touch()
+
+
+def _build(rig: Path, frozen: str, target: Path) -> None:
+    folder = rig / "pico"
+    manifest = target.with_suffix(".py")
+    manifest.write_text(frozen)
+    port = folder / "src" / "micropython" / "ports" / "rp2"
+    configure = [
+        "cmake",
+        "-S",
+        str(port),
+        "-B",
+        str(folder / "build"),
+        "-DPICO_BUILD_DOCS=0",
+        "-DPICO_NO_PICOTOOL=1",
+    ]
+    configure += ["-DMICROPY_BOARD=RPI_PICO", f"-DMICROPY_BOARD_DIR={port / 'boards' / 'RPI_PICO'}"]
+    configure += [f"-DPICO_SDK_PATH_OVERRIDE={folder / 'src/debian/usr/src/pico-sdk'}"]
+    configure += [f"-DMICROPY_FROZEN_MANIFEST={manifest}"]
+    environment = {
+        "MICROPY_MPYCROSS": str(folder / "src/micropython/mpy-cross/build/mpy-cross"),
+        "GIT_CEILING_DIRECTORIES": str(rig),  # the firmware's version is not that of this checkout
+        "SOURCE_DATE_EPOCH": "0",
+    }
+    debian.run(configure, folder, environment)
+    debian.run(["make", "-s", "-C", str(folder / "build"), f"-j{os.cpu_count()}"], folder, environment)
+    new = target.with_suffix(".new")
+    shutil.copy(folder / "build" / "firmware.bin", new)
+    new.replace(target)

@@ -1,0 +1,79 @@
+"""The power of the emulated Pico fails at every operation of its flash, whole and torn.
+
+One life is recorded on the board: up to a cut, a life that is cut is the same. Every image that a cut leaves is
+then mounted as the firmware does it, and some are booted by the firmware itself.
+"""
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import on_device
+from rigs.pico import board
+
+NEEDS = ("pico", "compiled")
+HOST = True
+MODULES = ("ldp_client", "on_device", "flash_model", "board_life", "recorded_life")
+FILES = [name + ".mpy" for name in MODULES]
+
+
+def boot(folder, script, image, **options):
+    path = Path(folder) / "script.py"
+    path.write_text(script)
+    done = board.run(path, image, **options)
+    assert not done.error, done.error
+    return done
+
+
+def test_no_cut_at_any_flash_operation_costs_a_debit_or_a_report():
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "flash.img"
+        board.make_image(image, Path.cwd(), FILES)
+        done = boot(folder, "import recorded_life; recorded_life.record()", image)
+        events = json.loads(done.output.split("EVENTS", 1)[1])
+        assert len(done.log["operations"]) > 30, len(done.log["operations"])
+        log = Path(folder) / "life.json"
+        log.write_text(json.dumps({**done.log, "events": events}))
+        script = f"import recorded_life; recorded_life.cuts({str(log)!r}, {str(image)!r})"
+        command = [*board.unix(), "-X", "heapsize=16m", "-c", script]
+        checked = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        print(checked.stdout)
+        assert checked.returncode == 0, checked.stderr
+        _, _, _, operations, cuts, lost = checked.stdout.splitlines()[0].split("|")
+        assert int(cuts) == 2 * int(operations)
+        assert lost == "0", checked.stdout
+
+
+def test_a_board_whose_power_failed_boots_and_goes_on():
+    for cut, torn in ((9, True), (23, False)):
+        with tempfile.TemporaryDirectory() as folder:
+            image = Path(folder) / "flash.img"
+            board.make_image(image, Path.cwd(), FILES)
+            # What it printed before the power failed is what it handed out.
+            life = """
+import binascii, board_life, ldp_client
+class Loud(board_life.Witness):
+    def handed_out(self, report):
+        print(binascii.hexlify(report).decode())
+        super().handed_out(report)
+board_life.life(ldp_client.Client, "/ldp", Loud())
+print("THE END")
+"""
+            before = boot(folder, life, image, keep=True, cut=cut, torn=torn)
+            assert "THE END" not in before.output
+            assert len(before.log["operations"]) == cut + 1, len(before.log["operations"])
+            check = f"""
+import binascii, board_life, ldp_client
+witness = board_life.Witness()
+witness.provisioned = True
+for text in {before.output.split()!r}: witness.see(binascii.unhexlify(text))
+board_life.check(ldp_client.Client, "/ldp", witness)
+print("sound", len(witness.seen))
+"""
+            after = boot(folder, check, image)
+            print(cut, torn, len(before.output.split()), "seen before the cut;", after.output.strip())
+            assert after.output.startswith("sound"), after.output
+
+
+on_device.run(globals())

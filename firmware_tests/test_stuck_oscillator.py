@@ -1,0 +1,54 @@
+"""The RP2040's ring oscillator stands still: os.urandom is a cycle of 93 bytes, and nothing is reported."""
+
+import tempfile
+from pathlib import Path
+
+import on_device
+from rigs.pico import board
+
+NEEDS = ("pico", "compiled")
+HOST = True
+
+SCRIPT = """
+import binascii, os, ldp_client
+from on_device import DOOR, KEY, POLICY
+data = os.urandom(384)
+print("period", data.find(data[:32], 1))
+try:
+    ldp_client.provision("/ldp")
+    client = ldp_client.Client(POLICY, "/ldp", "board-1", KEY)
+    client.enroll(DOOR.encode())
+    print("report", binascii.hexlify(client.report("door", True)).decode())
+    with open("/ldp/ledger0", "rb") as f: print("ledger", binascii.hexlify(f.read()).decode())
+except ldp_client.EntropyError as e:
+    print("EntropyError", e)
+"""
+
+
+def fresh_board(stuck):
+    """What a board that was never used before prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        image, script = Path(folder) / "flash.img", Path(folder) / "script.py"
+        script.write_text(SCRIPT)
+        board.make_image(image, Path.cwd(), ["ldp_client.mpy", "on_device.mpy"])
+        done = board.run(script, image, stuck=stuck)
+        assert not done.error, done.error
+        return done.output.splitlines()
+
+
+def test_a_board_whose_oscillator_is_stuck_refuses_to_report():
+    first, second = fresh_board(True), fresh_board(True)
+    assert first[0] == second[0] == "period 93", first
+    print(first, second, "the same" if first == second else "different")
+    for lines in (first, second):
+        assert [line.split()[0] for line in lines[1:]] == ["EntropyError"], lines
+
+
+def test_two_boards_whose_oscillators_run_share_nothing():
+    first, second = fresh_board(False), fresh_board(False)
+    assert first[0] == second[0] == "period -1", first
+    assert [line.split()[0] for line in first[1:]] == ["report", "ledger"], first
+    assert first[2] != second[2]  # 16 random bytes among others: alike in 1 of 2**128 runs
+
+
+on_device.run(globals())

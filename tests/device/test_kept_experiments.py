@@ -1,0 +1,210 @@
+"""Experiments kept in flash: signed ones are verified once, none comes back, a damaged file is none."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from enumeration import memory
+from experiments import experiment_json
+
+from hushmote.device import ldp_client, ldp_p256
+from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.device.ldp_client import Client, ExperimentRefused
+from hushmote.server.wire import keys, topics
+
+FLEET = "home"
+SIGNING = bytes(31) + b"\x07"
+OTHER = bytes(31) + b"\x09"
+POLICY = {
+    "sum": 2**47,
+    "squares": 0,
+    "epsilon": 16_000_000,
+    "rules": ("sum", "count"),
+    "experiments": ("room_temp", "door_open"),
+}
+
+
+def signed(serial: int, name: str = "room_temp", key: bytes = SIGNING, **fields: Any) -> bytes:
+    body = experiment_json(name=name, **fields)
+    return keys.sign_experiment(key, topics.experiment_topic(FLEET, name), body, serial)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "experiments"
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every signature that a client has verified."""
+    seen: list[bytes] = []
+    verify = ldp_p256.verify
+
+    def count(public_key: bytes, digest: bytes, signature: bytes) -> bool:
+        seen.append(signature)
+        return verify(public_key, digest, signature)
+
+    monkeypatch.setattr(ldp_p256, "verify", count)
+    return seen
+
+
+def start(
+    folder: Path | None, key: bytes | None = SIGNING, fleet: str = FLEET, **policy: Any
+) -> KeptExperiments:
+    """A board's start."""
+    storage = memory()
+    ldp_client.provision(storage)
+    announce = None if key is None else keys.public_key_bytes(key)
+    client = Client(POLICY | policy, storage, "board-1", announce_key=announce, fleet=fleet)
+    return KeptExperiments(client, None if folder is None else str(folder))
+
+
+def states(kept: KeptExperiments) -> list[str]:
+    return [line["state"] for line in kept._client.status()["experiments"].values()]
+
+
+def test_what_was_taken_is_there_at_the_next_start_and_verified_once(folder: Path, verified: list[bytes]):
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    kept.take("room_temp", signed(5))
+    assert len(verified) == 1
+    again = start(folder)
+    assert states(again) == ["reporting", "absent"]
+    assert again._client.serials == {"room_temp": 5}
+    assert again._client.report("room_temp", True) is not None
+    again.take("room_temp", signed(5))  # the broker repeats it
+    assert len(verified) == 1
+    again.take("room_temp", signed(6))
+    assert len(verified) == 2
+    assert start(folder)._client.serials == {"room_temp": 6}
+
+
+def test_what_the_broker_repeats_is_neither_parsed_nor_written(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    start(folder).take("room_temp", signed(5))
+    kept = start(folder)
+    parsed: list[Any] = []
+    monkeypatch.setattr(Client, "enroll", lambda *arguments: parsed.append(arguments))
+    (folder / "room_temp").unlink()
+    kept.take("room_temp", signed(5))
+    assert parsed == []
+    assert not (folder / "room_temp").exists()
+
+
+def test_a_new_version_is_parsed_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    parsed: list[bytes] = []
+    parse = ldp_client.Experiment.parse
+    monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
+    start(folder).take("room_temp", signed(5))
+    assert len(parsed) == 1
+
+
+def test_an_older_one_is_refused_after_a_restart_as_well(folder: Path):
+    start(folder).take("room_temp", signed(6, epsilon=2_000_000))
+    kept = start(folder)
+    with pytest.raises(ExperimentRefused, match="newer"):
+        kept.take("room_temp", signed(5))
+    assert kept._client.status()["experiments"]["room_temp"]["epsilon"] == 2_000_000
+
+
+def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
+    start(folder).take("room_temp", signed(5))
+    start(folder).take("room_temp", b"")
+    kept = start(folder)
+    assert states(kept) == ["absent", "absent"]
+    assert kept.known == {}
+    with pytest.raises(ExperimentRefused):
+        kept.take("room_temp", signed(5))
+    kept.take("room_temp", signed(6))
+    assert states(kept) == ["reporting", "absent"]
+
+
+def test_one_that_the_broker_no_longer_repeats_may_come_again_but_no_older_one(folder: Path):
+    start(folder).take("room_temp", signed(5))
+    start(folder).absent("room_temp")
+    kept = start(folder)
+    assert states(kept) == ["absent", "absent"]
+    with pytest.raises(ExperimentRefused):
+        kept.take("room_temp", signed(4))
+    kept.take("room_temp", signed(5))
+    assert states(kept) == ["reporting", "absent"]
+
+
+def test_a_forged_one_changes_nothing(folder: Path):
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    before = (folder / "room_temp").read_bytes()
+    for payload in (
+        signed(9, key=OTHER),
+        signed(9)[:-1],
+        experiment_json(name="room_temp"),
+        b"\x00",
+        b"[" * 1100,
+    ):
+        with pytest.raises(ExperimentRefused):
+            kept.take("room_temp", payload)
+    with pytest.raises(ExperimentRefused, match="it calls itself door_open"):
+        kept.take("room_temp", signed(9, "door_open"))
+    assert (folder / "room_temp").read_bytes() == before
+    assert states(kept) == ["reporting", "absent"]
+
+
+def test_a_file_that_is_cut_short_or_changed_is_none(folder: Path):
+    start(folder).take("room_temp", signed(5))
+    path = folder / "room_temp"
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert start(folder).known == {}
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        kept = start(folder)
+        assert (kept.known, kept._client.serials) == ({}, {})
+    path.write_bytes(whole)
+    assert start(folder).known
+
+
+def test_files_of_another_fleet_or_of_another_experiment_are_none(folder: Path):
+    start(folder).take("room_temp", signed(5))
+    assert start(folder, fleet="other").known == {}
+    assert start(folder, key=OTHER).known == {}
+    assert start(folder, key=None).known == {}
+    os.rename(folder / "room_temp", folder / "door_open")
+    assert start(folder).known == {}
+
+
+def test_a_policy_that_changed_ends_what_it_no_longer_allows(folder: Path):
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    kept.take("door_open", signed(6, "door_open"))
+    strict = start(folder, epsilon=500_000)
+    assert states(strict) == ["refused", "refused"]
+    assert strict.known == {}
+    start(folder, experiments=("door_open",))
+    assert os.listdir(folder) == ["door_open"]
+
+
+def test_a_flash_that_is_full_is_said_and_the_experiment_is_in_force_until_the_next_start(folder: Path):
+    folder.write_text("a file where the folder should be")
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    assert states(kept) == ["reporting", "absent"]
+    assert kept.fault is not None
+    assert kept.fault.startswith("experiments cannot be kept: errno")
+    assert start(folder).known == {}
+
+
+def test_open_fleets_keep_experiments_and_forget_withdrawn_ones(folder: Path):
+    start(folder, None).take("room_temp", experiment_json(name="room_temp"))
+    kept = start(folder, None)
+    assert states(kept) == ["reporting", "absent"]
+    kept.take("room_temp", b"")
+    assert os.listdir(folder) == []
+
+
+def test_without_a_folder_nothing_is_kept():
+    kept = start(None)
+    kept.take("room_temp", signed(5))
+    kept.take("room_temp", b"")
+    assert kept.fault is None
+    assert states(kept) == ["absent", "absent"]

@@ -1,0 +1,218 @@
+"""device/main.py over time: sleeps, starts and the watchdog, on stand-ins for chips that keep a clock.
+
+lightsleep, deepsleep, WDT and the causes of resets do what ports/rp2 and ports/esp32 of MicroPython 1.25 do.
+"""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from enumeration import memory
+from experiments import experiment_json
+from wake_ups import Air, install, provisioned
+
+from hushmote.device import ldp_client, main
+from hushmote.device.kept_experiments import KeptExperiments
+
+HOUR_MS = 3_600_000
+
+
+class PowerOff(BaseException):
+    """The end of a test's time."""
+
+
+class Bitten(BaseException):
+    """The watchdog was not fed in time."""
+
+
+class Chip:
+    """An RP2040: light sleep only, a watchdog that never stops, two causes of a reset."""
+
+    PWRON_RESET = 1
+    WDT_RESET = 3
+
+    def __init__(self, cause: int = 1, until_ms: int = 10 * HOUR_MS) -> None:
+        self.now_ms = 0
+        self.cause = cause
+        self.naps = 0
+        self.early = False  # its radio has something to say: lightsleep returns at once
+        self.dogs = 0
+        self._until_ms = until_ms
+        self._bites_ms: int | None = None
+
+    def reset_cause(self) -> int:
+        return self.cause
+
+    def pass_ms(self, ms: float) -> None:
+        self.now_ms += int(ms)
+        if self._bites_ms is not None and self.now_ms > self._bites_ms:
+            raise Bitten
+        if self.now_ms >= self._until_ms:
+            raise PowerOff
+
+    def lightsleep(self, ms: int) -> None:
+        if ms >= 4_294_968:
+            raise ValueError("sleep too long")
+        self.naps += 1
+        self.pass_ms(0 if self.early else ms)
+
+    def WDT(self, timeout: int) -> Any:
+        if timeout > 8_388:
+            raise ValueError("timeout exceeds 8388")
+        self.dogs += 1
+        chip = self
+
+        class Dog:
+            def feed(self) -> None:
+                chip._bites_ms = chip.now_ms + timeout
+
+        dog = Dog()
+        dog.feed()
+        return dog
+
+
+class Esp32(Chip):
+    """Deep sleep, after which it starts again and can tell why."""
+
+    DEEPSLEEP_RESET = 4
+    TIMER_WAKE = 4
+    EXT0_WAKE = 2
+
+    def __init__(self, cause: int, wake: int = 0) -> None:
+        super().__init__(cause)
+        self.wake = wake
+        self.slept_ms: list[int] = []
+
+    def wake_reason(self) -> int:
+        return self.wake
+
+    def deepsleep(self, ms: int) -> None:
+        self.slept_ms.append(ms)
+        raise PowerOff
+
+
+class Time:
+    """main.py's clock, moved by the chip's."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, chip: Chip) -> None:
+        patch.setattr(main, "machine", chip)
+        patch.setattr(main, "time", self)
+        patch.setattr(main, "ticks_ms", lambda: chip.now_ms)
+        patch.setattr(main, "sleep_ms", chip.pass_ms)
+        patch.setattr(main, "_watchdog", [])
+        self._chip = chip
+
+    def sleep(self, seconds: float) -> None:
+        self._chip.pass_ms(seconds * 1000)
+
+
+class Draws:
+    """An rng whose below() is the largest it could be."""
+
+    def below(self, n: int) -> int:
+        return n - 1
+
+    def bernoulli(self, threshold: int) -> bool:
+        return False
+
+
+def life(
+    patch: pytest.MonkeyPatch, chip: Chip, folder: Path, *, known: bool = True, awake_ms: int = 0
+) -> list[int]:
+    """Run main() until the power goes; the moments of its readings, in ms after the start."""
+    readings: list[int] = []
+    storage = memory(provisioned())
+    air = Air()
+    payload = experiment_json(name="t")
+    air.experiment("t", payload)
+    install(patch, air, folder, storage, {"t": True}, Draws())
+    if known:
+        client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
+        KeptExperiments(client, str(folder)).take("t", payload)
+
+    def reading() -> bool:
+        readings.append(chip.now_ms)
+        chip.pass_ms(awake_ms)
+        return True
+
+    patch.setattr(main, "READINGS", {"t": reading})
+    Time(patch, chip)
+    with pytest.raises(PowerOff):
+        main.main()
+    return readings
+
+
+@pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
+@pytest.mark.parametrize("early", [False, True])
+def test_an_rp2040_reads_once_an_interval_however_early_it_wakes_up(
+    interval_s: int, early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    chip = Chip()
+    chip.early = early
+    monkeypatch.setattr(main, "INTERVAL_S", interval_s)
+    moments = life(monkeypatch, chip, tmp_path, awake_ms=3000)
+    assert len(moments) >= 4
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    assert set(gaps) == {interval_s * 1000}
+    # At most one nap in 100 ms where it cannot sleep, so that it does not spin.
+    assert chip.naps <= chip.now_ms / (100 if early else 4_000)
+
+
+def test_the_first_reading_is_at_a_random_moment_of_an_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for known, first_s in ((True, main.INTERVAL_S - 1), (False, main.START_SPREAD_S - 1)):
+        moments = life(monkeypatch, Chip(), tmp_path / str(known), known=known)
+        assert moments[0] == (main.START_DELAY_S + first_s) * 1000
+
+
+def test_after_the_watchdog_a_whole_interval_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    moments = life(monkeypatch, Chip(Chip.WDT_RESET), tmp_path)
+    assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
+
+
+def test_an_esp32_that_slept_its_time_reads_at_once_and_sleeps_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
+    assert life(monkeypatch, chip, tmp_path, awake_ms=2500) == [0]
+    assert chip.slept_ms == [HOUR_MS - 2500]
+
+
+@pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])
+def test_an_esp32_that_something_else_woke_waits_first(
+    cause: int, wake: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    chip = Esp32(cause, wake)
+    assert life(monkeypatch, chip, tmp_path) == []
+    assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
+
+
+def test_a_sensor_that_hangs_is_ended_by_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(Bitten):
+        life(monkeypatch, Chip(), tmp_path, awake_ms=9_000)
+
+
+def test_the_watchdog_sleeps_while_a_person_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    chip = Chip()
+    install(monkeypatch, Air(), tmp_path, memory(provisioned()), {"t": True})
+    Time(monkeypatch, chip)
+    monkeypatch.setattr(main, "READINGS", {})  # something that a person must put right
+    main.main()
+    assert chip.now_ms == main.START_DELAY_S * 1000
+    assert chip.dogs == 0
+
+
+def test_everything_that_waits_feeds_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Wi-Fi that does not come up takes 20 s, more than twice what the watchdog gives."""
+    chip = Chip()
+    storage = memory(provisioned())
+    air = Air()
+    air.up = False
+    install(monkeypatch, air, tmp_path, storage, {"t": True}, Draws())
+    Time(monkeypatch, chip)
+    with pytest.raises(PowerOff):
+        main.main()
+    assert air.connections >= 9
+    assert chip.dogs == 1

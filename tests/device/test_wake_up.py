@@ -1,0 +1,159 @@
+"""What a wake-up of device/main.py shows of its readings: whether it connects, and what it sends."""
+
+import contextlib
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from enumeration import assert_private, distribution, memory
+from experiments import experiment_json
+from wake_ups import Air, install, provisioned
+
+from hushmote.device import main
+from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.device.ldp_client import Client
+
+BROKEN = (OSError(19), OSError("CRC"), ValueError("checksum"), RuntimeError(), MemoryError())
+WRONG_TYPES = ("21.4", b"21.4", [21.4], (), object(), True)
+
+EXPERIMENTS = {
+    "grr": {"type": "number", "low": 0, "high": 40_000, "bins": 3, "mechanism": "grr"},
+    "olh": {"type": "number", "low": 0, "high": 40_000, "bins": 4, "mechanism": "olh", "g": 3},
+    "hh": {
+        "type": "number",
+        "low": 0,
+        "high": 40_000,
+        "bins": 5,
+        "mechanism": "hh",
+        "fanout": 2,
+        "cells": [2, 2, 5],
+    },
+}
+
+
+def kept_in(folder: Path, slots: dict[int, bytes], payloads: dict[str, bytes]) -> None:
+    """Keep experiments as an earlier wake-up would have."""
+    kept = KeptExperiments(Client(main.POLICY, memory(slots), "board-1", fleet="home"), str(folder))
+    for name, payload in payloads.items():
+        kept.take(name, payload)
+
+
+def wake_ups(
+    folder: Path,
+    slots: dict[int, bytes],
+    payloads: dict[str, bytes],
+    inputs: list[dict[str, Any]],
+    times: int = 1,
+) -> dict[int, dict[Any, Fraction]]:
+    """Input -> (which wake-ups connected, what was sent) -> exact probability."""
+
+    def run(rng: Any, readings: dict[str, Any]) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            air = Air()
+            for name, payload in payloads.items():
+                air.experiment(name, payload)
+            storage = memory(slots)
+            connected = []
+            for _ in range(times):
+                install(patch, air, folder, storage, readings, rng)
+                before = air.connections
+                main.Board().wake_up()
+                connected.append(air.connections > before)
+        return tuple(connected), tuple(air.messages)
+
+    return {i: distribution(lambda rng, r=r: run(rng, r)) for i, r in enumerate(inputs)}
+
+
+def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
+    chances: dict[Any, Fraction] = {}
+    for (connected, _), chance in outputs.items():
+        chances[connected] = chances.get(connected, Fraction(0)) + chance
+    return chances
+
+
+@pytest.mark.parametrize("mechanism", EXPERIMENTS)
+def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sends_by_e_to_the_epsilon(
+    mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    budget = {"rule": "sum", "cap": 8_000_000}
+    payload = experiment_json(name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism])
+    slots = provisioned()
+    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": 1})
+    kept_in(tmp_path, slots, {"t": payload})
+    values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *BROKEN, *WRONG_TYPES]
+    exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": value} for value in values])
+    ratio = assert_private(exact, 1_000_000)
+    assert ratio > 2  # it is the codes that tell what they may
+    refresh = Fraction(main.INTERVAL_S * 2**30 // main.REFRESH_S, 2**30)
+    expected = 1 - (1 - refresh) * Fraction(2, 3)
+    for outputs in exact.values():
+        assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
+
+
+def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
+    shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
+    payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
+    slots = provisioned()
+    install(monkeypatch, Air(), tmp_path, memory(slots), {"a": 1, "b": 1})
+    kept_in(tmp_path, slots, payloads)
+    pairs = [(True, True), (False, False), (None, True), (OSError(5), False), (False, "on")]
+    inputs = [{"a": a, "b": b} for a, b in pairs]
+    exact = wake_ups(tmp_path, slots, payloads, inputs, times=2)
+    assert assert_private(exact, 2_000_000) > 4  # both sensors differ in it
+    first = connecting(exact[0])
+    assert len(first) == 4
+    assert all(connecting(outputs) == first for outputs in exact.values())
+
+
+def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
+    slots = provisioned()
+    install(monkeypatch, Air(), tmp_path / "none", memory(slots), {"t": 1})
+    with monkeypatch.context() as patch:  # nothing is kept from one branch to the next
+        patch.setattr(KeptExperiments, "_write", lambda *_: None)
+        exact = wake_ups(
+            tmp_path / "none", slots, {"t": payload}, [{"t": v} for v in (1, 39, None, OSError(5), "x")]
+        )
+    assert_private(exact, 1_000_000)
+    for outputs in exact.values():
+        assert connecting(outputs) == {(True,): 1}
+        assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
+
+
+def raising(name: str) -> Any:
+    return main.READINGS[name]()
+
+
+@pytest.mark.parametrize("broken", ["a sensor that raises is silence", "a wrong type is silence"])
+def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
+    slots = provisioned()
+    install(monkeypatch, Air(), tmp_path, memory(slots), {"t": 1})
+    kept_in(tmp_path, slots, {"t": payload})
+
+    def report(self: Any, name: str, value: Any) -> Any:
+        try:
+            return self._client.report(name, value)
+        except TypeError:
+            return None
+
+    def wake_up(self: Any) -> None:
+        with contextlib.suppress(OSError):  # as main() did
+            whole(self)
+
+    whole = main.Board.wake_up
+    if "type" in broken:
+        monkeypatch.setattr(main.Reporter, "report", report)
+    else:
+        monkeypatch.setattr(main, "read", raising)
+        monkeypatch.setattr(main.Board, "wake_up", wake_up)
+    exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
+    with pytest.raises(AssertionError, match="impossible for another"):
+        assert_private(exact, 1_000_000)

@@ -92,7 +92,12 @@ def audit_command(
 def _findings(
     where: list[audit_runtimes.Runtime], jobs: list[Job], error: float, client: Path
 ) -> list[Finding]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     findings = []
     with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as progress:
         for runtime in where:

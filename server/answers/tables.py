@@ -13,13 +13,26 @@ from rich.text import Text
 
 from ...device.ldp_client import Experiment
 from ..experiments import words
+from ..plain_text import visible
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class PlainConsole(Console):
+    """A console on which text is text: no [markup], no :emoji:, and control characters as escapes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return what rich prints for a text."""
+        return super().render_str(visible(text), **options)
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 _BAR_CELLS = 14
 
@@ -31,6 +44,23 @@ def _bar(share: float, most: float) -> str:
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
 
 
+def plain(text: str) -> Text:
+    """A text that is shown as it is on any console, also one that reads markup."""
+    return Text(visible(text))
+
+
+class PlainTable(Table):
+    """A table whose texts are shown as they are on any console."""
+
+    def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
+        """Add a column with a heading."""
+        super().add_column(plain(header) if isinstance(header, str) else header, *arguments, **options)
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row."""
+        super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def _mark(row: Row) -> Text:
     return Text("yes", style="green") if row.covered else Text("no", style="red")
 
@@ -38,7 +68,8 @@ def _mark(row: Row) -> Text:
 def table(title: str | None = None, header: bool = True) -> Table:
     """A table in the project's one style."""
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
-    return Table(title=title, title_justify="left", title_style="bold", **style)
+    shown = None if title is None else plain(title)
+    return PlainTable(title=shown, title_justify="left", title_style="bold", **style)
 
 
 _TITLES = {
@@ -146,7 +177,7 @@ def stacked(tables: Sequence[Answer]) -> Group:
     parts: list[RenderableType] = []
     for number, one in enumerate(tables):
         parts += ["", answer(one)] if number else [answer(one)]
-        parts += [one.note] if one.note else []
+        parts += [plain(one.note)] if one.note else []
     return Group(*parts)
 
 

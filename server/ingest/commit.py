@@ -72,6 +72,7 @@ class Committer:
             self.not_before = time.monotonic() + self._backoff.next_s()
             return False
         self.committed_at = time.monotonic()
+        self._fleets.counted(tally.fleets)
         if self.failing:
             self._status.say(logging.INFO, "reports are counted again")
         self.failing = False

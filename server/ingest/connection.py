@@ -12,8 +12,10 @@ from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..wire.report import MAX_PAYLOAD_BYTES
+from ..wire.topics import is_experiment
 from .pacing import Pace
 from .paho_client import BatchClient
 
@@ -39,6 +41,8 @@ class BrokerConnection:
     granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
     trouble: what the socket's last failure was, before the CONNACK only.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
+    experiments: topic -> what was last published there by somebody else, or is retained; whoever looks at it
+    empties it. watched: the SUBACK's reason for these, None before it.
     """
 
     def __init__(
@@ -60,6 +64,9 @@ class BrokerConnection:
         self.trouble = ""
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
+        self.experiments: dict[str, bytes] = {}
+        self.watched: ReasonCode | None = None
+        self._watch_mid: int | None = None
         self._most = most
         options: dict[str, Any] = {"client_id": client_id, "manual_ack": True, "protocol": MQTTv5}
         if protocol == "3.1.1":
@@ -100,6 +107,17 @@ class BrokerConnection:
         """Ask for what these topic filters name, with QoS 1; `granted` is the answer."""
         self.client.subscribe([(f, 1) for f in filters])
 
+    def watch(self, filters: Sequence[str]) -> None:
+        """Ask for what is retained on these topic filters and what others publish there; `watched` answers.
+
+        With QoS 0, so that the broker keeps nothing of it in the session.
+        """
+        if self.protocol == "5":
+            options = SubscribeOptions(qos=0, noLocal=True)
+            _, self._watch_mid = self.client.subscribe([(f, options) for f in filters])
+        else:
+            _, self._watch_mid = self.client.subscribe([(f, 0) for f in filters])
+
     def unsubscribe(self, filters: Sequence[str]) -> None:
         """Ask for no more of it; `unsubscribed` is the answer."""
         self.client.unsubscribe(list(filters))
@@ -132,9 +150,13 @@ class BrokerConnection:
             self.trouble = text
 
     def _on_subscribe(
-        self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
+        self, _client: Client, _data: Any, mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
-        self.granted = next((r for r in reasons if r.is_failure), reasons[0])
+        reason = next((r for r in reasons if r.is_failure), reasons[0])
+        if mid == self._watch_mid:
+            self.watched = reason
+        else:
+            self.granted = reason
 
     def _on_unsubscribe(
         self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
@@ -146,6 +168,9 @@ class BrokerConnection:
             topic = message.topic[:_MAX_TOPIC]
         except UnicodeDecodeError:
             topic = ""
+        if message.qos == 0 and is_experiment(topic):
+            self.experiments[topic] = bytes(message.payload)
+            return
         # One byte too many is as malformed as a megabyte, and takes less memory.
         self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))
         if message.qos == 1:

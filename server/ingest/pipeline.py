@@ -34,12 +34,17 @@ UNKNOWN_DEVICE = "unknown device"
 REVOKED_DEVICE = "revoked device"
 TOO_FAST = "too fast"
 UNKNOWN_FLEET = "unknown fleet"
-_OF_REPORTS = (MALFORMED, UNKNOWN_DIGEST, BAD_TAG, DUPLICATE, OUT_OF_RANGE, OVER_BUDGET)
+EXPIRED_VERSION = "expired version"
+_OF_REPORTS = (
+    MALFORMED,
+    UNKNOWN_DIGEST,
+    EXPIRED_VERSION,
+    BAD_TAG,
+    DUPLICATE,
+    OUT_OF_RANGE,
+    OVER_BUDGET,
+)
 REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
-
-# Boards skip no number, so a set has one interval, or a few while reports of an outage come in. Only a forger
-# or a broken board makes more; without a bound its row would grow with every report.
-MAX_INTERVALS = 1024
 
 _key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at most
 
@@ -50,7 +55,8 @@ class FleetRules:
 
     keys: its tags may come from any of their master keys; None in an open fleet. versions: digest -> version.
     most: digest -> highest number that a report of the version can have, None where unlimited. revoked: ids
-    that may no longer report. listed: whether it has an allow-list.
+    that may no longer report. listed: whether it has an allow-list. master_check: of its master key, None
+    where none has counted yet.
     """
 
     name: str
@@ -59,6 +65,16 @@ class FleetRules:
     most: Mapping[bytes, int | None] = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     listed: bool = False
+    master_check: str | None = None
+
+    def check_masters(self) -> None:
+        """Raise MasterKeyError where none of the master keys is the one that counted this fleet's reports."""
+        masters = self.keys.masters if self.keys is not None and self.master_check is not None else ()
+        if masters and self.master_check not in [keys.master_check(m, self.name) for m in masters]:
+            raise keys.MasterKeyError(
+                f"this is not the master key of fleet {self.name}, whose reports would all be refused: "
+                "give the one that its boards were provisioned with"
+            )
 
 
 class AuthenticReport(NamedTuple):
@@ -73,10 +89,11 @@ class AuthenticReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of a batch: reports accepted, and (fleet, reason) -> reports rejected."""
+    """What became of a batch: reports accepted, of which fleets, and (fleet, reason) -> reports rejected."""
 
     accepted: int
     rejected: Mapping[tuple[str, str], int]
+    fleets: frozenset[str] = frozenset()
 
 
 def fleets(
@@ -90,6 +107,7 @@ def fleets(
     keyed = store.fleets()
     versions = store.experiments()
     listed = store.listed_fleets()
+    checks = store.master_checks()
     chosen = {}
     for name in keyed if names is None else [n for n in names if n in keyed]:
         if keyed[name] and fleet_keys is None:
@@ -105,6 +123,7 @@ def fleets(
             most={v.experiment.digest: most[v.id] for v in own},
             revoked=store.revoked(name),
             listed=name in listed,
+            master_check=checks.get(name),
         )
     return chosen
 
@@ -126,15 +145,20 @@ class KnownFleets:
         self._status = status
         self._keys = fleet_keys
         self._names = names
+        self._checked: set[str] = set()
         self.rules: Mapping[str, FleetRules] = {}
 
     def load(self) -> None:
         """Read them for the first time.
 
         Raises StoreError where the store cannot be read or lacks one of the names, and MasterKeyError where a
-        fleet is keyed and no key is given.
+        fleet is keyed and no key is given, or another's.
         """
         self.rules = fleets(self._store, self._keys, self._names)
+        for rules in self.rules.values():
+            rules.check_masters()
+            if rules.master_check is not None:
+                self._keep_check(rules)
         for name in self._names or ():
             if name not in self.rules:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
@@ -145,6 +169,29 @@ class KnownFleets:
             self.rules = fleets(self._store, self._keys, self._names)
         except keys.MasterKeyError as e:  # a fleet that was added meanwhile; the others go on
             self._status.say(logging.ERROR, str(e))
+
+    def counted(self, names: Iterable[str]) -> None:
+        """Note that reports of these fleets were counted: the master key in use is right."""
+        for name in set(names) - self._checked:
+            self._keep_check(self.rules[name])
+
+    def _keep_check(self, rules: FleetRules) -> None:
+        """Keep the check value of the key in force, once: it is another after a rotation's first start."""
+        self._checked.add(rules.name)
+        if rules.keys is None:
+            return
+        value = keys.master_check(rules.keys.masters[0], rules.name)
+        if value != rules.master_check:
+            try:
+                self._store.set_master_check(rules.name, value)
+            except StoreError as e:  # only the next start's check is missing
+                self._status.say(logging.WARNING, f"the check of fleet {rules.name}'s master key: {e}")
+
+    def renew_serials(self, versions: Iterable[Version]) -> None:
+        """Give versions a higher serial, unless somebody else has, and read all again; raises StoreError."""
+        for version in versions:
+            self._store.renew_serial(version)
+        self.reload()
 
     def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
         """Return the fleets, read again where a report names what was not there at the last look."""
@@ -159,13 +206,16 @@ class KnownFleets:
 
 
 def screen(
-    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules]
+    messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules], today: datetime.date
 ) -> tuple[list[AuthenticReport], Counter[tuple[str, str]]]:
-    """Return the candidates among (topic, payload) messages, in order, and the rejects; pure."""
+    """Return the candidates among (topic, payload) messages, in order, and the rejects; pure.
+
+    today: the day of arrival, UTC.
+    """
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
     for topic, payload in messages:
-        fleet, verdict = _screen(topic, payload, fleets)
+        fleet, verdict = _screen(topic, payload, fleets, today)
         if isinstance(verdict, AuthenticReport):
             candidates.append(verdict)
         else:
@@ -174,7 +224,7 @@ def screen(
 
 
 def _screen(
-    topic: str, payload: bytes, fleets: Mapping[str, FleetRules]
+    topic: str, payload: bytes, fleets: Mapping[str, FleetRules], today: datetime.date
 ) -> tuple[str, AuthenticReport | str]:
     try:
         name, device = topics.parse_topic(topic)
@@ -196,6 +246,8 @@ def _screen(
     version = fleet.versions.get(sent.digest)
     if version is None:
         return name, UNKNOWN_DIGEST
+    if version.counted_until is not None and not version.counts_on(today):
+        return name, EXPIRED_VERSION
     experiment = version.experiment
     if len(sent.code) != experiment.code_bytes:
         return name, MALFORMED
@@ -249,17 +301,13 @@ def settle(
             # Boards number from 1 without gaps, so this also bounds how many can be accepted.
             rejects[key[0], OVER_BUDGET] += 1
             continue
-        more = numbers.add(number)
-        if more.intervals > MAX_INTERVALS:
-            rejects[key[0], OUT_OF_RANGE] += 1
-            continue
         if room is not None:
             device = key[0], key[2]
             if taken[device] >= room(device):
                 rejects[key[0], TOO_FAST] += 1
                 continue
             taken[device] += 1
-        changed[key] = more
+        changed[key] = numbers.add(number).narrow()
         counts[version.id, windows[version.experiment.window], code] += 1
     return Settlement(changed, counts, rejects), taken
 
@@ -285,7 +333,7 @@ def ingest(
     was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
     what was counted is then a duplicate.
     """
-    candidates, rejects = screen(messages, fleets)
+    candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
     room = None
     if limit is not None:
         limit.start(time.monotonic())
@@ -302,4 +350,5 @@ def ingest(
         transaction.write(settled.seen, settled.counts, rejects)
     if limit is not None:
         limit.add(taken)
-    return Tally(settled.counts.total(), dict(rejects))
+    names = frozenset(key[0] for key in settled.seen)
+    return Tally(settled.counts.total(), dict(rejects), names)

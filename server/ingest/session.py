@@ -50,6 +50,10 @@ class Session:
         """The topic filters of the fleets' reports, for a group or for one aggregator alone."""
         return [topics.report_filter(name, group) for name in self.fleets or (None,)]
 
+    def experiment_filters(self) -> list[str]:
+        """The topic filters of the fleets' experiments."""
+        return [topics.experiment_filter(name) for name in self.fleets or (None,)]
+
 
 class Subscription:
     """Subscribes a session, and never ends it."""
@@ -64,6 +68,8 @@ class Subscription:
         if self._session.group is not None:
             # Left by a time without the group: all reports would come here as well as this one's part.
             connection.unsubscribe(self._session.filters(None))
+        # First, so that what is retained has come when the reports' subscription is granted.
+        connection.watch(self._session.experiment_filters())
         connection.subscribe(self._filters)
 
     def granted(self, connection: BrokerConnection) -> None:
@@ -75,6 +81,13 @@ class Subscription:
         where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{shared}")
+        if connection.watched is not None and connection.watched.is_failure:
+            why = str(connection.watched).lower()
+            self._status.say(
+                logging.WARNING,
+                f"{self._session.broker} shows no experiments ({why}): one that somebody clears stays so; "
+                "let this user read them",
+            )
 
     def holds_messages(self, now: float) -> None:
         """Note that messages have come which are not committed yet."""

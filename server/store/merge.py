@@ -248,7 +248,7 @@ class _Merge:
             for key, numbers in rows.items():
                 name = key[0], key[1]
                 united = _union(seen[key], numbers)
-                both = len(seen[key]) + len(numbers) - len(united)
+                both = _span(seen[key]) + _span(numbers) - _span(united)
                 if both:
                     devices, reports = overlaps.get(name, (0, 0))
                     overlaps[name] = devices + 1, reports + both
@@ -325,4 +325,9 @@ def _union(one: NumberSet, other: NumberSet) -> NumberSet:
             bounds[-1] = max(bounds[-1], end)
         else:
             bounds += (start, end)
-    return NumberSet(tuple(bounds))
+    return NumberSet(tuple(bounds), one.late + other.late)
+
+
+def _span(numbers: NumberSet) -> int:
+    """How many numbers are counted or too late: of a number that is too late in one nobody knows which."""
+    return len(numbers) + numbers.late

@@ -242,6 +242,8 @@ class Store(Database):
         if last is None:
             raise VersionRefused(_no_fleet(fleet))
         serial = max(last + 1, int(time.time()))
+        if serial >= 1 << 32:
+            raise StoreError("no experiment can be published: the clock is behind the year 2106, set it")
         connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
         return serial
 

@@ -67,6 +67,17 @@ def report_filter(fleet: str | None = None, group: str | None = None) -> str:
     return f"{shared}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
 
 
+def experiment_filter(fleet: str | None = None) -> str:
+    """Return the MQTT topic filter of all experiments of a fleet, or of all fleets; raises NameRefused."""
+    return f"{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
+
+
+def is_experiment(topic: str) -> bool:
+    """Whether an experiment may be retained on a topic."""
+    parts = topic.split("/")
+    return len(parts) == 5 and parts[3] == "experiment"
+
+
 def parse_topic(topic: str) -> tuple[str, str]:
     """Return (fleet, device) of a report's topic; raises TopicRefused, which says what part is wrong."""
     if match := _TOPIC.fullmatch(topic):

@@ -1,10 +1,10 @@
-"""Every report is counted once or rejected for one of ten reasons; nothing that arrives raises."""
+"""Every report is counted once or rejected for one of eleven reasons; nothing that arrives raises."""
 
 import datetime
 import time
 
 import pytest
-from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of, reports
+from boards import FLEET_KEYS, MASTER, SIGNING, client, experiment, payload_of, reports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +12,7 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.pipeline import FleetRules
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.store import Store, StoreError
+from hushmote.server.store.check import check
 from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
@@ -92,11 +93,88 @@ def test_numbers_beyond_the_budget_of_every_version_are_over_budget(store):
     assert store.participation("open")["temp"].reports == 8
 
 
-def test_a_set_of_numbers_full_of_gaps_stops_growing(store):
+def test_a_cheaper_version_multiplies_no_votes_of_the_one_before(store):
+    old = experiment()  # cap 4 epsilon
+    new = store.add_experiment("open", payload_of(experiment(epsilon=100_000)))
+    assert take(store, *(sent("a", report.encode(old, n, 0)) for n in range(1, 41))) == (
+        4,
+        {"over budget": 36},
+    )
+    assert take(store, *(sent("a", report.encode(new, n, 0)) for n in range(1, 42))) == (
+        36,
+        {"duplicate": 4, "over budget": 1},
+    )
+    assert store.participation("open")["temp"].reports == 40
+
+
+def test_a_board_that_was_cheap_before_it_was_dear_is_counted_to_its_end(store):
+    cheap, dear = experiment(name="door", epsilon=100_000), experiment(name="door", epsilon=1_000_000)
+    store.add_experiment("open", payload_of(cheap))
+    board = client("a", cheap)
+    made = []
+    for exp, count in ((cheap, 10), (dear, 3)):
+        store.add_experiment("open", payload_of(exp))
+        board.enroll(payload_of(exp))
+        for _ in range(count):
+            payload = board.report("door", 20.0)
+            assert payload is not None
+            board.sent(payload)
+            made.append(sent("a", payload))
+    assert board.report("door", 20.0) is None
+    assert take(store, *reversed(made)) == (13, {})
+
+
+def test_reports_of_an_old_version_count_for_thirty_days_and_as_long_as_is_said(store):
+    old, new = experiment(), experiment(epsilon=500_000)
+    day = datetime.datetime.now(datetime.UTC)
+    store.add_experiment("open", payload_of(new))
+    numbers = iter(range(1, 9))
+
+    def arrive(exp, days):
+        fleets = ingest.fleets(store, FLEET_KEYS)
+        message = sent("a", report.encode(exp, next(numbers), 0))
+        tally = ingest.ingest(store, [message], fleets, day + datetime.timedelta(days))
+        return [reason for _, reason in tally.rejected]
+
+    store_fleets = {v.experiment.digest: v for v in store.experiments("open")}
+    assert store_fleets[new.digest].counted_until is None
+    assert arrive(old, 28) == []
+    assert arrive(old, 30) == ["expired version"]
+    assert arrive(new, 3000) == []
+    store.withdraw_experiment("open", "temp", grace_days=10)
+    assert arrive(old, 8) == []  # the sooner of the two holds
+    assert arrive(new, 11) == ["expired version"]
+    store.withdraw_experiment("open", "temp", grace_days=0)
+    assert arrive(new, 0) == ["expired version"]
+    store.add_experiment("open", payload_of(new))
+    assert arrive(new, 3000) == []
+    assert store.rejects()["open"] == {"expired version": 3}
+
+
+def test_reports_of_an_experiment_that_is_over_count_for_thirty_days_after_its_last(store):
+    exp, last = experiment(name="door"), NOW.date()
+    store.add_experiment("open", payload_of(exp), last)
+    fleets = ingest.fleets(store, FLEET_KEYS)
+    for number, days, reasons in ((1, 30, []), (2, 31, ["expired version"])):
+        message = sent("a", report.encode(exp, number, 0))
+        tally = ingest.ingest(store, [message], fleets, NOW + datetime.timedelta(days))
+        assert [reason for _, reason in tally.rejected] == reasons
+
+
+def test_a_set_of_numbers_full_of_gaps_stops_growing_and_silences_no_board(store):
     exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
-    messages = [sent("a", report.encode(exp, n, 0)) for n in range(1, 2 * ingest.MAX_INTERVALS + 21, 2)]
-    assert take(store, *messages) == (ingest.MAX_INTERVALS, {"out of range": 10})
-    assert take(store, sent("a", report.encode(exp, 2, 0))) == (1, {})  # what fills a gap still fits
+    numbers = [n * 1_000_000 for n in range(1, 101)]
+    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (100, {})
+    ((_, _, found),) = store.seen("open")
+    assert found.intervals == 32
+    assert len(found) == 100
+    late, gap = numbers[0] + 5, numbers[-1] - 5
+    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in (late, gap, numbers[0]))) == (
+        1,
+        {"duplicate": 2},
+    )
+    assert take(store, sent("a", report.encode(exp, numbers[-1] + 1, 0))) == (1, {})
+    assert check(store).violations == ()
 
 
 def test_every_kind_of_bad_report_has_its_reason(store):
@@ -106,6 +184,8 @@ def test_every_kind_of_bad_report_has_its_reason(store):
     high = exp.code_count.to_bytes(1, "big")
     number_0 = b"\x10" + exp.digest + bytes(4) + b"\x00"
     unknown = b"\x10" + b"none" + bytes(3) + b"\x01\x00"
+    gone = store.add_experiment("open", payload_of(experiment(name="gone")))
+    store.add_experiment("open", payload_of(gone), datetime.date(2026, 1, 1))
     cases = [
         (sent("a", b""), "malformed"),
         (sent("a", good[:-1], "keyed"), "malformed"),
@@ -120,6 +200,7 @@ def test_every_kind_of_bad_report_has_its_reason(store):
         (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01" + high), "out of range"),
         (sent("a", number_0), "out of range"),
         (sent("a", report.encode(exp, 5, 0)), "over budget"),
+        (sent("a", report.encode(gone, 1, 0)), "expired version"),
         (("hushmote/v1/open/report/A+B", good), "unknown device"),
         (("hushmote/v1/away/report/a", good), "unknown fleet"),
         (("hushmote/v1/AWAY/report/a", good), "unknown fleet"),
@@ -239,6 +320,6 @@ def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store,
 
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
 def test_screening_alone_needs_no_store(messages):
-    candidates, rejects = ingest.screen(messages, {"open": FleetRules("open")})
+    candidates, rejects = ingest.screen(messages, {"open": FleetRules("open")}, NOW.date())
     assert candidates == []
     assert rejects.total() == len(messages)

@@ -11,6 +11,7 @@ from hushmote.server.ingest.status import Status
 
 ALL = "hushmote/v1/+/report/+"
 CREW = f"$share/crew/{ALL}"
+EXPERIMENTS = "hushmote/v1/+/experiment/+"
 
 
 class FakeConnection:
@@ -20,9 +21,12 @@ class FakeConnection:
 
     def __init__(self, session_present=True):
         self.session_present = session_present
-        self.granted = self.unsubscribed = None
+        self.granted = self.unsubscribed = self.watched = None
         self.messages = []
         self.asked = []
+
+    def watch(self, filters):
+        self.asked.append(("watch", *filters))
 
     def subscribe(self, filters):
         self.asked.append(("subscribe", *filters))
@@ -44,14 +48,24 @@ def unsubscribed(value):
 
 def test_a_member_of_a_group_gives_up_the_whole_subscription_first():
     for group, asked in [
-        (None, [("subscribe", ALL)]),
-        ("crew", [("unsubscribe", ALL), ("subscribe", CREW)]),
+        (None, [("watch", EXPERIMENTS), ("subscribe", ALL)]),
+        ("crew", [("unsubscribe", ALL), ("watch", EXPERIMENTS), ("subscribe", CREW)]),
     ]:
         connection = Connection()
         Subscription(session(group=group), Status()).open(connection, 0.0)
         assert connection.asked == asked
     names = session(fleets=["a", "b"]).filters(None)
     assert names == ["hushmote/v1/a/report/+", "hushmote/v1/b/report/+"]
+    names = session(fleets=["a", "b"]).experiment_filters()
+    assert names == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
+
+
+def test_a_broker_that_shows_no_experiments_is_said_and_ends_nothing():
+    status, connection = Status(), Connection()
+    connection.granted = ReasonCode(PacketTypes.SUBACK, identifier=1)
+    connection.watched = ReasonCode(PacketTypes.SUBACK, identifier=135)
+    Subscription(session(), status).granted(connection)
+    assert "shows no experiments (not authorized)" in status.text
 
 
 def test_a_subscription_is_said_without_the_group_s_name_and_a_refusal_ends_it():

@@ -22,9 +22,10 @@ from hushmote.cli import main as cli
 from hushmote.server.estimate import estimate
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError, schema
+from hushmote.server.store.check import check
 from hushmote.server.store.merge import MergeRefused, _union, merge
 from hushmote.server.store.number_set import NumberSet
-from hushmote.server.wire import topics
+from hushmote.server.wire import report, topics
 
 DAYS = [datetime.datetime(2026, 11, day, 14, tzinfo=datetime.UTC) for day in (20, 21)]
 LAST = datetime.date(2027, 12, 31)
@@ -97,7 +98,8 @@ def table(store, name):
     with store.engine.connect() as connection:
         rows = [dict(row._mapping) for row in connection.exec_driver_sql(f"SELECT * FROM {name}")]
     for row in rows:
-        row.pop("id", None)
+        for told_apart in ("id", "serial", "first_serial"):  # which are of the moment when they were made
+            row.pop(told_apart, None)
         if name == "histogram":
             row["experiment"] = ids[row["experiment"]]
     return sorted(rows, key=repr)
@@ -309,6 +311,56 @@ def test_what_the_target_publishes_stays_and_what_it_did_not_know_comes_as_it_is
     assert {v.expires for v in a.experiments()} == {LAST}
 
 
+def test_a_merge_keeps_what_serials_days_and_checks_say_of_both(sites):
+    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+    a = sites.open("a", payloads=[old, new])
+    b = sites.open("b", payloads=[new, old])
+    with b.writing() as connection:
+        connection.execute(schema.fleet.update().values(serial=schema.fleet.c.serial + 10))
+    b.set_master_check("home", "0123456789abcdef")
+    was = [{v.payload: v for v in store.experiments("home")} for store in (a, b)]
+    merge(a, [b])
+    found = {v.payload: v for v in a.experiments("home")}
+    for payload in (old, new):
+        one, other = (versions[payload] for versions in was)
+        assert found[payload].first_serial == min(one.first_serial, other.first_serial)
+        assert found[payload].serial == max(one.serial, other.serial)
+        # A board of either site may have had any before any other; what the target said of days stays.
+        assert found[payload].counted_until == one.counted_until
+        assert found[payload].current == one.current
+    assert a.master_checks() == {"home": "0123456789abcdef"}
+    b.set_master_check("home", "ffffffffffffffff")
+    c = sites.open("c", payloads=[old])
+    merge(c, [a])
+    merge(a, [b])
+    assert a.master_checks() == c.master_checks() == {"home": "0123456789abcdef"}
+    (late,) = (v for v in c.experiments("home") if v.payload == new)
+    assert not late.current
+    assert late.counted_until is not None
+    assert check(c).violations == ()
+    serial = a.experiments("home")[0].serial
+    a.add_experiment("home", old)
+    assert a.experiments("home")[0].serial > serial + 9
+
+
+def test_numbers_that_are_too_late_in_one_store_cannot_be_told_from_counted_ones(sites):
+    exp = experiment(name="free", budget={"rule": "unlimited"})
+    a, b = (sites.open(name, payloads=[payload_of(exp)]) for name in "ab")
+    far = [n * 1_000_000 for n in range(1, 41)]
+
+    def sent(numbers):
+        return [("a", report.encode(exp, n, 0)) for n in numbers]
+
+    take(a, sent(far))
+    take(b, sent([far[0] + 7]))  # which a would have refused
+    refused(a, b, match="counted the same 1 report of 1 device")
+    c = sites.open("c", payloads=[payload_of(exp)])
+    take(c, sent([far[-1] + 7]))
+    merge(a, [c])
+    assert check(a).violations == ()
+    assert a.participation("home")["free"].reports == 41
+
+
 def two_sites(sites):
     exp = experiment()
     a = sites.open("a", payloads=())
@@ -345,6 +397,7 @@ def test_an_error_at_any_statement_leaves_the_target_as_it_was(sites):
 KILLED = """
 import os, signal, sys
 from sqlalchemy import event
+from hushmote.server.store.check import check
 from hushmote.server.store.merge import merge
 from hushmote.server.store import Store
 into, *sources = [Store(url) for url in sys.argv[1:]]

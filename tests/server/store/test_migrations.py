@@ -179,7 +179,9 @@ def test_reports_that_were_counted_before_the_upgrade_are_duplicates_after_it_an
         assert len(fresh) > 20
         tally = ingest.ingest(store, sent, fleets, NOW)
         assert tally.accepted == 0
-        assert sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == REPORTS[version]
+        assert (
+            sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == REPORTS[version]
+        )
         assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
         assert check(store).violations == ()
         assert check(store).reports == REPORTS[version] + len(fresh)
@@ -247,7 +249,9 @@ def test_a_kill_at_any_statement_leaves_the_old_version_whole(old):
 def test_a_store_of_an_old_version_is_not_upgraded_unasked(old, version):
     before = content(old)
     for create in (True, False):
-        with pytest.raises(StoreError, match=f"schema version {version}, this Hushmote reads 3: stop its agg"):
+        with pytest.raises(
+            StoreError, match=f"schema version {version}, this Hushmote reads 3: stop its agg"
+        ):
             Store(old, create=create)
     assert content(old) == before
 

@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import sqlite3
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 from boards import experiment_payload
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import event, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Participation
 from hushmote.server.wire.topics import NameRefused
@@ -241,7 +243,7 @@ def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 2: use the Hushmote"):
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 3: use the Hushmote"):
         Store(url(tmp_path))
 
 
@@ -383,7 +385,11 @@ def test_a_number_set_is_a_set_in_any_order_and_survives_its_text(numbers):
     assert have.intervals == sum(number - 1 not in Counter(numbers) for number in set(numbers))
 
 
-@pytest.mark.parametrize("text", ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4"])
+STRANGE = ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4"]
+STRANGE += ["~1-2", "3~", "3~1-3", "1-2+", "1-2+5", "1-2+5:7", "1-2+2:3", "+5:g", "2~3~1-9"]
+
+
+@pytest.mark.parametrize("text", STRANGE)
 def test_a_text_that_is_no_number_set_is_refused(text):
     with pytest.raises(ValueError, match="set of report numbers"):
         NumberSet.decode(text)
@@ -403,3 +409,69 @@ def test_an_experiment_is_published_until_its_last_day_and_can_be_prolonged(stor
     assert version.published_on(last + datetime.timedelta(1))
     store.withdraw_experiment("home", version.experiment.name)
     assert not store.experiments("home")[0].published_on(last)
+
+
+def test_a_version_counts_thirty_days_longer_than_it_is_published(store):
+    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+    today = datetime.datetime.now(datetime.UTC).date()
+    last = today + datetime.timedelta(400)
+
+    def days():
+        return [v.counted_until and (v.counted_until - today).days for v in store.experiments("home")]
+
+    store.add_experiment("home", old, last)
+    assert days() == [430]
+    store.add_experiment("home", old)
+    assert days() == [None]
+    store.add_experiment("home", new, grace_days=5)
+    assert days() == [4, None]  # today is the first of the five
+    store.withdraw_experiment("home", "temp")
+    assert days() == [4, 29]
+    store.add_experiment("home", old, datetime.date.max)
+    assert days() == [(datetime.date.max - today).days, 29]
+    store.withdraw_experiment("home", "temp", grace_days=0)
+    assert days() == [-1, -1]
+
+
+def test_serials_grow_over_all_versions_of_a_fleet_and_are_no_older_than_the_clock(store, monkeypatch):
+    store.add_fleet("away", keyed=True)
+    began = int(time.time())
+    old = store.add_experiment("home", experiment_payload())
+    store.add_experiment("home", experiment_payload(epsilon=500_000))
+    store.add_experiment("home", experiment_payload(name="door"))
+    store.add_experiment("away", experiment_payload())
+    store.add_experiment("home", experiment_payload())  # the first is current again
+    found = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
+    again, half, door = found["temp", 1_000_000], found["temp", 500_000], found["door", 1_000_000]
+    assert again.experiment.digest == old.digest
+    assert began <= again.first_serial < half.serial < door.serial < again.serial
+    assert half.first_serial == half.serial
+    monkeypatch.setattr("time.time", lambda: 5_000_000.0)  # a clock that was set back
+    store.renew_serial(again)
+    (renewed,) = (v for v in store.experiments("home") if v.id == again.id)
+    assert renewed.serial == again.serial + 1
+    store.renew_serial(again)  # somebody else was there before
+    store.renew_serial(half)  # which is not published
+    serials = {v.id: v.serial for v in store.experiments("home")}
+    assert serials == {again.id: renewed.serial, half.id: half.serial, door.id: door.serial}
+    monkeypatch.setattr("time.time", lambda: 5_000_000_000.0)
+    with pytest.raises(StoreError, match="2106"):
+        store.renew_serial(renewed)
+    assert check(store).violations == ()
+
+
+def test_of_several_that_renew_a_serial_at_once_one_does(store_url):
+    with Store(store_url) as store:
+        store.add_fleet("home", keyed=True)
+        store.add_experiment("home", experiment_payload())
+        (version,) = store.experiments("home")
+        threads = [threading.Thread(target=store.renew_serial, args=(version,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (renewed,) = store.experiments("home")
+        assert renewed.serial == max(version.serial + 1, renewed.serial)
+        serials = select(schema.fleet.c.serial)
+        with store.reading() as connection:
+            assert connection.scalar(serials) == renewed.serial

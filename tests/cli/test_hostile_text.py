@@ -1,0 +1,173 @@
+"""Labels, units, purposes and what boards say, written by somebody who would like to steer a terminal."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Run, hushmote, runner
+from designs import choice_payload
+from rich.console import Console
+
+import hushmote as library
+from hushmote.server.plain_text import one_line, visible
+from hushmote.server.store import Store
+from hushmote.simulator import vectorised
+
+# Experiments hold printable ASCII without a backslash; what goes with them on a server may hold anything.
+LABELS = ["n/a [/x]", "[red]a", "a [b]c[/b]", ":smile:", "[link=x:]", "[/]"]
+CONTROLS = "\x1b[2J\x1b]0;x\x07\x9b31m\u202e"
+UNIT = "[/u] \x1b[31m"
+STEERING = {*map(chr, (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E))}
+
+TOML = f"""
+name = "mode"
+purpose = {json.dumps("why [/not] " + CONTROLS)}
+owner = {json.dumps("[/o] " + CONTROLS)}
+expires = 9999-12-31
+type = "choice"
+labels = {json.dumps(LABELS)}
+epsilon = 2
+window = "all"
+[budget]
+rule = "count"
+cap = 2
+"""
+
+STATUS = {
+    "locked": "[/locked] \x1b[2J",
+    "enabled": True,
+    "sum": 0,
+    "squares": 0,
+    "pending": 0,
+    "experiments": {},
+    "refused": {},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a choice of two windows and two fleets, the choice's TOML, readings, a board's status."""
+    folder, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(5)
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
+        for fleet in ("home", "lab"):
+            opened.add_fleet(fleet, keyed=False)
+            asked = opened.add_experiment(fleet, choice_payload(LABELS, 2))
+            (version,) = opened.experiments(fleet)
+            counts = {}
+            for day in ("2026-11-19", "2026-11-20"):
+                people = rng.multinomial(20_000, np.full(asked.domain, 1 / asked.domain))
+                histogram = vectorised.histogram(asked, people, rng)
+                counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
+            with opened.ingest() as transaction:
+                transaction.write({}, counts, {})
+    (folder / "mode.toml").write_text(TOML)
+    (folder / "people.csv").write_text("x\n" + "".join(json.dumps(label) + "\n" for label in LABELS[:4]))
+    (folder / "status.json").write_text(json.dumps(STATUS))
+    return folder
+
+
+def calm(text: str) -> bool:
+    return not STEERING & set(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "shows"),
+    [
+        ("estimate", ("mode",), LABELS[0]),
+        ("estimate", ("mode", "--trend"), LABELS[0]),
+        ("estimate", ("mode", "--top", "3", "--post", "nonnegative"), ""),
+        ("estimate", ("mode", "--against-fleet", "lab"), LABELS[2]),
+        ("estimate", ("mode", "--range", LABELS[0], "--range", LABELS[5]), LABELS[0]),
+        ("estimate", ("mode", "--window", "2026-11-20", "--against-window", "2026-11-19"), LABELS[1]),
+        ("status", (), "mode"),
+        ("experiment", ("list",), "mode"),
+        ("experiment", ("add", "mode.toml", "--fleet", "new", "--open"), "mode"),
+        ("ledger", (), "mode"),
+        ("ledger", ("--status", "status.json"), "[/locked]"),
+        ("simulate", ("mode.toml", "--devices", "2000", "--population", "weights:1:1:1:1:1:1:1"), LABELS[0]),
+        (
+            "simulate",
+            ("mode.toml", "--devices", "2000", "--population", "zipf:1", "--range", LABELS[0]),
+            LABELS[0],
+        ),
+        ("simulate", ("mode.toml", "--devices", "2000", "--csv", "people.csv:x"), ""),
+        ("epsilon", ("local", "mode.toml"), ""),
+        ("epsilon", ("local", "mode.toml", "--about", LABELS[0]), LABELS[0]),
+        ("plan", ("--devices", "1000", "--epsilon", "1", "--labels", ",".join(LABELS)), ""),
+        (
+            "plan",
+            (
+                "--devices",
+                "1000",
+                "--epsilon",
+                "1",
+                "--bins",
+                "8",
+                "--low",
+                "0",
+                "--high",
+                "8",
+                "--unit",
+                UNIT,
+            ),
+            "",
+        ),
+    ],
+)
+def test_what_somebody_else_wrote_is_shown_as_it_is_and_steers_nothing(
+    command,
+    arguments,
+    shows,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    run: Run = runner(command, folder, monkeypatch, capsys)
+    text = run(*arguments)
+    assert calm(text)
+    assert shows in text
+
+
+def test_an_experiment_s_purpose_and_owner_steer_nothing(folder: Path):
+    text = hushmote("experiment", "show", "mode.toml", cwd=folder)
+    assert calm(text)
+    assert "why [/not]" in text
+    assert "[/o]" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("estimate", ("mode", "--range", "[/none] \x1b[2J")),
+        ("estimate", ("[/x]\x1b[2J",)),
+        ("estimate", ("mode", "--fleet", "[/x]\x1b[2J")),
+        ("status", ("--store", "sqlite:///[/x]\x1b[2J/y")),
+        ("provision", ("allow", "[/x]\x1b[2J")),
+        ("demo", ("--broker", "[/x]\x1b[2J")),
+    ],
+)
+def test_a_mistake_that_repeats_it_steers_nothing(
+    command, arguments, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert calm(runner(command, folder, monkeypatch, capsys)(*arguments, expect=1))
+
+
+def test_answers_are_calm_on_any_console(folder: Path):
+    """Python's users print them on consoles of their own, which read markup."""
+    store = library.open(f"sqlite:///{folder / 'hushmote.sqlite'}")
+    estimate = store.fleet("home").experiment("mode").estimate()
+    for shown in (estimate, estimate.summary()):
+        out = io.StringIO()
+        Console(file=out, width=100).print(shown)
+        for text in (out.getvalue(), str(shown)):
+            assert calm(text)
+            assert LABELS[0] in text
+            assert LABELS[3] in text
+
+
+def test_a_text_is_visible_and_a_line_is_one():
+    assert visible("a\x1b[2J\u202eb\n\tü€") == "a\\x1b[2J\\u202eb\n\tü€"
+    assert one_line("a\nb\r\n\x1bc") == "a b \\x1bc"
+    assert one_line("at mqtt://me:p@ss:w@host/x and pg://u:@h") == "at mqtt://me:***@host/x and pg://u:@h"

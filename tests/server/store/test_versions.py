@@ -1,0 +1,112 @@
+"""The highest number of a version's reports: no honest board is above it, and no forger gets further."""
+
+import datetime
+
+from boards import client, experiment, payload_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.store.versions import Version, most_reports
+from hushmote.server.wire import report
+
+
+def version(id_, exp, first, last):
+    return Version(id_, "home", payload_of(exp), False, None, exp, None, first, last)
+
+
+def of(rule, epsilon, cap):
+    """A version with an ε in tenths and a cap of so many reports at ε = 1."""
+    cap = {"sum": cap * 1_000_000, "squares": cap * 10**12, "count": cap}[rule]
+    return experiment(epsilon=epsilon * 100_000, budget={"rule": rule, "cap": cap})
+
+
+def test_an_old_version_allows_what_its_own_budget_does():
+    old, new = of("sum", 10, 4), of("sum", 1, 4)
+    assert most_reports([version(1, old, 1, 1), version(2, new, 2, 2)]) == {1: 4, 2: 40}
+
+
+def test_a_dearer_version_comes_after_what_a_cheaper_one_allowed():
+    cheap, dear = of("sum", 1, 1), of("sum", 10, 4)
+    # Ten reports of a tenth, then three of one: the fourth of these is number 13.
+    assert most_reports([version(1, cheap, 1, 1), version(2, dear, 2, 2)]) == {1: 10, 2: 13}
+    # Published again it may come after the other.
+    assert most_reports([version(1, dear, 1, 3), version(2, cheap, 2, 2)]) == {1: 13, 2: 10}
+
+
+def test_a_version_whose_cap_is_below_its_cost_allows_none_and_unlimited_any():
+    none = experiment(budget={"rule": "sum", "cap": 999_999})
+    free = experiment(name="free", budget={"rule": "unlimited"})
+    assert most_reports([version(1, none, 1, 1), version(2, free, 2, 2)]) == {1: 0, 2: None}
+
+
+VERSIONS = st.tuples(st.sampled_from(["sum", "squares", "count"]), st.integers(1, 6)).flatmap(
+    lambda first: st.lists(
+        st.tuples(st.integers(1, 10), st.integers(0, first[1])),
+        min_size=1,
+        max_size=4,
+    ).map(lambda others: (first[0], [(10 if first[0] == "count" else e, c) for e, c in others], first[1]))
+)
+
+
+@given(VERSIONS)
+@settings(max_examples=60, deadline=None)
+def test_the_bound_is_reached_by_some_honest_board_where_any_version_may_come_first(drawn):
+    rule, others, top = drawn
+    exps = list(dict.fromkeys(of(rule, e, c) for e, c in [(10, top), *others] if c > 0))
+    most = most_reports([version(i, exp, 0, 1) for i, exp in enumerate(exps)])
+    # Boards by what they have spent and how many reports they have made.
+    highest, frontier = dict.fromkeys(range(len(exps)), 0), {(0, 0)}
+    while frontier:
+        following = set()
+        for spent, number in frontier:
+            for i, exp in enumerate(exps):
+                if spent + exp.cost() <= exp.cap:
+                    highest[i] = max(highest[i], number + 1)
+                    following.add((spent + exp.cost(), number + 1))
+        frontier = following
+    assert most == highest
+
+
+@given(
+    st.sampled_from(["sum", "squares", "count"]),
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(1, 10), st.integers(1, 5)), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=8),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_report_of_an_honest_board_is_above_the_bound(rule, top, others, steps):
+    """The shipped client under versions that come and go, some of them missed by the board."""
+    exps = [of(rule, 10, top)]
+    for epsilon, cap in others:
+        exp = of(rule, 10 if rule == "count" else epsilon, min(cap, top))
+        if exp not in exps:
+            exps.append(exp)
+    # What is published when, by serial, is known before the board's reports arrive: late, and in any order.
+    spans, board, made = {}, None, []
+    for serial, (which, reports) in enumerate(steps, 1):
+        exp = exps[which % len(exps)]
+        first, _ = spans.get(exp.digest, (serial, 0))
+        spans[exp.digest] = first, serial
+        if not reports:
+            continue  # the board slept
+        if board is None:
+            board = client("a", exp)
+        board.enroll(payload_of(exp))
+        for _ in range(reports):
+            payload = board.report("temp", 20.0)
+            if payload is not None:
+                board.sent(payload)
+                made.append(report.decode(payload))
+    versions = [version(i, exp, *spans[exp.digest]) for i, exp in enumerate(exps) if exp.digest in spans]
+    most = most_reports(versions)
+    bounds = {v.experiment.digest: most[v.id] for v in versions}
+    assert all(sent.number <= (bounds[sent.digest] or 0) for sent in made)
+
+
+def test_a_version_counts_until_its_last_day():
+    exp, day = experiment(), datetime.date(2026, 11, 22)
+    later = day + datetime.timedelta(1)
+    assert version(1, exp, 1, 1).counts_on(datetime.date.max)
+    until = Version(1, "home", payload_of(exp), False, None, exp, day)
+    assert until.counts_on(day)
+    assert not until.counts_on(later)

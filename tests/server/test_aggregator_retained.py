@@ -1,0 +1,176 @@
+"""What is retained for boards stays so, whoever may publish at the broker; real brokers, both databases."""
+
+import contextlib
+import time
+
+import paho.mqtt.client as mqtt
+import pytest
+from boards import FLEET_KEYS, SIGNING, experiment, payload_of
+from paho.mqtt.enums import CallbackAPIVersion
+from running import running, until
+from traffic import crowd, needs_mosquitto, publish, total
+
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, topics
+from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
+
+EXP = experiment()
+OPEN, KEYED = (topics.experiment_topic(fleet, "temp") for fleet in ("open", "keyed"))
+
+
+@pytest.fixture
+def store(store_url):
+    with Store(store_url) as store:
+        for fleet in ("open", "keyed"):
+            store.add_fleet(fleet, keyed=fleet == "keyed")
+            store.add_experiment(fleet, payload_of(EXP))
+        yield store
+
+
+@contextlib.contextmanager
+def listening(broker):
+    """topic -> what was published there, oldest first, what is retained among it."""
+    heard: dict[str, list[bytes]] = {}
+    listener = mqtt.Client(CallbackAPIVersion.VERSION2)
+    listener.on_message = lambda _c, _d, m: heard.setdefault(m.topic, []).append(bytes(m.payload))
+    listener.connect(broker.host, broker.port)
+    listener.subscribe("hushmote/v1/+/experiment/+", 1)
+    listener.loop_start()
+    try:
+        yield heard
+    finally:
+        listener.disconnect()
+        listener.loop_stop()
+
+
+def signed(store):
+    """What boards of the keyed fleet are to find, under the serial that the store has."""
+    (version,) = store.experiments("keyed")
+    return keys.sign_experiment(SIGNING, KEYED, version.payload, version.serial)
+
+
+def serial(payload):
+    body, _, rest = payload.partition(b"\0")
+    assert body == payload_of(EXP)
+    return int.from_bytes(rest[:4], "big")
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+@pytest.mark.parametrize("payload", [b"", b"{}", payload_of(experiment(epsilon=500_000))], ids=len)
+def test_what_somebody_clears_or_alters_is_published_again(store, protocol, payload):
+    with (
+        MosquittoBroker() as broker,
+        listening(broker) as heard,
+        running(store, broker, fleet_keys=FLEET_KEYS, protocol=protocol) as aggregator,
+    ):
+        until(lambda: len(heard) == 2, heard)
+        before = signed(store)
+        assert heard[KEYED][-1] == before
+        publish(broker, [(topic, payload) for topic in (OPEN, KEYED)], retain=True)
+        until(lambda: heard[OPEN][-2:] == [payload, payload_of(EXP)], heard)
+        until(lambda: heard[KEYED][-1] not in (before, payload), heard)
+        assert heard[KEYED][-1] == signed(store)
+        # Boards that saw it cleared take no serial that they have seen.
+        assert serial(heard[KEYED][-1]) > serial(before)
+        messages, _ = crowd(10)
+        publish(broker, messages)
+        until(lambda: total(aggregator) == 10, aggregator.counters)
+        assert aggregator.counters.rejected == {}  # what is on the experiments' topics is no report
+        with listening(broker) as retained:
+            until(lambda: len(retained) == 2, retained)
+            assert retained == {OPEN: [payload_of(EXP)], KEYED: [signed(store)]}
+
+
+def test_the_embedded_broker_s_experiments_are_published_again_too(store):
+    with (
+        EmbeddedBroker() as broker,
+        listening(broker) as heard,
+        running(store, broker, fleet_keys=FLEET_KEYS),
+    ):
+        until(lambda: len(heard) == 2, heard)
+        publish(broker, [(OPEN, b"")], retain=True)
+        until(lambda: heard[OPEN][-2:] == [b"", payload_of(EXP)], heard)
+
+
+@needs_mosquitto
+def test_a_withdrawn_experiment_stays_withdrawn(store):
+    with (
+        MosquittoBroker() as broker,
+        listening(broker) as heard,
+        running(store, broker, fleet_keys=FLEET_KEYS),
+    ):
+        until(lambda: len(heard) == 2, heard)
+        old = heard[KEYED][-1]
+        for fleet in ("open", "keyed"):
+            store.withdraw_experiment(fleet, "temp")
+        until(lambda: heard[KEYED][-1] == heard[OPEN][-1] == b"", heard)
+        publish(broker, [(KEYED, old), (OPEN, payload_of(EXP))], retain=True)
+        until(lambda: heard[KEYED][-2:] == [old, b""], heard)
+        until(lambda: heard[OPEN][-2:] == [payload_of(EXP), b""], heard)
+
+
+@needs_mosquitto
+def test_two_aggregators_publish_the_same_and_make_no_loop(store):
+    options = {"fleet_keys": FLEET_KEYS, "share": "crew"}
+    with (
+        MosquittoBroker() as broker,
+        listening(broker) as heard,
+        running(store, broker, client_id="one", **options),
+        running(store, broker, client_id="two", **options),
+    ):
+        until(lambda: len(heard) == 2, heard)
+        began = time.monotonic()
+        for _ in range(3):
+            until(lambda: heard[KEYED][-1] == signed(store), heard)
+            publish(broker, [(KEYED, b"")], retain=True)
+            until(lambda: heard[KEYED][-1] != signed(store), heard)
+        until(lambda: heard[KEYED][-1] == signed(store), heard)
+        new = experiment(epsilon=500_000)
+        store.add_experiment("keyed", payload_of(new))
+        until(lambda: heard[KEYED][-1].startswith(payload_of(new)), heard)
+        # Long enough for a loop to show: whatever one published, the other would answer within two seconds.
+        time.sleep(5.0)
+        seconds = time.monotonic() - began
+        versions = {v.experiment.digest: v for v in store.experiments("keyed")}
+        last = versions[new.digest]
+        assert heard[KEYED][-1] == keys.sign_experiment(SIGNING, KEYED, last.payload, last.serial)
+        # At the start each publishes; then each of two answers each of four changes, once or, where it heard
+        # of the other's answer too late, twice.
+        assert len(heard[KEYED]) - heard[KEYED].count(b"") <= 4 + 2 * 2 * 4, (seconds, heard[KEYED])
+        assert len(heard[OPEN]) <= 3
+
+
+@needs_mosquitto
+def test_who_clears_in_a_loop_makes_nobody_spin(store):
+    with (
+        MosquittoBroker() as broker,
+        listening(broker) as heard,
+        running(store, broker, fleet_keys=FLEET_KEYS),
+    ):
+        until(lambda: len(heard) == 2, heard)
+        (before,) = store.experiments("keyed")
+        began = time.monotonic()
+        for _ in range(40):
+            publish(broker, [(KEYED, b"")] * 50, retain=True)
+        until(lambda: heard[KEYED][-1] == signed(store), lambda: heard[KEYED][-3:])
+        seconds = time.monotonic() - began
+        answers = [payload for payload in heard[KEYED] if payload]
+        assert len(answers) <= 2 + seconds / 2
+        (after,) = store.experiments("keyed")
+        assert after.serial - before.serial <= max(len(answers), seconds + 1)
+
+
+@needs_mosquitto
+def test_what_was_cleared_while_no_aggregator_was_there_gets_a_new_serial_and_nothing_else_does(store):
+    with MosquittoBroker() as broker, listening(broker) as heard:
+        for cleared in (False, False, True):
+            before = store.experiments("keyed")[0].serial
+            if cleared:
+                publish(broker, [(KEYED, b"")], retain=True)
+                until(lambda: heard[KEYED][-1] == b"", heard)
+            with running(store, broker, fleet_keys=FLEET_KEYS, client_id="one"):
+                until(lambda: heard.get(KEYED, [b""])[-1] == signed(store), heard)
+            after = store.experiments("keyed")[0].serial
+            first = len(heard[KEYED]) == 1
+            assert (after > before) == (first or cleared)

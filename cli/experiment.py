@@ -14,7 +14,7 @@ from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.definition import load
 from ..server.store.store import Store
-from ..server.store.versions import GRACE_DAYS
+from ..server.store.versions import GRACE_DAYS, most_reports
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
@@ -104,11 +104,19 @@ def experiment_add(
         elif fleet not in opened.fleets():
             raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
         experiment = opened.add_experiment(fleet, payload, definition.expires, grace_days=grace)
+        versions = opened.experiments(fleet)
+    new = next(v for v in versions if v.experiment.digest == experiment.digest)
+    most = most_reports(versions)[new.id]
     if as_json:
-        print_json({"fleet": fleet} | describe(experiment))
-    else:
+        print_json({"fleet": fleet} | describe(experiment) | {"highest_number": most})
+        return
+    show.out.print(
+        f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
+    )
+    if most is not None and most > experiment.cap // experiment.cost():
         show.out.print(
-            f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
+            f"An earlier version was cheaper, so a stolen device counts up to {most:,} times under this one, "
+            f"an honest one {experiment.cap // experiment.cost():,} times: a new name keeps both to that."
         )
 
 

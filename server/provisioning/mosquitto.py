@@ -72,7 +72,7 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
             f"user {name}",
             f"topic read {report_filter(fleet)}",
             f"topic read {prefix}/status/+",
-            f"topic write {prefix}/experiment/+",
+            f"topic readwrite {prefix}/experiment/+",
         ]
     return "\n".join(lines) + "\n"
 

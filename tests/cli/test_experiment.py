@@ -1,0 +1,53 @@
+"""`hushmote experiment`: versions, how long their reports count, and what is said of a dearer one."""
+
+import datetime
+import json
+
+import pytest
+from command_line import Run, runner
+
+TOML = """
+name = "door_open"
+purpose = "Do people leave the cold room open?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "bool"
+epsilon = {epsilon}
+window = "all"
+[budget]
+rule = "sum"
+cap = 4
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys) -> Run:
+    for name, epsilon in (("dear", 1), ("cheap", 0.1)):
+        (tmp_path / f"{name}.toml").write_text(TOML.format(epsilon=epsilon))
+    return runner("experiment", tmp_path, monkeypatch, capsys)
+
+
+def until(run: Run) -> list[int | None]:
+    """For each version, on how many days from today its late reports count; None: for good."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [line["counted_until"] for line in json.loads(run("list", "--json"))]
+    return [day and (datetime.date.fromisoformat(day) - today).days + 1 for day in days]
+
+
+def test_late_reports_count_for_the_days_that_are_asked_for(run: Run):
+    run("add", "dear.toml", "--open")
+    run("add", "cheap.toml", "--grace", "7")
+    for_good = until(run)[1]
+    assert until(run) == [7, for_good]
+    run("withdraw", "door_open")
+    assert until(run) == [7, 30]
+    run("withdraw", "door_open", "--grace", "0")
+    assert until(run) == [0, 0]
+    assert "door_open" in run("list")
+
+
+def test_a_dearer_version_is_said_to_leave_a_gain_to_forgers(run: Run):
+    assert "stolen" not in run("add", "cheap.toml", "--open")
+    said = " ".join(run("add", "dear.toml").split())
+    assert "a stolen device counts up to 31 times under this one, an honest one 4 times" in said
+    assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31

@@ -167,7 +167,7 @@ def _listener(where: PurePosixPath, port: int) -> list[str]:
         "# Else a board could name itself like the aggregator, end its connection and take its session.",
         "use_username_as_clientid true",
         "max_qos 1",
-        "# Each costs a file handle and 45 kB outside memory_limit, with or without a certificate: start",
+        "# Each costs a file handle and 40 kB outside memory_limit, with or without a certificate: start",
         "# mosquitto with as many handles (systemd: LimitNOFILE), and lower this where memory is short.",
         f"max_connections {MOST_CONNECTIONS}",
     ]

@@ -89,7 +89,7 @@ def fleet_command(
         print_json(values | {"until": {name: when.isoformat() for name, when in until.items()}})
         return
     for line in _summary(made, until, in_environment):
-        show.out.print(line, markup=False)
+        show.out.print(line)
 
 
 def _summary(made: FleetFolder, until: dict, in_environment: bool) -> list[str]:
@@ -197,7 +197,7 @@ def device_command(
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
-    show.out.print(provision.describe(settings, path), markup=False)
+    show.out.print(provision.describe(settings, path))
     if login:
         show.out.print("next: copy broker/ to the broker's machine and send mosquitto SIGHUP")
 
@@ -228,7 +228,7 @@ def renew_command(
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return
     for path, settings in made:
-        show.out.print(provision.describe(settings, path), markup=False)
+        show.out.print(provision.describe(settings, path))
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
 
 

@@ -36,9 +36,7 @@ def flash_command(
         provision_again=provision_again,
         main=main,
         umqtt=umqtt,
-        say=(lambda _line: None)
-        if as_json
-        else (lambda line: show.out.print(line, soft_wrap=True, markup=False)),
+        say=(lambda _line: None) if as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if as_json:
         print_json(dataclasses.asdict(done))

@@ -122,7 +122,7 @@ def serve_command(
         fleet_keys = load_keys(master_key)
         metrics = where = None
         if http is not None:
-            # Only here: they take two tenths of a second to load.
+            # Only here: they take a tenth of a second to load.
             from ..server.service.http_endpoint import Endpoint, parse_endpoint
             from ..server.service.metrics import Metrics
 

@@ -86,7 +86,7 @@ def status_command(
     for line in lines:
         if line["plausibility"]["implausible"]:
             text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
-            show.out.print(text + line["plausibility"]["words"], markup=False, style="red")
+            show.out.print(text + line["plausibility"]["words"], style="red")
     table = tables.table("rejected", ("fleet", "reason", "reports"), 2)
     for fleet, reasons in rejects.items():
         for reason, count in reasons.items():

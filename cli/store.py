@@ -120,4 +120,4 @@ def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
 
 
 def _say(text: str) -> None:
-    show.out.print(text, markup=False, soft_wrap=True)
+    show.out.print(text, soft_wrap=True)

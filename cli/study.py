@@ -172,7 +172,7 @@ def composition_command(
         return
     _show_composition(composition)
     if plot:
-        show.out.print(f"plot: {plot}", markup=False)
+        show.out.print(f"plot: {plot}")
 
 
 def _show_composition(composition: Composition) -> None:

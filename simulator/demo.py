@@ -169,7 +169,7 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
 
 def _say(label: str, text: str) -> None:
     lines = textwrap.wrap(text, 68)
-    show.out.print(f"{label:<10}" + "\n          ".join(lines), markup=False)
+    show.out.print(f"{label:<10}" + "\n          ".join(lines))
 
 
 def _privacy(e: Experiment) -> str:

@@ -134,7 +134,7 @@ def plot(
         budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
     else:
         budget_plot.spent_by_reports(path, micro_nats(epsilon, AccountingError), delta, reports)
-    show.out.print(f"wrote {path}", markup=False)
+    show.out.print(f"wrote {path}")
 
 
 def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:

@@ -105,7 +105,7 @@ def local(
             return
         epsilon_show.seen(seen)
     if plot:
-        show.out.print(f"wrote {plot}", markup=False)
+        show.out.print(f"wrote {plot}")
 
 
 def _asked(
@@ -196,7 +196,7 @@ def central(
         show.out.print()
         epsilon_show.answer(first, answer, epsilon)
     if plot:
-        show.out.print(f"wrote {plot}", markup=False)
+        show.out.print(f"wrote {plot}")
 
 
 def _records(text: str) -> Floats:

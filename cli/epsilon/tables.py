@@ -21,7 +21,7 @@ def chosen(choice: Chosen) -> None:
     """Print the ε that keep a risk."""
     total = choice.allowed.total
     if total is None:
-        show.out.print("any ε will do: no report can take a belief that far", markup=False)
+        show.out.print("any ε will do: no report can take a belief that far")
         return
     table = tables.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"), 1)
     table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
@@ -36,7 +36,7 @@ def chosen(choice: Chosen) -> None:
     show.out.print()
     before, after = chance(choice.allowed.prior), chance(choice.allowed.ceiling, up=True)
     sentence = f"{choice.allowed.target}: an attacker who thought {before} would think at most {after}."
-    show.out.print(sentence, markup=False)
+    show.out.print(sentence)
     if choice.beliefs and choice.exact is not None:
         show.out.print()
         _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
@@ -86,15 +86,14 @@ def _budgets(choice: Chosen) -> None:
     show.out.print(
         "passes the risk: the chance that the belief in what is true goes above the risk."
         + (" exactly: where one value is reported each time." if exact else ""),
-        markup=False,
     )
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
-        show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.", markup=False)
+        show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.")
     for row in choice.rows:
         if row.fails is None and row.theorem == "majority":
-            show.out.print(f"majority {row.words}.", markup=False)
+            show.out.print(f"majority {row.words}.")
     if choice.refused:
-        show.out.print(f"no exact chance: {choice.refused}.", markup=False)
+        show.out.print(f"no exact chance: {choice.refused}.")
 
 
 def seen(view: Seen) -> None:
@@ -105,7 +104,7 @@ def seen(view: Seen) -> None:
     show.out.print()
     before, after = chance(first.prior), chance(first.posterior, up=True)
     sentence = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report."
-    show.out.print(sentence, markup=False)
+    show.out.print(sentence)
     if view.reports is None:
         return
     show.out.print()
@@ -123,10 +122,9 @@ def seen(view: Seen) -> None:
         show.out.print(
             "Exactly, where one value is reported each time: the attacker believes the truth to be "
             f"{chance(mean)} on average, and the best guess is right {guess:.2%} of the time.",
-            markup=False,
         )
     elif view.refused:
-        show.out.print(f"no exact belief: {view.refused}.", markup=False)
+        show.out.print(f"no exact belief: {view.refused}.")
 
 
 def central(
@@ -151,12 +149,12 @@ def central(
     show.out.print(table)
     for c in choices:
         if c.refused:
-            show.out.print(f"{c.query}: no tight ε: {c.refused}", markup=False)
+            show.out.print(f"{c.query}: no tight ε: {c.refused}")
 
 
 def _title(text: str) -> None:
     """A title above a table that may be narrower."""
-    show.out.print(text, style="bold", markup=False)
+    show.out.print(text, style="bold")
 
 
 def _epsilon(epsilon: float | None) -> str:

@@ -75,7 +75,7 @@ def ledger_command(
         return
     _show(ledger, lines)
     if plot is not None:
-        show.out.print(f"wrote {plot}", markup=False)
+        show.out.print(f"wrote {plot}")
 
 
 def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
                 table.add_row(device, line.budget.experiment.name, f"{made:,}", _count(left))
         show.out.print(table)
     for note in _notes(ledger, lines):
-        show.out.print(note, markup=False)
+        show.out.print(note)
 
 
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> list[str]:
@@ -179,6 +179,6 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
     if status.pending:
         show.out.print(f"{status.pending} made and not yet sent")
     if status.locked:
-        show.out.print(f"no reports: {status.locked}", markup=False)
+        show.out.print(f"no reports: {status.locked}")
     elif not status.enabled:
         show.out.print("no reports: this board has opted out")

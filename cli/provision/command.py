@@ -100,7 +100,7 @@ def fleet_command(
         "  devices/     boards' settings",
         *first_steps(made, in_environment),
     ):
-        show.out.print(line, markup=False, soft_wrap=True)
+        show.out.print(line, soft_wrap=True)
 
 
 @provision_app.command("device")
@@ -178,7 +178,7 @@ def device_command(
     if as_json:
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
-    show.out.print(provision.describe(settings, path), markup=False)
+    show.out.print(provision.describe(settings, path))
     if login:
         say_next([rotation.RELOAD_BROKER])
 
@@ -209,7 +209,7 @@ def renew_command(
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return
     for path, settings in made:
-        show.out.print(provision.describe(settings, path), markup=False)
+        show.out.print(provision.describe(settings, path))
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
 
 

@@ -28,7 +28,7 @@ def say(done: rotation.Rotated, as_json: bool) -> None:
         print_json(dataclasses.asdict(done))
         return
     for line in done.done:
-        show.out.print(line, markup=False)
+        show.out.print(line)
     say_next(done.left)
 
 
@@ -44,7 +44,7 @@ def say_next(lines: Sequence[str]) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        show.out.print(text, markup=False, soft_wrap=True)
+        show.out.print(text, soft_wrap=True)
 
 
 @rotate_app.command("broker")

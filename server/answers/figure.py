@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ..errors import UsageError, refusing
@@ -23,7 +26,18 @@ BAR, ERROR, TRUTH = "#9ec3e6", "#1f3b57", "#d1495b"
 
 
 class Picture(Figure):
-    """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not."""
+    """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not.
+
+    Its texts are shown as they are: a label with two $ is no formula.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw it."""
+        with rc_context({"text.parse_math": False}):  # for ticks, which are made while they are drawn
+            for text in self.findobj(Text):
+                assert isinstance(text, Text)
+                text.set_parse_math(False)
+            super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         image = io.BytesIO()

@@ -24,6 +24,11 @@ _SALT_BYTES = 12
 
 MOST_PACKET_BYTES = 2048
 MOST_CONNECTIONS = 100_000
+# What waits for an absent aggregator takes QUEUE_BYTES at most, and 400 bytes for each message. It must stay
+# below the broker's memory: at that limit the broker can send nothing any more, so that nothing drains.
+MOST_QUEUED = 2_000_000
+QUEUE_BYTES = 300_000_000
+MEMORY_BYTES = 1_500_000_000
 MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
 
 
@@ -98,20 +103,24 @@ def mosquitto_conf(plan: FleetSpec) -> str:
         *([f"password_file {where}/passwords"] if plan.password_port is not None else []),
         "",
         "# Reports wait here while the aggregator is away, on disk within two seconds (the default is half",
-        "# an hour), and practically without a limit in number (the default drops what comes after 1,000).",
-        "# 0 would be no limit, but then mosquitto 2.0.11 ends the connection of whoever publishes what the",
-        "# access list refuses: a store with a second fleet would cut its aggregator off again and again.",
+        "# an hour): two million of them, in 800 MB (the default drops what comes after 1,000). What comes",
+        "# later is dropped, though boards are told it was received. On a smaller machine lower all three",
+        "# numbers alike: where memory_limit is reached first, the broker can send nothing more, and what",
+        "# waits stays. 0 is no limit, but with it mosquitto 2.0.11 disconnects whoever publishes what the",
+        "# access list refuses, as an aggregator whose store has a second fleet does at each start.",
         "persistence true",
         f"persistence_location {where}/data/",
         "autosave_interval 1",
-        "max_queued_messages 1000000000",
+        f"max_queued_messages {MOST_QUEUED}",
+        f"max_queued_bytes {QUEUE_BYTES}",
+        f"memory_limit {MEMORY_BYTES}",
         "# An aggregator acknowledges what it has committed, a batch at a time; the default, 20, would stall",
         "# one that speaks MQTT 3.1.1.",
         f"max_inflight_messages {MOST_INFLIGHT}",
         "# No persistent_client_expiration: it would throw away the reports that wait for an aggregator. A",
         "# board's session cannot pile up: it has one client id, and may read experiments only.",
         "",
-        "# The largest that Hushmote sends is an experiment: 1,041 bytes on a topic of 89. Who sends more is",
+        "# The largest that Hushmote sends is an experiment: 1,093 bytes on a topic of 89. Who sends more is",
         "# disconnected.",
         f"max_packet_size {MOST_PACKET_BYTES}",
         "set_tcp_nodelay true",
@@ -159,7 +168,8 @@ def _listener(where: PurePosixPath, port: int) -> list[str]:
         "# Else a board could name itself like the aggregator, end its connection and take its session.",
         "use_username_as_clientid true",
         "max_qos 1",
-        "# Each costs a file handle: start mosquitto with as many (systemd: LimitNOFILE).",
+        "# Each costs a file handle and 40 kB outside memory_limit, with or without a certificate: start",
+        "# mosquitto with as many handles (systemd: LimitNOFILE), and lower this where memory is short.",
         f"max_connections {MOST_CONNECTIONS}",
     ]
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ from rich.console import Console
 
 import hushmote as library
 from hushmote.server.plain_text import one_line, visible
+from hushmote.server.service.process import JsonLines, TextLines
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
 # Experiments hold printable ASCII without a backslash; what goes with them on a server may hold anything.
-LABELS = ["n/a [/x]", "[red]a", "a [b]c[/b]", ":smile:", "[link=x:]", "[/]"]
+LABELS = ["n/a [/x]", "[red]a", "a [b]c[/b]", ":smile:", "[link=x:]", "[/]", "$_$"]
 CONTROLS = "\x1b[2J\x1b]0;x\x07\x9b31m\u202e"
 UNIT = "[/u] \x1b[31m"
 STEERING = {*map(chr, (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E))}
@@ -77,6 +79,8 @@ def calm(text: str) -> bool:
     [
         ("estimate", ("mode",), LABELS[0]),
         ("estimate", ("mode", "--trend"), LABELS[0]),
+        ("estimate", ("mode", "--plot", "mode.png", "--top", "3"), LABELS[0]),
+        ("estimate", ("mode", "--plot", "trend.svg", "--trend"), LABELS[0]),
         ("estimate", ("mode", "--top", "3", "--post", "nonnegative"), ""),
         ("estimate", ("mode", "--against-fleet", "lab"), LABELS[2]),
         ("estimate", ("mode", "--range", LABELS[0], "--range", LABELS[5]), LABELS[0]),
@@ -86,7 +90,11 @@ def calm(text: str) -> bool:
         ("experiment", ("add", "mode.toml", "--fleet", "new", "--open"), "mode"),
         ("ledger", (), "mode"),
         ("ledger", ("--status", "status.json"), "[/locked]"),
-        ("simulate", ("mode.toml", "--devices", "2000", "--population", "weights:1:1:1:1:1:1:1"), LABELS[0]),
+        (
+            "simulate",
+            ("mode.toml", "--devices", "2000", "--population", "weights:1:1:1:1:1:1:1:1"),
+            LABELS[0],
+        ),
         (
             "simulate",
             ("mode.toml", "--devices", "2000", "--population", "zipf:1", "--range", LABELS[0]),
@@ -171,3 +179,13 @@ def test_a_text_is_visible_and_a_line_is_one():
     assert visible("a\x1b[2J\u202eb\n\tü€") == "a\\x1b[2J\\u202eb\n\tü€"
     assert one_line("a\nb\r\n\x1bc") == "a b \\x1bc"
     assert one_line("at mqtt://me:p@ss:w@host/x and pg://u:@h") == "at mqtt://me:***@host/x and pg://u:@h"
+
+
+def test_a_line_of_either_log_is_one_line_that_steers_nothing():
+    said = f"the broker answers {CONTROLS}\n2026-11-22 INFO subscribed at mqtt://me:p@ss@host"
+    record = logging.LogRecord("x", logging.WARNING, "x", 1, "%s", (said,), None)
+    for form in (TextLines(), JsonLines()):
+        line = form.format(record)
+        assert calm(line)
+        assert "\n" not in line
+        assert "p@ss" not in line

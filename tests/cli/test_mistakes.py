@@ -14,7 +14,7 @@ from command_line import DOOR, hushmote
 
 from hushmote.cli import main as cli
 
-HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography"}
+HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography", "uvicorn"}
 CPU = """
 import resource, sys
 from hushmote.__main__ import main

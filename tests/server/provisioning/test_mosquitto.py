@@ -357,7 +357,7 @@ def test_what_is_larger_than_any_experiment_is_dropped_with_its_sender(site: Sit
             flood.publish(f"{TOPIC}/report/flood", bytes(broker_config.MOST_PACKET_BYTES))
             assert flood.ended
         assert site.arrives(aggregator, board, "k3f9") == []
-        experiment = (f"{TOPIC}/experiment/" + "n" * 32, bytes([65]) * (1024 + 1 + 16))
+        experiment = (f"{TOPIC}/experiment/" + "n" * 32, bytes([65]) * (1024 + 1 + 4 + 64))
         aggregator.publish(*experiment, retain=True)
         board.subscribe(experiment[0])
         until(lambda: experiment in board.messages, "the largest experiment arrives")

@@ -233,8 +233,8 @@ def read(name):
         return None
 
 
-class Board:
-    """This board: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
+class Application:
+    """What runs here: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
 
     def __init__(self):
         self.settings = load_settings()
@@ -373,7 +373,7 @@ def main():
         since = ticks_ms()
         try:
             if board is None:
-                board = Board()
+                board = Application()
                 watch()
                 wait_s = board.first_wait_s() if first else 0
                 if wait_s:
@@ -386,10 +386,7 @@ def main():
             return
         except KeyboardInterrupt:
             watch(3_600_000)
-            print(
-                "hushmote: where the watchdog restarts this board, press ctrl-C in its first %d s"
-                % START_DELAY_S
-            )
+            print("hushmote: if the watchdog restarts the board, press ctrl-C within %d s" % START_DELAY_S)
             raise
         except Outage as e:
             print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))

@@ -98,7 +98,7 @@ def install(
     readings: Mapping[str, Any],
     rng: Any = None,
 ) -> None:
-    """Make main.Board() a board with this flash, these sensors (a reading, or an exception) and rng."""
+    """Make main.Application() a board with this flash, these sensors (a reading, or an exception) and rng."""
 
     def sensor(reading: Any) -> Callable[[], Any]:
         def read() -> Any:

@@ -13,7 +13,7 @@ The CRC covers the fleet and its announce key as well: another fleet's files are
 damaged is none either; the broker's next message makes a new one.
 """
 
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
 
 import binascii
 import hashlib

@@ -9,6 +9,7 @@ and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalCall=false
 
 import binascii
 import json

@@ -6,6 +6,8 @@ bytes, in which order, when to try again, and what to say of it stands here.
 Time is the millisecond counter's alone: no wall clock, so a wrong one changes nothing here.
 """
 
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
 import errno
 import time
 

@@ -13,7 +13,7 @@ The CRC covers the fleet and its announce key as well: another fleet's files are
 damaged is none either; the broker's next message makes a new one.
 """
 
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
 
 import binascii
 import hashlib
@@ -42,7 +42,7 @@ class KeptExperiments:
     force. fault: None, or why the flash could not be written; the board goes on without it.
     """
 
-    def __init__(self, client, folder="/experiments"):
+    def __init__(self, client, folder: "str | None" = "/experiments"):
         self._client = client
         self._folder = folder
         self.known = {}

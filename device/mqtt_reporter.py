@@ -22,6 +22,7 @@ An application on asyncio takes async_reporter instead.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false
 
 import errno
 import select

@@ -34,7 +34,7 @@ def count(every: int, wake_ups: int) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         install(patch, air, Path(folder), storage, {"room_temp": 21.4})
         for _ in range(wake_ups):
-            application.Board().wake_up()
+            application.Application().wake_up()
     return air.connections, len(air.reports())
 
 

@@ -42,7 +42,7 @@ class KeptExperiments:
     force. fault: None, or why the flash could not be written; the board goes on without it.
     """
 
-    def __init__(self, client, folder="/experiments"):
+    def __init__(self, client, folder: "str | None" = "/experiments"):
         self._client = client
         self._folder = folder
         self.known = {}

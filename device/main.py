@@ -136,11 +136,10 @@ def make_client(settings):
     return client
 
 
-def connect_wifi(settings, timeout_s=20):
-    """Bring the network up; returns the interface."""
+def connect_wifi(wlan, settings, timeout_s=20):
+    """Bring the network up."""
     if settings.get("wifi_country") and hasattr(network, "country"):
         network.country(settings["wifi_country"])
-    wlan = network.WLAN(network.STA_IF)
     ssid = settings["wifi_ssid"]
     wrong_password = getattr(network, "STAT_WRONG_PASSWORD", None)
     try:
@@ -149,7 +148,7 @@ def connect_wifi(settings, timeout_s=20):
             wlan.connect(ssid, settings.get("wifi_password") or None)
         for _ in range(timeout_s * 10):
             if wlan.isconnected():
-                return wlan
+                return
             if wlan.status() == wrong_password:
                 break
             feed()
@@ -229,12 +228,13 @@ def read(name):
     try:
         return READINGS[name]()
     except Exception as e:  # drivers raise what they like; silence must not depend on a reading
-        print("hushmote: %s: the sensor failed, %s: %s" % (name, type(e).__name__, e))
+        text = e.args[0] if e.args and type(e.args[0]) in (int, str) else ""
+        print("hushmote: %s: the sensor failed: %s %s" % (name, type(e).__name__, text))
         return None
 
 
-class Board:
-    """This board: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
+class Application:
+    """What runs here: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
 
     def __init__(self):
         self.settings = load_settings()
@@ -249,11 +249,9 @@ class Board:
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed)
 
     def first_wait_s(self):
-        """How long a start that was not planned waits for its first reading.
-
-        At a random moment of an interval, readings come no more often than one an interval on average,
-        however often the power goes; and a fleet does not come back in step after a power cut.
-        """
+        """How long a start that was not planned waits for its first reading."""
+        # At a random moment of an interval: however often the power goes, there is at most one reading an
+        # interval on average, and a fleet does not come back in step.
         if not self.kept.known:
             return self.client.rng.below(START_SPREAD_S)
         if machine.reset_cause() == getattr(machine, "WDT_RESET", None):
@@ -280,14 +278,18 @@ class Board:
         """Fetch experiments, give these readings their chance, send what waits."""
         if self.make_mqtt is None:
             self.make_mqtt = make_mqtt_maker(self.settings)
-        wlan = connect_wifi(self.settings)
+        wlan = network.WLAN(network.STA_IF)
         try:
+            connect_wifi(wlan, self.settings)
             if self.settings.get("mqtt_ca"):
                 set_clock()
             feed()
             self.reporter.flush(30_000, unknown)
         finally:
-            wlan.disconnect()
+            try:
+                wlan.disconnect()
+            except OSError:  # it was not connected
+                pass
             wlan.active(False)
 
     def tell(self):
@@ -341,17 +343,15 @@ def feed():
 
 def planned():
     """Whether this start is the end of a sleep that had its time."""
-    if machine.reset_cause() != getattr(machine, "DEEPSLEEP_RESET", None):
-        return False
-    return not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE
+    woke = machine.reset_cause() == getattr(machine, "DEEPSLEEP_RESET", None)
+    return woke and (not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE)
 
 
 def sleep(ms):
     """Sleep; a board that can start again from deep sleep does not return."""
     if hasattr(machine, "DEEPSLEEP_RESET"):
         machine.deepsleep(ms)
-    # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, wakes up early where its radio
-    # has something to say, and has a watchdog that may go on meanwhile.
+    # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, less where its radio stirs.
     while ms > 0:
         feed()
         since = ticks_ms()
@@ -373,7 +373,7 @@ def main():
         since = ticks_ms()
         try:
             if board is None:
-                board = Board()
+                board = Application()
                 watch()
                 wait_s = board.first_wait_s() if first else 0
                 if wait_s:
@@ -386,10 +386,7 @@ def main():
             return
         except KeyboardInterrupt:
             watch(3_600_000)
-            print(
-                "hushmote: where the watchdog restarts this board, press ctrl-C in its first %d s"
-                % START_DELAY_S
-            )
+            print("hushmote: if the watchdog restarts the board, press ctrl-C within %d s" % START_DELAY_S)
             raise
         except Outage as e:
             print("hushmote: %s; next try in %d s" % (e, INTERVAL_S))

@@ -74,7 +74,8 @@ def reason(e):
             return "the broker did not answer in time"
         if code == errno.ECONNREFUSED:
             return "nothing listens at the broker's address and port"
-        if code == errno.ECONNRESET or code == -1 or code == 32:  # -1: umqtt.simple's own; 32: EPIPE
+        # -1 is umqtt.simple's own, 32 is EPIPE; mbedTLS hands a socket's errors on with the other sign.
+        if code in (errno.ECONNRESET, -errno.ECONNRESET, 32, -32, -1):
             return "the broker closed the connection"
         if code in (errno.EHOSTUNREACH, errno.ECONNABORTED, errno.ENOTCONN, 101):  # 101: ENETUNREACH
             return "the broker cannot be reached: is the network up?"

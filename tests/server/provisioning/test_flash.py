@@ -468,7 +468,7 @@ class Awake:
     ADC = machine.ADC
 with open('/settings.json') as f: right = json.load(f)
 for line in LINES:
-    names = ('SETTINGS', 'LEDGER', 'POLICY', 'READINGS', 'Board', 'network', 'machine')
+    names = ('SETTINGS', 'LEDGER', 'POLICY', 'READINGS', 'Application', 'network', 'machine')
     names = {n: getattr(main, n) for n in names}
     client_os = ldp_client.os
     main.POLICY = dict(POLICY)
@@ -479,7 +479,7 @@ for line in LINES:
         exec(line)
         main.SETTINGS = '/edited.json'
         with open('/edited.json', 'w') as f: json.dump(settings, f)
-    elif line == 'set_clock()': main.Board = main.set_clock
+    elif line == 'set_clock()': main.Application = main.set_clock
     elif line.startswith('vfs'): exec(line)
     else: exec('main.' + line)
     try: main.main()

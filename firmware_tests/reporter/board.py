@@ -40,12 +40,16 @@ class Ussl:
     """ussl as umqtt.simple 1.3.4 imports it, which newer firmware calls tls; certificates unchecked."""
 
     @staticmethod
-    def wrap_socket(sock):
+    def context():
         import tls
 
         context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
         context.verify_mode = tls.CERT_NONE
-        return context.wrap_socket(sock)
+        return context
+
+    @staticmethod
+    def wrap_socket(sock):
+        return Ussl.context().wrap_socket(sock)
 
 
 class Slots:
@@ -90,9 +94,9 @@ class Board:
         self.task = None
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
-            self.reporter = AsyncReporter(
-                self.client, settings["host"], settings["port"], kept=kept, **settings["reporter"]
-            )
+            where = settings["host"], settings["port"]
+            context = Ussl.context() if settings.get("tls") else None
+            self.reporter = AsyncReporter(self.client, *where, ssl=context, kept=kept, **settings["reporter"])
             self.reporter._next_ms = ticks_ms()  # the first attempt at once
             self.start()
         else:

@@ -1,7 +1,7 @@
 """The application, compiled, on a board's 64 KiB: a first wake-up that fetches and verifies, and later ones.
 
-Arguments: a folder for the flash, host, port, announce key in hex. Run with -X heapsize=64k and the .mpy files
-in MICROPYPATH; prints one line of JSON.
+Arguments: a folder for the flash, host, port, announce key in hex. Run with -X heapsize=64k and the .mpy
+files in MICROPYPATH; prints one line of JSON.
 """
 
 import gc

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (lines of prose)
 """Time and heap on the emulated Pico, for write_cost.py."""
 
 import hashlib
@@ -125,3 +126,53 @@ def _times(log: dict[str, Any]) -> dict[int, list[float]]:
 
 def _median(times: dict[int, list[float]], number: int) -> float:
     return median(times[number])
+
+
+def page(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
+    """The two sections of docs/cost.md; smallest: heap in KiB for importing ldp_client, by kind."""
+    text = [
+        "## Time on a Pico",
+        "",
+        "Cycles of MicroPython's own firmware for the RP2040, in an emulator, as milliseconds at 125 MHz; medians of"
+        f" {pico.turns}. The emulator knows no waits for the external flash, whose cache mostly holds what runs: a chip"
+        f" takes longer, not less. One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms. The ledger is in memory, so"
+        " that no flash is in these numbers.",
+        "",
+        "| mechanism | `report()`, keyed | `report()`, open | `sent()` | `enroll()` |",
+        "|---|---|---|---|---|",
+    ]
+    text += [
+        f"| {p.mechanism} | {p.keyed_ms:.1f} ms | {p.open_ms:.1f} ms | {p.sent_ms:.1f} ms | {p.enroll_ms:.0f} ms |"
+        for p in pico.reports
+    ]
+    text += [
+        "",
+        f"* With the ledger in littlefs, `report()` with hh takes {pico.flash_report_ms:.1f} ms and `sent()`"
+        f" {pico.flash_sent_ms:.1f} ms of the processor; the flash chip's own time comes on top (a W25Q16JV programs"
+        " a page in 0.4 ms and erases a sector in 45 ms, typically).",
+        f"* The signature of an experiment takes {pico.verify_ms / 1000:.2f} s, once for each new version.",
+        "",
+        "## Frozen",
+        "",
+        "`device/manifest.py` freezes the modules into the firmware, where they run from flash:"
+        " `make BOARD=RPI_PICO_W FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources. For the"
+        " emulated Pico `make pico` does it. What importing costs there, in bytes of heap that are kept and in"
+        " milliseconds at each start:",
+        "",
+        "| module | source | | `.mpy` | | frozen | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for module in MODULES:
+        cells = [pico.imports[kind][module] for kind in KINDS]
+        text.append(f"| `{module}` | " + " | ".join(f"{kept:,} | {ms:.0f} ms" for kept, ms in cells) + " |")
+    together = [pico.imports[kind].values() for kind in KINDS]
+    cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
+    text.append("| together | " + " | ".join(cells) + " |")
+    text += [
+        "",
+        "Each after those above it. Compiling source takes more while it lasts: `ldp_client.py` can be imported in a heap of"
+        f" {smallest['source']} KiB, `ldp_client.mpy` in {smallest['compiled']} KiB. So `hushmote flash` and"
+        " `make mip` put compiled files on boards.",
+        "",
+    ]
+    return text

@@ -9,6 +9,7 @@ from rigs.pico import board
 
 from hushmote.server.provisioning.flash import MODULES, flash
 from hushmote.server.provisioning.settings import provision_device
+from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire.keys import FleetKeys
 
 NEEDS = ("pico", "compiled")
@@ -39,15 +40,19 @@ def test_a_board_is_flashed_and_flashed_again():
         umqtt.write_text("class MQTTClient:\n    pass\n")
         image = folder / "flash.img"
         board.make_image(image, Path.cwd(), ["on_device.mpy"])
-        done = []
-        for _ in range(2):
-            with board.usb_port(folder, image) as port:
-                done.append(flash(port, settings, umqtt=umqtt, reset=False, timeout_s=200))
-        first, again = done
+        application = folder / "application.py"  # with the example flash refuses a firmware without Wi-Fi
+        application.write_bytes((board.DEVICE / "main.py").read_bytes())
+        options = {"umqtt": umqtt, "reset": False, "timeout_s": 200}
+        with board.usb_port(folder, image) as port:
+            refused = on_device.raises(FlashError, lambda: flash(port, settings, **options))
+            assert "this firmware has no Wi-Fi" in refused, refused
+            first = flash(port, settings, main=application, **options)
+        with board.usb_port(folder, image) as port:
+            again = flash(port, settings, main=application, **options)
         assert first.board == "Raspberry Pi Pico with RP2040", first
         assert first.firmware == "1.25.0"
         assert (first.ledger, again.ledger) == ("made", "kept")
-        modules = {f"/lib/{m}.mpy" for m in (*MODULES, "umqtt/simple")}
+        modules = {f"/lib/{m}.mpy" for m in (*MODULES, "umqtt/simple") if m != "async_reporter"}
         assert set(first.copied) == modules | {"/settings.json", "/main.py"}, first.copied
         assert again.copied == ()
         (folder / "script.py").write_text(SCRIPT)

@@ -14,7 +14,7 @@ from rigs.pico import board
 
 NEEDS = ("pico", "compiled")
 HOST = True
-MODULES = ("ldp_client", "on_device", "flash_model", "board_life", "recorded_life")
+MODULES = ("ldp_client", "on_device", "flash_model", "board_life", "recorded_life", "broken_clients")
 FILES = [name + ".mpy" for name in MODULES]
 
 
@@ -26,23 +26,39 @@ def boot(folder, script, image, **options):
     return done
 
 
-def test_no_cut_at_any_flash_operation_costs_a_debit_or_a_report():
+def lost(client):
+    """Record a life with a client, cut it everywhere, and return how many cuts broke something."""
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "flash.img"
         board.make_image(image, Path.cwd(), FILES)
-        done = boot(folder, "import recorded_life; recorded_life.record()", image)
+        script = f"import recorded_life, broken_clients\nrecorded_life.record(broken_clients.{client})"
+        done = boot(folder, script, image)
         events = json.loads(done.output.split("EVENTS", 1)[1])
-        assert len(done.log["operations"]) > 30, len(done.log["operations"])
         log = Path(folder) / "life.json"
         log.write_text(json.dumps({**done.log, "events": events}))
         script = f"import recorded_life; recorded_life.cuts({str(log)!r}, {str(image)!r})"
         command = [*board.unix(), "-X", "heapsize=16m", "-c", script]
         checked = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        print(checked.stdout)
         assert checked.returncode == 0, checked.stderr
-        _, _, _, operations, cuts, lost = checked.stdout.splitlines()[0].split("|")
-        assert int(cuts) == 2 * int(operations)
-        assert lost == "0", checked.stdout
+        line, reasons = (text.strip() for text in checked.stdout.splitlines())
+        operations, cuts, broken = (int(x) for x in line.split("|")[3:])
+        if client == "Client":
+            print(line, reasons, sep="\n")
+        else:
+            print("CONTROL", client, "emulated Pico", cuts, broken, reasons, sep="|")
+        assert cuts == 2 * operations
+        if client == "Client":
+            assert "BROKEN" not in done.output, done.output
+            assert operations > 30, operations
+        return broken
+
+
+def test_no_cut_at_any_flash_operation_costs_a_debit_or_a_report():
+    assert lost("Client") == 0
+
+
+def test_a_client_that_debits_after_sending_is_found():
+    assert lost("DebitAfterSending") > 0
 
 
 def test_a_board_whose_power_failed_boots_and_goes_on():

@@ -34,7 +34,7 @@ LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
 ROOMY = "256k"  # heap for whatever is not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
-_NATIVE = {name: _MPY_6 | number << 10 for number, name in ((4, "armv6m"), (10, "xtensawin"))}
+_BY_ITSELF = tuple(m for m in MODULES if m != "async_reporter")  # which needs asyncio
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def measure() -> Costs:
     sizes = {}
     for name in (*(f"{m}.py" for m in MODULES), "main.py"):
         path = run.DEVICE / name
-        compiled = {arch: len(board.compile_mpy(path, mpy, name)) for arch, mpy in _NATIVE.items()}
+        compiled = {arch: len(board.compile_mpy(path, mpy, name)) for arch, mpy in run.NATIVE.items()}
         sizes[name] = (path.stat().st_size, compiled)
     with tempfile.TemporaryDirectory() as folder:
         staged = Path(folder) / "staged"
@@ -208,9 +208,9 @@ def measure() -> Costs:
             value = "True" if mechanism == "rr" else "21.4"
             fields = must_ask(runtime, staged, "report", mechanism, value)[1:]
             reports.append(Report(mechanism, *(int(x) for x in fields)))
-        kept = must_ask(runtime, staged, "import", *MODULES)
+        kept = must_ask(runtime, staged, "import", *_BY_ITSELF)
         lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
-    kept_by = {f"{m}.py": int(x) for m, x in zip(MODULES, kept, strict=True)}
+    kept_by = {f"{m}.py": int(x) for m, x in zip(_BY_ITSELF, kept, strict=True)}
     lines = len((run.DEVICE / "ldp_client.py").read_text().splitlines())
     pico = pico_cost.measure(experiments())
     imports = smallest_imports(runtime)
@@ -303,12 +303,12 @@ def page(costs: Costs) -> str:
     ]
     for name, (source, compiled) in costs.sizes.items():
         kept = f"{costs.kept[name]:,}" if name in costs.kept else ""
-        mpy = " | ".join(f"{compiled[arch]:,}" for arch in _NATIVE)
+        mpy = " | ".join(f"{compiled[arch]:,}" for arch in run.NATIVE)
         text.append(f"| `{name}` | {source:,} | {mpy} | {kept} |")
     text += [
         "",
-        "In bytes. The heap is the difference of `gc.mem_alloc()` after `gc.collect()`, code included, `mqtt_reporter`"
-        " after `ldp_client`. `main.py` is copied as source.",
+        "In bytes. The heap is the difference of `gc.mem_alloc()` after `gc.collect()`, code included, of each module"
+        " after those above it. `main.py` is copied as source.",
         "",
         "## One report",
         "",
@@ -337,7 +337,7 @@ def page(costs: Costs) -> str:
         " the most of 40. None of it lives on (`test_heap.py`).",
         "* SHA-256: how often it is computed for `report()` and `sent()`, the most of 40.",
         "",
-        *pico_page(costs),
+        *pico_cost.page(costs.pico, costs.imports),
         "## A whole life in a small heap",
         "",
         "Import, provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a"
@@ -368,57 +368,6 @@ def page(costs: Costs) -> str:
     ]
     text += ["", "The ledger is two records in turn. More on wear is in [power-cuts.md](power-cuts.md).", ""]
     return "\n".join(text)
-
-
-def pico_page(costs: Costs) -> list[str]:
-    """What the emulated Pico measured."""
-    pico = costs.pico
-    text = [
-        "## Time on a Pico",
-        "",
-        "Cycles of MicroPython's own firmware for the RP2040, in an emulator, as milliseconds at 125 MHz; medians of"
-        f" {pico.turns}. The emulator knows no waits for the external flash, whose cache mostly holds what runs: a chip"
-        f" takes longer, not less. One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms. The ledger is in memory, so"
-        " that no flash is in these numbers.",
-        "",
-        "| mechanism | `report()`, keyed | `report()`, open | `sent()` | `enroll()` |",
-        "|---|---|---|---|---|",
-    ]
-    text += [
-        f"| {p.mechanism} | {p.keyed_ms:.1f} ms | {p.open_ms:.1f} ms | {p.sent_ms:.1f} ms | {p.enroll_ms:.0f} ms |"
-        for p in pico.reports
-    ]
-    text += [
-        "",
-        f"* With the ledger in littlefs, `report()` with hh takes {pico.flash_report_ms:.1f} ms and `sent()`"
-        f" {pico.flash_sent_ms:.1f} ms of the processor; the flash chip's own time comes on top (a W25Q16JV programs"
-        " a page in 0.4 ms and erases a sector in 45 ms, typically).",
-        f"* The signature of an experiment takes {pico.verify_ms / 1000:.2f} s, once for each new version.",
-        "",
-        "## Frozen",
-        "",
-        "`device/manifest.py` freezes the modules into the firmware, where they run from flash:"
-        " `make BOARD=RPI_PICO_W FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources. For the"
-        " emulated Pico `make pico` does it. What importing costs there, in bytes of heap that are kept and in"
-        " milliseconds at each start:",
-        "",
-        "| module | source | | `.mpy` | | frozen | |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for module in MODULES:
-        cells = [pico.imports[kind][module] for kind in pico_cost.KINDS]
-        text.append(f"| `{module}` | " + " | ".join(f"{kept:,} | {ms:.0f} ms" for kept, ms in cells) + " |")
-    together = [pico.imports[kind].values() for kind in pico_cost.KINDS]
-    cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
-    text.append("| together | " + " | ".join(cells) + " |")
-    text += [
-        "",
-        "Each after those above it. Compiling source takes more while it lasts: `ldp_client.py` can be imported in a heap of"
-        f" {costs.imports['source']} KiB, `ldp_client.mpy` in {costs.imports['compiled']} KiB. So `hushmote flash` and"
-        " `make mip` put compiled files on boards.",
-        "",
-    ]
-    return text
 
 
 def main() -> int:

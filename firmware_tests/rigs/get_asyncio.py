@@ -24,11 +24,11 @@ def fetch(rig: Path = RIG) -> Path:
     folder = rig / "asyncio"
     if (folder / "asyncio" / "__init__.py").exists():
         return folder
-    environment = debian._private_apt(rig / "apt")
+    environment = debian.private_apt(rig / "apt")
     source = rig / "asyncio.new"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    debian._run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
+    debian.run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
     with tarfile.open(next(source.glob("*.orig.tar.*"))) as archive:
         for member in archive:
             path = Path(member.name)

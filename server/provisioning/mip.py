@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import refusing
+from . import umqtt
 from .flash import MODULES
 from .usb import FlashError, compile_mpy
 
 _ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode, which every board loads
-_UMQTT_VERSION = "1.8.0"
 
 
 def write_package(folder: Path) -> dict[str, bytes]:
@@ -27,7 +27,7 @@ def write_package(folder: Path) -> dict[str, bytes]:
     files = {f"{m}.mpy": compile_mpy(device / f"{m}.py", _ANY_BOARD, f"{m}.py") for m in MODULES}
     package = {
         "version": version("hushmote"),
-        "deps": [["umqtt.simple", _UMQTT_VERSION]],
+        "deps": [["umqtt.simple", umqtt.VERSION]],
         "urls": [[name, name] for name in files],
     }
     files["package.json"] = (json.dumps(package, indent=2) + "\n").encode()

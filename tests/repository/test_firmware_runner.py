@@ -9,6 +9,7 @@ import pytest
 FIRMWARE_TESTS = Path(__file__).parents[2] / "firmware_tests"
 sys.path.insert(0, str(FIRMWARE_TESTS))
 
+import run  # noqa: E402  # pyright: ignore[reportMissingImports]
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
 from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
 
@@ -43,3 +44,29 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
         left = subprocess.run(listing, capture_output=True, text=True, timeout=60)
     assert left.returncode == 0, left.stderr
     assert "board" not in left.stdout
+
+
+def test_the_emulated_pico_is_skipped_by_name_where_it_is_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(runtimes, "RIG", tmp_path)
+    missing = {m.name: m for m in runtimes.find(pico=True)[1]}
+    assert missing["pico"].command == "make pico"
+    hosted = [t for t in map(run.TestFile.read, FIRMWARE_TESTS.glob("test_*.py")) if t.host]
+    assert hosted
+    other = runtimes.Runtime("unix32f", ("false",), "1.25.0", frozenset(("mpy", "littlefs")))
+    for test in hosted:
+        outcome = run.run_file(other, test, "armv6m", tmp_path)
+        assert (outcome.word, outcome.note) == ("skipped", "needs pico")
+
+
+def test_what_drives_the_board_runs_here_and_its_verdict_counts(tmp_path: Path):
+    source = "import on_device\nHOST = True\n\ndef test_it():\n    assert %s\n\non_device.run(globals())\n"
+    somewhere = runtimes.Runtime("pico", ("false",), "1.25.0", frozenset(("mpy",)))
+    staged = tmp_path / "staged"
+    staged.mkdir()
+    for condition, word in (("True", "passed"), ("1 == 2", "failed")):
+        path = staged / "test_here.py"
+        path.write_text(source % condition)
+        outcome = run.run_file(somewhere, run.TestFile.read(path), "armv6m+xtensawin", staged)
+        assert outcome.word == word, outcome

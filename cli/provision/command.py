@@ -22,7 +22,7 @@ from ..options import AsJson, print_json
 from .first_steps import first_steps
 from .options import FleetOf, Folder, Network, ask_passphrase, fleet_name, open_folder
 from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, rotate_app, say
+from .rotate import aggregator_command, rotate_app, say, say_next
 
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
@@ -180,7 +180,7 @@ def device_command(
         return
     show.out.print(provision.describe(settings, path), markup=False)
     if login:
-        show.out.print("next: copy broker/ to the broker's machine and send mosquitto SIGHUP")
+        say_next([rotation.RELOAD_BROKER])
 
 
 @provision_app.command("renew")
@@ -222,7 +222,7 @@ def upgrade_command(
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a fleet of before there was a signing key one; may be run again."""
+    """Give a signing key to a fleet that was made before there were any; may be run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:

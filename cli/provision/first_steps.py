@@ -23,7 +23,8 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     folder, fleet = made.path.resolve(), made.fleet
     own = folder / "aggregator"
     shared = len(fleet.aggregators) > 1
-    store = "--store " + _quoted(f"sqlite:///{own}/hushmote.sqlite")
+    # Not in aggregator/, which is copied again after each rotation.
+    store = "--store " + _quoted(f"sqlite:///{folder}/hushmote.sqlite")
     port = fleet.aggregator_port or fleet.port
     pem = _quoted(own / "aggregator_1.pem")
     serve = [
@@ -52,13 +53,13 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
 
 def _broker(folder: Path, there: Path, user: str) -> list[str]:
     commands = []
-    in_place = there == folder / "broker"
-    if not in_place:
+    if there != folder / "broker":
         commands.append(f"mkdir -p {_quoted(there)} && cp -r {_quoted(folder / 'broker')}/. {_quoted(there)}")
     # mosquitto that is not started by root stays who starts it: then all files are its own already.
     if os.name == "posix" and os.geteuid() == 0 and user != "root":
-        closed = [p for p in (folder, *folder.parents) if not p.stat().st_mode & stat.S_IXOTH]
-        if in_place and closed:
+        # Its user must pass through all folders on the way.
+        closed = [p for p in there.parents if p.exists() and not p.stat().st_mode & stat.S_IXOTH]
+        if closed:
             commands.append("chmod o+x " + " ".join(map(_quoted, reversed(closed))))
         commands.append(f"chown -R {shlex.quote(user)}: {_quoted(there)}")
     return [*commands, f"mosquitto -c {_quoted(there / 'mosquitto.conf')}"]

@@ -32,10 +32,12 @@ class Rotated:
 
 
 RELOAD_BROKER = (
-    "copy broker/ to the broker's machine, if that is another, and send mosquitto SIGHUP: "
+    "copy broker/ to where the broker has it, if that is elsewhere, and send mosquitto SIGHUP: "
     "`pkill -HUP -x mosquitto`, or `systemctl reload mosquitto`"
 )
-SERVE_AGAIN = "copy aggregator/ to the aggregator's machine, if that is another, and restart `hushmote serve`"
+SERVE_AGAIN = (
+    "copy aggregator/ to where the aggregator has it, if that is elsewhere, and restart `hushmote serve`"
+)
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:

@@ -289,3 +289,18 @@ def test_a_fleet_of_before_is_upgraded_and_a_board_reports_once_it_has_its_new_s
             upgrade.upgrade(path, [board])
             assert fleet.board(runtime, umqtt, board)["sent"] == 1
             until(lambda: fleet.counted() == 1, "its report is counted")
+
+
+def test_a_board_refuses_a_new_signing_key_until_it_has_its_new_settings(
+    runtime, umqtt: Path, tmp_path: Path
+):
+    with whole_fleet(tmp_path) as fleet:
+        board = fleet.settings("k3f9")
+        rotation.rotate_signing(fleet.folder)
+        with fleet.aggregator():
+            said = fleet.board(runtime, umqtt, board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            after = master_key.load_keys(fleet.folder.master_file())
+            rotation.renew(fleet.folder, board, after, now_utc(), 30)
+            assert fleet.board(runtime, umqtt, board)["sent"] == 1
+            until(lambda: fleet.counted() == 1, "its report is counted")

@@ -117,13 +117,15 @@ def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(outside: Path):
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(outside: Path, elsewhere: bool):
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
     work = outside / "work"
     work.mkdir()
     shutil.copy(EXAMPLE, work)
-    text = shell(f"hushmote provision fleet fleet-home --host localhost --port {free_port()}", work)
+    make = f"hushmote provision fleet fleet-home --host localhost --port {free_port()}"
+    text = shell(make + (f" --broker-folder {outside}/etc/hushmote" if elsewhere else ""), work)
     first = printed(text)
     folder = fleet_folder.find(work / "fleet-home")
     own = context(folder, folder.path / "aggregator/aggregator_1.pem")
@@ -157,11 +159,13 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
                 report = one_report(board, visitor.messages[0][1])
                 visitor.publish(topics.report_topic("home", board.device_id), report)
             until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
-        crl = folder.path / "broker/crl.pem"
+        crl = Path(folder.fleet.broker_folder) / "crl.pem"
         before = crl.stat()
         revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
         said = shell(f"{revoke} --store sqlite:///{store}", outside)
-        assert "SIGHUP" in said
+        assert "copy broker/ to where the broker has it" in " ".join(said.split())
+        if elsewhere:
+            shell(first[0], work)
         after = crl.stat()
         assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
         broker.send_signal(signal.SIGHUP)

@@ -27,6 +27,8 @@ _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interva
 _MOST_PACKET_BYTES = (
     4096  # no report or experiment is half as large; with MQTT 5 the broker drops what is larger
 )
+_EXPERIMENT_BYTES = 2048  # that are looked at: the largest has 1,093 with its signature
+_MOST_EXPERIMENTS = 4096  # topics that are remembered; any number may be retained that are not ours
 _MAX_TOPIC = 128  # characters that are looked at: no valid topic has as many
 
 
@@ -169,7 +171,8 @@ class BrokerConnection:
         except UnicodeDecodeError:
             topic = ""
         if message.qos == 0 and is_experiment(topic):
-            self.experiments[topic] = bytes(message.payload)
+            if topic in self.experiments or len(self.experiments) < _MOST_EXPERIMENTS:
+                self.experiments[topic] = bytes(message.payload[:_EXPERIMENT_BYTES])
             return
         # One byte too many is as malformed as a megabyte, and takes less memory.
         self.messages.append((topic, bytes(message.payload[: MAX_PAYLOAD_BYTES + 1])))

@@ -644,7 +644,8 @@ class _Ledger:
 
     def __init__(self, storage: object):
         self._storage = FileStorage(storage) if isinstance(storage, str) else storage
-        self._seen = [b"", b""]  # type: list
+        self._seen = [b"", b""]  # type: list  # what the slots held last
+        self._tried = b""  # the last record that was written, whether or not it arrived
         self.sequence = 0
         self.state = _State(bytes(_SEED_BYTES))
         self.error = self.locked = None
@@ -674,12 +675,13 @@ class _Ledger:
             raise LedgerError("the ledger is worn out")
         slot = self.sequence & 1  # odd numbers are in slot 0
         record = state.encode(self.sequence + 1)
-        storage = self._storage
-        seen = self._seen
+        storage, seen = self._storage, self._seen
         try:
-            if storage.read(0) != seen[0] or storage.read(1) != seen[1]:
+            there = storage.read(slot)
+            if storage.read(1 - slot) != seen[1 - slot] or there not in (seen[slot], self._tried):
                 self.locked = "locked: another client wrote this ledger"
                 raise LedgerError(self.locked)
+            self._tried = record
             try:
                 storage.write(slot, record)
             finally:
@@ -764,8 +766,7 @@ class Client:
         for k, size in ((key, 32), (announce_key, 64)):
             good = k is None or (type(k) is bytes and len(k) == size)
             _need(good, "key must be 32 bytes or None, announce_key 64 or None")
-        good = (fleet is None and announce_key is None) or _valid_name(fleet, _NAME_CHARS)
-        _need(good, "fleet" + _NAME_TEXT)
+        _need(fleet is announce_key is None or _valid_name(fleet, _NAME_CHARS), "fleet" + _NAME_TEXT)
         self._policy = policy
         self.device_id = device_id
         self.fleet = fleet
@@ -776,7 +777,7 @@ class Client:
         self.serials = {}
         self._error = None
         self._muted = False  # opted out since the start, whether or not the flash has it
-        self._idle = [None]  # empty while a call is under way
+        self._idle = [True]  # empty while a call is under way
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
         self._drbg = DRBG(seed + device_id.encode())
@@ -785,10 +786,9 @@ class Client:
     def _enter(self):
         """Whether no other call is under way. pop() is one step, which no callback and no thread divides."""
         try:
-            self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             return False
-        return True
 
     # Experiments
 
@@ -867,7 +867,7 @@ class Client:
             exp = self._experiments.get(name)
             return None if exp is None else self._report(exp, value)
         finally:
-            self._idle.append(None)
+            self._idle.append(True)
 
     def _report(self, exp, value):
         self._drbg.reseed(_entropy(_RESEED_BYTES))
@@ -939,7 +939,7 @@ class Client:
                 if len(new.unsent) < len(self._ledger.state.unsent):
                     self._ledger.commit(new)
             finally:
-                self._idle.append(None)
+                self._idle.append(True)
 
     # Opt-out and status
 
@@ -964,7 +964,7 @@ class Client:
                 new.unsent = ()
             self._ledger.commit(new)
         finally:
-            self._idle.append(None)
+            self._idle.append(True)
 
     def status(self):
         """What this board does and why, as a dict of plain values.

@@ -92,7 +92,7 @@ class Aggregator:
         self._connector = Connector(session, self._status, protocol, batch_reports, batch_s)
         self._subscription = (Retirement if retire else Subscription)(session, self._status)
         limit = None if rate is None else RateLimit(rate)
-        self._committer = Committer(store, self._fleets, self._status, limit, on_commit)
+        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, share is not None)
         self._announcer = Announcer(self._fleets, self._status)
         self._connection: BrokerConnection | None = None
         self._loop_turned_at = time.monotonic()

@@ -32,9 +32,9 @@ class Committer:
     """Commits batches of messages to a store.
 
     limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
-    with its messages and seconds. not_before: monotonic time before which nothing is to be tried again.
-    committed_at: monotonic time of the last commit, None before the first. failing: whether the last attempt
-    failed.
+    with its messages and seconds. grouped: whether other aggregators get a part of the messages. not_before:
+    monotonic time before which nothing is to be tried again. committed_at: monotonic time of the last commit,
+    None before the first. failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class Committer:
         status: Status,
         limit: RateLimit | None = None,
         on_commit: Callable[[int, float], object] | None = None,
+        grouped: bool = False,
     ) -> None:
         self._store = store
         self._fleets = fleets
         self._status = status
         self._limit = limit
         self._on_commit = on_commit
+        self._grouped = grouped
         self._backoff = Backoff()
         self.counters = Counters()
         self.committed_at: float | None = None
@@ -63,7 +65,7 @@ class Committer:
         start, done = time.monotonic(), self.counters
         try:
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, now, self._limit)
+            tally = pipeline.ingest(self._store, messages, rules, now, self._limit, self._grouped)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True

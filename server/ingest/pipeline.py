@@ -281,11 +281,13 @@ def settle(
     seen: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
     room: Callable[[Device], int] | None = None,
+    grouped: bool = False,
 ) -> tuple[Settlement, Counter[Device]]:
     """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
 
     seen must hold a set for every candidate's key. now is the time of arrival, UTC. room: how many reports of
-    a (fleet, device) may be accepted, None for any number.
+    a (fleet, device) may be accepted, None for any number. grouped: whether other aggregators get a part of
+    the messages; then what is missing from a set may wait for one that is away, and no gap is ever closed.
     """
     changed: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
@@ -307,7 +309,8 @@ def settle(
                 rejects[key[0], TOO_FAST] += 1
                 continue
             taken[device] += 1
-        changed[key] = numbers.add(number).narrow()
+        numbers = numbers.add(number)
+        changed[key] = numbers if grouped else numbers.narrow()
         counts[version.id, windows[version.experiment.window], code] += 1
     return Settlement(changed, counts, rejects), taken
 
@@ -326,8 +329,9 @@ def ingest(
     fleets: Mapping[str, FleetRules],
     now: datetime.datetime,
     limit: RateLimit | None = None,
+    grouped: bool = False,
 ) -> Tally:
-    """Judge a batch of (topic, payload) messages and commit what became of it.
+    """Judge a batch of (topic, payload) messages and commit what became of it; grouped: as settle() has it.
 
     When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
     was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
@@ -345,7 +349,7 @@ def ingest(
             if strangers := len(candidates) - len(known):
                 rejects[name, UNKNOWN_DEVICE] += strangers
             candidates = known
-        settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room)
+        settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room, grouped)
         rejects += settled.rejects
         transaction.write(settled.seen, settled.counts, rejects)
     if limit is not None:

@@ -9,8 +9,9 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 
 # Boards skip no number, so a set has one interval, and a gap more for what was lost for good: reports that
-# waited when a board opted out, or that a broker lost. What is still to come is near the newest: at most
-# 16 reports wait on a board and the oldest are sent first; of two aggregators one may be away, and keep some.
+# waited when a board opted out, or that a broker lost. What is still to come is near the newest: at most 16
+# reports wait on a board and the oldest are sent first. Of a group's aggregators one may be away and keep any
+# part of a device's reports: whoever narrows sets must not be in a group.
 MOST_INTERVALS = 32  # of older numbers; a forger's row grows no further
 NEWEST = 512  # numbers among which there may be any gaps
 

@@ -694,7 +694,7 @@ def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
     assert client._enter()
     with pytest.raises(LedgerError, match="another call is under way"):
         client.enabled = False
-    client._idle.append(None)
+    client._idle.append(True)
     assert (client.enabled, client.report("e", True), client.outbox()) == (False, None, [])
     client.enabled = False
     client.enabled = True

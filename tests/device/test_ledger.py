@@ -272,6 +272,38 @@ def test_two_clients_on_one_ledger_do_not_spend_twice():
     assert boot(storage).status()["locked"] is None, "with one client it goes on"
 
 
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_write_whose_outcome_could_not_be_read_back_does_not_lock(arrives):
+    # As where memory runs out between the write and the reading back.
+    class Forgetful(MemoryStorage):
+        fails = 0
+
+        def write(self, slot, data):
+            if not self.fails or arrives:
+                super().write(slot, data)
+            self.failed = self.fails
+            self.fails = 0
+
+        def read(self, slot):
+            if getattr(self, "failed", 0):
+                self.failed = 0
+                raise MemoryError
+            return super().read(slot)
+
+    storage = Forgetful(fresh_slots())
+    client = boot(storage)
+    assert client.report("e", True) is not None
+    for made in range(2, 6):
+        storage.fails = 1
+        with pytest.raises(MemoryError):
+            client.report("e", True)
+        report = client.report("e", True)
+        assert report is not None
+        assert report[5:9] == made.to_bytes(4, "big")
+        assert client.status()["sum"] == newest_record(storage.slots)["sum"] == made * EPSILON
+    assert boot(MemoryStorage(storage.slots)).status()["locked"] is None
+
+
 def test_a_second_client_is_noticed_after_a_failed_write_too():
     for fault in ("raise", "raise-after", "lost", "torn"):
         slots = fresh_slots()

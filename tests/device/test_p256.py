@@ -228,8 +228,9 @@ def test_no_bytes_are_an_error():
                 other = [*good[:which], fill * size, *good[which + 1 :]]
                 assert ldp_p256.verify(*other) is False
     for which, zero in ((0, 32), (1, 0), (2, 32)):  # the same numbers in one byte more
-        other = good[which][:zero] + b"\0" + good[which][zero:]
-        assert ldp_p256.verify(*good[:which], other, *good[which + 1 :]) is False
+        longer = good[which][:zero] + b"\0" + good[which][zero:]
+        other = [*good[:which], longer, *good[which + 1 :]]
+        assert ldp_p256.verify(*other) is False
     for fill in range(256):
         for which in range(3):
             other = [*good[:which], bytes([fill]) * len(good[which]), *good[which + 1 :]]

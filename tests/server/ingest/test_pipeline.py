@@ -29,10 +29,10 @@ def store(tmp_path):
         yield store
 
 
-def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None):
+def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None, grouped=False):
     """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
     fleets = ingest.fleets(store, keys.FleetKeys(masters, SIGNING))
-    tally = ingest.ingest(store, messages, fleets, NOW, limit)
+    tally = ingest.ingest(store, messages, fleets, NOW, limit, grouped)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
 
 
@@ -174,6 +174,20 @@ def test_a_set_of_numbers_full_of_gaps_stops_growing_and_silences_no_board(store
         {"duplicate": 2},
     )
     assert take(store, sent("a", report.encode(exp, numbers[-1] + 1, 0))) == (1, {})
+    assert check(store).violations == ()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_in_a_group_no_gap_is_closed_as_it_may_wait_for_a_member_that_is_away(store, grouped):
+    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+    mine, others = range(2, 4000, 2), range(1, 4000, 2)
+    messages = [sent("a", report.encode(exp, n, 0)) for n in mine]
+    assert take(store, *messages, grouped=grouped) == (len(mine), {})
+    back = [sent("a", report.encode(exp, n, 0)) for n in others]
+    counted, _ = take(store, *back, grouped=grouped)
+    assert (counted == len(others)) == grouped
+    ((_, _, found),) = store.seen("open")
+    assert len(found) == len(mine) + counted
     assert check(store).violations == ()
 
 

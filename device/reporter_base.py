@@ -9,6 +9,7 @@ Time is the millisecond counter's alone: no wall clock, so a wrong one changes n
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import errno
+import os
 import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
@@ -150,6 +151,8 @@ class BaseReporter:
         _check_seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
         _check_seconds("settle_s", settle_s, 1, _MAX_WAIT_S)
         self._client = client
+        # Not the client's: everybody sees these waits, so no report may ever share a draw with them.
+        self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
         self._kept = KeptExperiments(client, None) if kept is None else kept
         self._keepalive_s = keepalive_s
         self._timeout_ms = timeout_s * 1000
@@ -306,7 +309,7 @@ class BaseReporter:
             return None
         if not now:
             if self._due_ms is None:
-                wait_ms = self._client.rng.below(self._delay_ms) if self._delay_ms else 0
+                wait_ms = self._below(self._delay_ms) if self._delay_ms else 0
                 self._due_ms = ticks_add(ticks_ms(), wait_ms)
             if ticks_diff(self._due_ms, ticks_ms()) > 0:
                 return None
@@ -340,7 +343,7 @@ class BaseReporter:
         return max(ticks_diff(self._next_ms, ticks_ms()), 0)
 
     def _draw_wait_ms(self):
-        return _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._client.rng.below)
+        return _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._below)
 
     def _is_lost(self, why):
         """The connection, or the attempt at one, is over; the next attempt waits."""

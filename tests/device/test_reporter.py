@@ -70,7 +70,8 @@ def umqtt() -> Path:
 def mosquitto():
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
-    with MosquittoBroker() as broker:
+    # A broker that lets everything pass: the board has to cope.
+    with MosquittoBroker(settings=("max_packet_size 268435455",)) as broker:
         yield broker
 
 

@@ -143,8 +143,8 @@ BROKEN = {
         ("hh",),
     ),
     "stuck generator": (
-        "self._pool = self.generate(32)",
-        "self._pool = bytes(range(32))",
+        "p = self._pool or self.generate(32)",
+        "p = self._pool or bytes(range(32))",
         ("rr",),
     ),
     "two bits lost": (
@@ -182,7 +182,7 @@ def test_a_broken_randomizer_is_flagged(name, tmp_path):
 
 def test_silence_that_depends_on_the_value_is_flagged_by_the_whole_of_report(tmp_path):
     """2,000 draws of each input; silence in half of them against never."""
-    right = "        if silent or self._locked"
+    right = "        if silent or not self.enabled"
     client = broken_client(tmp_path, right, right.replace("silent", "silent or index and self.rng.below(2)"))
     (finding,) = audit(client, SHAPES["rr"], whole=True, draws=2_000)
     assert not finding.private

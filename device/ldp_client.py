@@ -645,7 +645,7 @@ class _Ledger:
     def __init__(self, storage: object):
         self._storage = FileStorage(storage) if isinstance(storage, str) else storage
         self._seen = [b"", b""]  # type: list  # what the slots held last
-        self._tried = b""  # the last record that was written, whether or not it arrived
+        self._tried = ()  # the last record that was written, whether or not it arrived
         self.sequence = 0
         self.state = _State(bytes(_SEED_BYTES))
         self.error = self.locked = None

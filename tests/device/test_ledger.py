@@ -304,6 +304,18 @@ def test_a_write_whose_outcome_could_not_be_read_back_does_not_lock(arrives):
     assert boot(MemoryStorage(storage.slots)).status()["locked"] is None
 
 
+@pytest.mark.parametrize("now", [None, b""])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_slot_that_is_gone_or_emptied_since_the_start_locks(slot, now):
+    storage = MemoryStorage(fresh_slots())
+    client = boot(storage)
+    storage.slots = {key: value for key, value in storage.slots.items() if key != slot}
+    if now is not None:
+        storage.slots[slot] = now
+    assert client.report("e", True) is None
+    assert client.status()["locked"] == "locked: another client wrote this ledger"
+
+
 def test_a_second_client_is_noticed_after_a_failed_write_too():
     for fault in ("raise", "raise-after", "lost", "torn"):
         slots = fresh_slots()

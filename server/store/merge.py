@@ -22,7 +22,7 @@ from .database import insert_devices
 from .number_set import NumberSet
 from .store import Store, StoreError, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
-from .versions import GRACE_DAYS, last_counted
+from .versions import GRACE_DAYS, day_text, retired_until
 
 _ROWS = 2000  # read and written together
 # What a fleet is where it is not keyed, or not listed, and where it is.
@@ -221,12 +221,11 @@ class _Merge:
         e = v.experiment
         until = v.counted_until
         if v.current and not current:  # as if the target's version had followed it now
-            yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)
-            until = min(until or datetime.date.max, last_counted(yesterday, GRACE_DAYS))
+            until = retired_until(v, datetime.datetime.now(datetime.UTC).date(), GRACE_DAYS)
         row = {"fleet": v.fleet, "name": e.name, "digest": e.digest, "sha256": e.sha256, "payload": v.payload}
-        row |= {"current": current, "expires": None if v.expires is None else v.expires.isoformat()}
+        row |= {"current": current, "expires": day_text(v.expires)}
         row |= {"first_serial": v.first_serial, "serial": v.serial}
-        row |= {"counted_until": None if until is None else until.isoformat()}
+        row |= {"counted_until": day_text(until)}
         table = schema.experiment
         return self._target.execute(table.insert().values(**row).returning(table.c.id)).scalar_one()
 

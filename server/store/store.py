@@ -21,7 +21,16 @@ from . import schema
 from .database import Database, StoreError, insert_devices
 from .number_set import NumberSet
 from .transaction import IngestTransaction
-from .versions import GRACE_DAYS, Version, VersionRefused, check_total, last_counted, version_of
+from .versions import (
+    GRACE_DAYS,
+    Version,
+    VersionRefused,
+    check_total,
+    day_text,
+    last_counted,
+    retired_until,
+    version_of,
+)
 
 __all__ = ["Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
 
@@ -193,7 +202,7 @@ class Store(Database):
                 if v.current and v.experiment.name == new.name:
                     self._retire(connection, v, grace_days)
             until = None if expires is None else last_counted(expires, grace_days)
-            published = {"current": True, "expires": _text(expires), "counted_until": _text(until)}
+            published = {"current": True, "expires": day_text(expires), "counted_until": day_text(until)}
             published |= {"serial": serial}
             if same is None:
                 row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
@@ -217,11 +226,11 @@ class Store(Database):
 
     def _retire(self, connection: Connection, version: Version, grace_days: int) -> None:
         """Make a version one that is not current; reports of it do not count for longer than they did."""
-        yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1)
-        until = min(version.counted_until or datetime.date.max, last_counted(yesterday, grace_days))
+        today = datetime.datetime.now(datetime.UTC).date()
+        until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
         change = update(table).where(table.c.id == version.id)
-        connection.execute(change.values(current=False, counted_until=until.isoformat()))
+        connection.execute(change.values(current=False, counted_until=until))
 
     def renew_serial(self, version: Version) -> None:
         """Give a current version a higher serial, unless it is another by now than the one given.
@@ -368,7 +377,3 @@ class Store(Database):
 
 def _no_fleet(name: str) -> str:
     return f"there is no fleet {name}: add it first, keyed or open"
-
-
-def _text(day: datetime.date | None) -> str | None:
-    return None if day is None else day.isoformat()

@@ -72,6 +72,20 @@ def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
     return min(last, datetime.date.max - datetime.timedelta(grace_days)) + datetime.timedelta(grace_days)
 
 
+def retired_until(version: Version, today: datetime.date, grace_days: int) -> datetime.date:
+    """Return the last day on which reports of a version count that is not current from today on; UTC.
+
+    That is grace_days more days, today included, but no longer than they counted already.
+    """
+    last = last_counted(today - datetime.timedelta(1), grace_days)
+    return min(version.counted_until or datetime.date.max, last)
+
+
+def day_text(day: datetime.date | None) -> str | None:
+    """Return a day as the store has it, None for none."""
+    return None if day is None else day.isoformat()
+
+
 def check_total(first: Experiment, new: Experiment) -> None:
     """Raise VersionRefused for a version that asks for more than the first of its name.
 

@@ -2,8 +2,10 @@
 
     python benchmarks/post_processing.py [--quick] [part ...]
 
-1. Bias on empty bins and on the most common one, squared errors and Wasserstein distance of raw, nonnegative
-   and smooth, against the population, D = 64.
+1. Ten populations. distortion: bias on empty bins and on the most common one, squared errors and Wasserstein
+   distance of raw, nonnegative and smooth, against the population. ranges: squared error of all ranges of
+   hierarchies, of nonnegative and of two ways that are not taken: the projection on the simplex, which knows
+   no tree, and least squares in the tree's metric with no share below zero.
 2. Part of a fleet forges reports that support one value: what that value gains and what the others lose.
    Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
 3. The same with the published smoothing step, one 1-2-1 kernel whatever the data.
@@ -23,13 +25,15 @@ from accuracy import experiment
 from results_file import RESULTS, machine, write
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.estimate.postprocess import METHODS
 from hushmote.server.estimate.top_k import top
-from hushmote.server.mechanisms import butterfly
-from hushmote.simulator import vectorised
+from hushmote.server.mechanisms import butterfly, mechanism_of
+from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.tree import Tree
 
 DOMAIN = 64
 made = cache(experiment)
@@ -38,21 +42,31 @@ made = cache(experiment)
 def populations(domain: int) -> dict[str, np.ndarray]:
     """Shares of the values, by name."""
     i = np.arange(domain)
-    concentrated, sparse = np.zeros(domain), np.zeros(domain)
+    u = (i + 0.5) / domain
+    concentrated, sparse, spikes, last = np.zeros((4, domain))
     concentrated[[domain // 3, domain // 3 + 2, domain - 3]] = 0.75, 0.2, 0.05
-    sparse[:: domain // 8] = 1 / np.arange(1, 9)
+    sparse[domain // 8 * np.arange(8)] = 1 / np.arange(1, 9)
+    spikes[[domain // 5, domain * 7 // 10]] = 0.6, 0.4
+    last[-1] = 1
     shares = {
         "uniform": np.ones(domain),
         "skewed": 1 / (1.0 + i) ** 1.3,
         "concentrated": concentrated,
         "sparse": sparse,
         "normal": np.exp(-0.5 * ((i - 0.45 * domain) / (domain / 16)) ** 2),
+        "zipf 1.5": 1 / (1.0 + i) ** 1.5,
+        "sawtooth": 1.0 + i % 8,
+        "two spikes": spikes,
+        "all in the last": last,
+        "beta(5, 2)": u**4 * (1 - u),
     }
     return {name: f / f.sum() for name, f in shares.items()}
 
 
 def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
+    """A histogram drawn from the law of the codes, which costs the same however many the reports are."""
+    law = mechanism_of(exp).code_law(f)
+    return rng.multinomial(reports, law / law.sum())
 
 
 def range_mse(error: np.ndarray) -> float:
@@ -78,32 +92,143 @@ def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
 FIELDS = ("bias_empty", "bias_mode", "mse", "range_mse", "wasserstein")
 
 
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+REPORTS = (1_000, 10_000, 100_000, 1_000_000)
+
+
 def distortion(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
     rows = []
-    fleets = 1 if quick else 5
-    for mechanism in ("olh", "hh"):
-        for epsilon in (1.0,) if quick else (0.5, 1.0, 2.0, 4.0):
-            exp = made(mechanism, DOMAIN, round(epsilon * 1e6))
-            for reports in (10_000,) if quick else (1_000, 10_000, 100_000, 1_000_000):
-                for name, f in populations(DOMAIN).items():
+    for mechanism, domain, fleets in (("olh", 64, 5), ("hh", 64, 5), ("hh", 256, 3)):
+        for epsilon in (1.0,) if quick else EPSILONS:
+            exp = made(mechanism, domain, round(epsilon * 1e6))
+            for reports in (10_000,) if quick else REPORTS:
+                for name, f in populations(domain).items():
                     by_method = {method: [] for method in METHODS}
-                    for _ in range(fleets):
+                    for _ in range(1 if quick else fleets):
                         e = estimate(exp, fleet(exp, f, reports, rng))
                         for method, process in METHODS.items():
                             by_method[method].append(measures(process(e).frequencies, f))
                     for method, values in by_method.items():
                         means = dict(zip(FIELDS, np.mean(values, axis=0).tolist(), strict=True))
-                        head = {"mechanism": mechanism, "epsilon": epsilon, "reports": reports}
-                        rows.append(head | {"population": name, "method": method} | means)
-    table = Table("mechanism", "ε", "N", "population", "method", "empty", "mode", "MSE", "ranges", "W")
+                        head = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon}
+                        head |= {"reports": reports, "population": name, "method": method}
+                        rows.append(head | means)
+    table = Table("mechanism", "D", "ε", "N", "population", "method", "empty", "mode", "MSE", "ranges", "W")
     for row in rows:
-        if row["epsilon"] == 1 and row["reports"] in (10_000, 1_000_000):
-            numbers = (f"{row[field]:.2g}" for field in FIELDS)
-            table.add_row(
-                row["mechanism"], "1", f"{row['reports']:,}", row["population"], row["method"], *numbers
-            )
+        if row["epsilon"] == 1 and row["reports"] in (10_000, 1_000_000) and row["domain"] == 64:
+            head = (row["mechanism"], "64", "1", f"{row['reports']:,}", row["population"], row["method"])
+            table.add_row(*head, *(f"{row[field]:.2g}" for field in FIELDS))
+    console.print(table)
+    against_raw(rows, console)
+    return rows
+
+
+def against_raw(rows: list[dict], console: Console) -> None:
+    """Errors over those of raw: means over populations and N, worst cells, how many are worse than raw."""
+    raw = {_cell(row): row for row in rows if row["method"] == "raw"}
+    table = Table("mechanism", "D", "ε", "method", title="Over raw: geometric mean, worst, cells above 1")
+    shown = ("mse", "range_mse", "wasserstein")
+    for field in shown:
+        table.add_column(field)
+    groups: dict[tuple, list[dict]] = {}
+    for row in rows:
+        if row["method"] != "raw":
+            head = (row["mechanism"], str(row["domain"]))
+            for key in ((*head, f"{row['epsilon']:g}", row["method"]), (*head, "all", row["method"])):
+                groups.setdefault(key, []).append(row)
+    for key, group in sorted(groups.items()):
+        cells = []
+        for field in shown:
+            ratio = np.array([row[field] / raw[_cell(row)][field] for row in group])
+            worse = (ratio > 1 + 1e-9).sum()
+            cells.append(f"{np.exp(np.log(ratio).mean()):.2f} {ratio.max():.2f} {worse}/{len(ratio)}")
+        table.add_row(*key, *cells)
+    console.print(table)
+
+
+def _cell(row: dict) -> tuple:
+    return tuple(row[key] for key in ("mechanism", "domain", "epsilon", "reports", "population"))
+
+
+def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
+    """Least squares with the tree's level weights, no leaf below zero, sum 1."""
+    rows, width = [np.full((1, tree.domain), 1e4)], 1  # the sum counts for all the rest
+    most = max(float(own[0] / v[0]) for own, v in zip(tree.own, tree.variance, strict=True))
+    for nodes, own, v in zip(tree.nodes[::-1], tree.own[::-1], tree.variance[::-1], strict=True):
+        member = np.arange(nodes)[:, None] == np.arange(tree.domain) // width
+        rows.append(member * np.sqrt(own[0] / v[0] / most))
+        width *= tree.fanout
+    design = np.vstack(rows)
+    return nnls(design, design @ leaves)[0]
+
+
+WAYS = {
+    "nonnegative": lambda e: METHODS["nonnegative"](e).frequencies,
+    "simplex": lambda e: simplex(e.frequencies),
+    "metric": lambda e: in_the_metric(mechanism_of(e.experiment).tree(e.decoded.reports), e.frequencies),
+}
+
+
+def ranges(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
+    """Ratios to raw of hierarchies, 40 fleets a cell; where nonnegative exceeds 1.05, 200 fleets again."""
+    rows = []
+    for domain in (64,) if quick else (64, 100, 256):
+        for epsilon in (1.0,) if quick else EPSILONS:
+            exp = made("hh", domain, round(epsilon * 1e6))
+            for reports in (10_000,) if quick else REPORTS:
+                for name, f in populations(domain).items():
+                    head = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
+                    row = head | _ratios(exp, f, reports, 3 if quick else 40, rng)
+                    if row["nonnegative_ranges"] > 1.05:
+                        row["again"] = _ratios(exp, f, reports, 200, rng)["nonnegative_ranges"]
+                    rows.append(row)
+    table = Table(
+        "D", "way", "ranges: mean", "worst ± its s.e.", "where", "above 1.05", "bins: mean", "worst"
+    )
+    for column in ("empty: mean", "worst", "mode: mean", "worst"):
+        table.add_column(column)
+    for domain in (*sorted({row["domain"] for row in rows}), "all"):
+        group = [row for row in rows if domain in (row["domain"], "all")]
+        for way in WAYS:
+            values = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
+            worst = group[int(np.argmax(values["ranges"]))]
+            where = f"{worst['population']}, ε {worst['epsilon']:g}, N {worst['reports']:,}"
+            cells = [f"{np.exp(np.log(values['ranges']).mean()):.3f}"]
+            cells += [f"{values['ranges'].max():.3f} ± {worst[f'{way}_se']:.3f}", where]
+            cells += [str((values["ranges"] > 1.05).sum()), f"{np.exp(np.log(values['bins']).mean()):.3f}"]
+            cells += [f"{values['bins'].max():.3f}"]
+            for key in ("empty", "mode"):
+                cells += [f"{np.nanmean(values[key]):.3f}", f"{values[key][_far(values[key])]:.3f}"]
+            table.add_row(str(domain), way, *cells)
     console.print(table)
     return rows
+
+
+_KEYS = ("ranges", "se", "bins", "empty", "mode")
+
+
+def _far(values: np.ndarray) -> int:
+    return int(np.nanargmax(np.abs(values)))
+
+
+def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> dict:
+    """Of each way: squared errors over raw's, the standard error of ranges', biases over raw's RMSE."""
+    found: dict[str, list[list[float]]] = {way: [] for way in ("raw", *WAYS)}
+    for _ in range(fleets):
+        e = estimate(exp, fleet(exp, f, reports, rng))
+        found["raw"].append(measures(e.frequencies, f))
+        for way, process in WAYS.items():
+            found[way].append(measures(process(e), f))
+    raw = np.array(found.pop("raw"))
+    row = {"raw_range_mse": raw[:, 3].mean()}
+    for way, values in found.items():
+        x = np.array(values)
+        ratio = x[:, 3].mean() / raw[:, 3].mean()
+        error = (x[:, 3] - ratio * raw[:, 3]).std(ddof=1) / np.sqrt(fleets) / raw[:, 3].mean()
+        empty, mode = x[:, :2].mean(axis=0) / np.sqrt(raw[:, 2].mean())
+        numbers = (ratio, error, x[:, 2].mean() / raw[:, 2].mean(), empty, mode)
+        row |= {f"{way}_{key}": float(value) for key, value in zip(_KEYS, numbers, strict=True)}
+    return row
 
 
 def fixed_kernel(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
@@ -270,7 +395,7 @@ def times(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]
 def main() -> None:
     parser = argparse.ArgumentParser(description="What post-processing gains and distorts; top k.")
     parser.add_argument("--quick", action="store_true", help="fewer fleets; writes no file")
-    parts = (times, calibration, poisoning, distortion, fixed_kernel)
+    parts = (times, calibration, poisoning, distortion, ranges, fixed_kernel)
     parser.add_argument("parts", nargs="*", help="only these: " + ", ".join(part.__name__ for part in parts))
     arguments = parser.parse_args()
     console = Console(width=140)

@@ -47,10 +47,11 @@ def _histogram(axes: Axes, answer: Answer) -> tuple[str, str]:
     values, errors, truths = _numbers(answer.rows, scale)
     names, at = [row.name for row in answer.rows], np.arange(len(answer.rows))
     axes.bar(at, values, width=0.86, color=BAR, label="estimate", zorder=2)
-    axes.errorbar(at, values, errors, fmt="none", label=_interval_name(answer), **_INTERVAL)
+    processed = [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
+    interval = f"{_interval_name(answer)}{' of the estimate' if processed else ''}"
+    axes.errorbar(at, values, errors, fmt="none", label=interval, **_INTERVAL)
     if np.isfinite(truths).any():
         axes.scatter(at, truths, s=200, marker="_", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
-    processed = [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
     if processed:
         name = answer.note.partition(":")[0]
         axes.scatter(

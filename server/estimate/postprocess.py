@@ -1,7 +1,7 @@
 """Post-processing by name: estimates as they are, as a distribution, or as a smooth one.
 
-Nothing here is done silently, and no error bar is computed from what comes out: intervals belong to the
-unbiased estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
+Nothing here is done silently, and what comes out has no intervals: those of the unbiased estimates are about
+the unbiased estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
 docs/post-processing.md has the tables.
 """
 
@@ -47,6 +47,7 @@ _SMOOTH = (
     "Biased: peaks and edges narrower than the smoothing come out low and broad, and gaps are filled.",
     "A peak that reports were forged for also lowers the smoothing of all other bins.",
 )
+_NO_INTERVALS = "These shares have no intervals: intervals are those of the unbiased estimates."
 _POOLED = "All reports of the pool are taken to be about one population."
 
 
@@ -70,7 +71,9 @@ def nonnegative(estimate: Estimates) -> Shares:
     docs/post-processing.md. Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private
     frequency estimation with consistency", NDSS 2020 (there called Norm-Sub).
     """
-    return _shares("nonnegative", estimate, simplex(estimate.frequencies), _NONNEGATIVE)
+    parts = list(_parts(estimate))
+    guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
+    return _shares("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
 
 
 def smooth(estimate: Estimates) -> Shares:
@@ -122,9 +125,21 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 def _shares(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
     values = frequencies.copy()
     values.flags.writeable = False
+    if method != "raw":
+        notes = (*notes, _NO_INTERVALS)
     if method == "smooth" and isinstance(estimate, Pool):
         notes = (*notes, _POOLED)
     return Shares(method, estimate.experiment, values, estimate.reports, notes)
+
+
+def _parts(estimate: Estimates) -> Iterator[Estimate]:
+    """What an estimate was pooled from, or itself."""
+    if isinstance(estimate, Pool):
+        for part in estimate.estimates:
+            yield from _parts(part)
+    else:
+        assert isinstance(estimate, Estimate)
+        yield estimate
 
 
 def blurred(values: Floats, strength: float) -> Floats:
@@ -167,15 +182,11 @@ class _Histogram:
 
 
 def _histograms(estimate: Estimates) -> Iterator[_Histogram]:
-    if isinstance(estimate, Pool):
-        for part in estimate.estimates:
-            yield from _histograms(part)
-        return
-    assert isinstance(estimate, Estimate)
-    decoded = estimate.decoded
-    mechanism = decoded.mechanism
-    parts = zip(decoded.counts, mechanism.class_sizes, mechanism.strata, strict=True)
-    yield _Histogram(decoded, sum(float(n @ np.log(size / stratum.runs)) for n, size, stratum in parts))
+    for part in _parts(estimate):
+        decoded = part.decoded
+        mechanism = decoded.mechanism
+        rows = zip(decoded.counts, mechanism.class_sizes, mechanism.strata, strict=True)
+        yield _Histogram(decoded, sum(float(n @ np.log(size / stratum.runs)) for n, size, stratum in rows))
 
 
 def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats) -> tuple[Floats, float]:

@@ -128,6 +128,10 @@ class Decoded:
         """Moments of the shares of low[i]..high[i]-1 where there is a short way to them, else None."""
         return None
 
+    def nonnegative(self, frequencies: Floats) -> Floats:
+        """Shares near estimates of them, none negative, with sum 1; shapes (domain,)."""
+        return simplex(frequencies)
+
     def rare_variance(self) -> float:
         """Variance of the frequency of a value that nobody holds, a mean over values where it differs."""
         mechanism = self.mechanism

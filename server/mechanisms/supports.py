@@ -185,6 +185,10 @@ class SupportDecoded(Decoded):
         supports = np.append(0.0, np.cumsum(self._leaf.supports))
         return covariance.binomial(self._leaf, supports[high] - supports[low])
 
+    def nonnegative(self, frequencies: Floats) -> Floats:
+        tree = self._tree
+        return hierarchy.nonnegative(tree, frequencies) if tree else super().nonnegative(frequencies)
+
     def rare_variance(self) -> float:
         own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
         if not self._tree:

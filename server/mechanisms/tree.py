@@ -136,3 +136,35 @@ def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
         if level + 1 < height:
             extra = on_below[level + 1] + _times(1 - tree.own[level], total)
     return result, constant
+
+
+def nonnegative(tree: Tree, leaves: Floats) -> Floats:
+    """Shares that are not negative and sum to 1, from consistent estimates of the leaves, shape (domain,).
+
+    From the root down, the children of each node become the nearest values that are not negative and sum to
+    what their parent was given; near is by their variances after the upward pass, so that of a tree's last
+    nodes each moves as least squares would move it. Shares that are not negative stay as they are. In a tree
+    of one level it is the projection on the simplex.
+    """
+    sums = [leaves]
+    for _ in tree.nodes[1:]:
+        sums.insert(0, tree.children_sum(sums[0]))
+    parents = np.ones(1)
+    for level, estimates in enumerate(sums):
+        parents = _families(tree, estimates, tree.variance[level], parents)
+    return parents
+
+
+def _families(tree: Tree, values: Floats, variance: Floats, parents: Floats) -> Floats:
+    """Minimise the squared distance over variance, none below 0, the children of each parent its sum."""
+    missing = len(parents) * tree.fanout - len(values)
+    wide = (len(parents), tree.fanout)
+    x = np.append(values, np.full(missing, -np.inf)).reshape(wide)
+    v = np.append(variance, np.ones(missing)).reshape(wide)
+    falling = np.argsort(-x / v, axis=1)
+    x_falling, v_falling = (np.take_along_axis(a, falling, axis=1) for a in (x, v))
+    # What each child gives up for a unit of its variance, if those up to it stay above zero.
+    over = (x_falling.cumsum(axis=1) - parents[:, None]) / v_falling.cumsum(axis=1)
+    above = np.maximum((x_falling > over * v_falling).sum(axis=1), 1)
+    taken = np.take_along_axis(over, above[:, None] - 1, axis=1)
+    return np.maximum(x - taken * v, 0).ravel()[: len(values)]

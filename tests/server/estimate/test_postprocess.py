@@ -14,6 +14,8 @@ from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.simulator import vectorised
 
@@ -124,6 +126,7 @@ def test_every_method_says_its_name_and_its_bias_and_all_but_raw_give_a_distribu
     found = METHODS[name](e)
     assert (found.method, found.experiment, found.reports) == (name, exp, 500)
     assert found.notes
+    assert any("no intervals" in note for note in found.notes) == (name != "raw")
     assert found.frequencies.shape == (exp.domain,)
     assert not found.frequencies.flags.writeable
     if name == "raw":
@@ -172,6 +175,43 @@ def test_labels_have_no_neighbours_to_smooth_over():
         with pytest.raises(EstimateError, match=r"^smooth is for numbers.*use nonnegative$"):
             smooth(e)
         assert nonnegative(e).frequencies.sum() == pytest.approx(1)
+
+
+def test_a_hierarchy_is_projected_family_by_family_and_a_pool_over_its_largest_hierarchy():
+    rng = np.random.default_rng(10)
+    other = experiment("hh", 2, bins=50, fanout=25, cells=[2, 50])
+    flat = experiment("grr", 2, bins=50)
+    sizes = ((HH, 4000), (other, 3000), (flat, 20_000))
+    parts = [estimate(exp, fleet(exp, bell(50), n, rng)) for exp, n in sizes]
+    tree = mechanism_of(HH).tree(parts[0].decoded.reports)
+    assert tree is not None
+    for raw_estimate in (parts[0], pool(parts), pool([pool(parts[1:]), parts[0]])):
+        x, got = raw_estimate.frequencies, nonnegative(raw_estimate).frequencies
+        assert x.min() < 0
+        np.testing.assert_array_equal(got, hierarchy.nonnegative(tree, x))
+    assert np.abs(nonnegative(parts[0]).frequencies - simplex(parts[0].frequencies)).max() > 1e-3
+    np.testing.assert_array_equal(nonnegative(parts[2]).frequencies, simplex(parts[2].frequencies))
+
+
+def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
+    """60 fleets of 30,000 reports over a narrow bell. The logarithm of the ratio of squared errors of all
+    ranges is on average 18 of its standard errors below that of 1.05: a fresh seed brings it above with a
+    chance of less than 1e-9. Projected on the simplex, which knows no tree, it is 36 above."""
+    exp = experiment("hh", 1, bins=64, fanout=2, cells=[2, 2, 2, 3, 3, 3])
+    rng = np.random.default_rng(11)
+    f = np.exp(-0.5 * ((np.arange(64) - 28.8) / 4) ** 2)
+    f /= f.sum()
+    low, high = np.triu_indices(65, 1)
+
+    def range_error(shares: np.ndarray) -> float:
+        off = np.append(0.0, np.cumsum(shares - f))
+        return float(((off[high] - off[low]) ** 2).mean())
+
+    ratios = []
+    for _ in range(60):
+        e = estimate(exp, fleet(exp, f, 30_000, rng))
+        ratios.append(range_error(nonnegative(e).frequencies) / range_error(e.frequencies))
+    assert np.log(ratios).mean() < np.log(1.05)
 
 
 @pytest.mark.slow

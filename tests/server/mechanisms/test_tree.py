@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from hushmote.server.mechanisms import tree as hierarchy
+from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.tree_influence import influences
 
 TREES = st.integers(2, 60).flatmap(lambda domain: st.tuples(st.just(domain), st.integers(2, domain)))
@@ -103,6 +105,45 @@ def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int
         np.testing.assert_allclose(influence.squares, squares, atol=1e-9)
         for level, part in enumerate(parts):
             np.testing.assert_allclose(influence.sums[:, level], part.T @ e[level], atol=1e-9)
+
+
+@settings(deadline=None, max_examples=80)
+@given(TREES, st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.3, 30.0]))
+def test_children_are_the_nearest_shares_without_one_below_zero(case, seed: int, noise: float) -> None:
+    """Family by family as another solver finds them: distance over variances, their sum the parent's."""
+    rng, matrices, _, tree = draw_case(*case, seed)
+    leaves = rng.dirichlet(np.full(case[0], 0.5)) + rng.normal(0, noise, case[0])
+    got = hierarchy.nonnegative(tree, leaves)
+    assert got.min() >= 0
+    assert got.sum() == pytest.approx(1)
+    parents = np.ones(1)
+    for matrix, variance in zip(matrices, tree.variance, strict=True):
+        wanted, found = matrix @ leaves, matrix @ got
+        for parent, total in enumerate(parents):
+            family = slice(parent * tree.fanout, (parent + 1) * tree.fanout)
+            far = np.diag(1 / np.sqrt(variance[family] / variance[family].max()))
+            design = np.vstack([far, np.full((1, len(far)), 1e5)])  # the sum counts for all the rest
+            best, _ = nnls(design, np.append(far @ wanted[family], 1e5 * total))
+            np.testing.assert_allclose(found[family], best, atol=1e-7 * max(1, np.abs(wanted).max()))
+        parents = found
+
+
+@settings(deadline=None, max_examples=60)
+@given(TREES, st.integers(0, 2**32 - 1))
+def test_shares_without_one_below_zero_stay_as_they_are(case: tuple[int, int], seed: int) -> None:
+    rng, _, _, tree = draw_case(*case, seed)
+    shares = rng.dirichlet(np.full(case[0], 0.3)) * (rng.random(case[0]) < 0.7)
+    shares[0] += 1 - shares.sum()
+    np.testing.assert_allclose(hierarchy.nonnegative(tree, shares), shares, atol=1e-14)
+    once = hierarchy.nonnegative(tree, shares + rng.normal(size=case[0]))
+    np.testing.assert_allclose(hierarchy.nonnegative(tree, once), once, atol=1e-14)
+
+
+@given(st.integers(2, 60), st.integers(0, 2**32 - 1))
+def test_a_tree_of_one_level_is_projected_on_the_simplex(domain: int, seed: int) -> None:
+    leaves = np.random.default_rng(seed).normal(size=domain)
+    got = hierarchy.nonnegative(hierarchy.tree(domain, domain, [3.0]), leaves)
+    np.testing.assert_allclose(got, simplex(leaves), atol=1e-12)
 
 
 def test_variances_that_determine_no_leaf_are_refused() -> None:

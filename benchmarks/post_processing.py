@@ -33,6 +33,7 @@ from hushmote.server.estimate.postprocess import METHODS
 from hushmote.server.estimate.top_k import top
 from hushmote.server.mechanisms import butterfly, mechanism_of
 from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree import Tree
 
 DOMAIN = 64
@@ -165,7 +166,7 @@ def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
 WAYS = {
     "nonnegative": lambda e: METHODS["nonnegative"](e).frequencies,
     "simplex": lambda e: simplex(e.frequencies),
-    "metric": lambda e: in_the_metric(mechanism_of(e.experiment).tree(e.decoded.reports), e.frequencies),
+    "metric": lambda e: in_the_metric(Hierarchy(e.experiment).tree(e.decoded.reports), e.frequencies),
 }
 
 

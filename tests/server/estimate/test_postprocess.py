@@ -14,9 +14,9 @@ from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.hierarchy import Hierarchy
 from hushmote.simulator import vectorised
 
 
@@ -183,8 +183,7 @@ def test_a_hierarchy_is_projected_family_by_family_and_a_pool_over_its_largest_h
     flat = experiment("grr", 2, bins=50)
     sizes = ((HH, 4000), (other, 3000), (flat, 20_000))
     parts = [estimate(exp, fleet(exp, bell(50), n, rng)) for exp, n in sizes]
-    tree = mechanism_of(HH).tree(parts[0].decoded.reports)
-    assert tree is not None
+    tree = Hierarchy(HH).tree(parts[0].decoded.reports)
     for raw_estimate in (parts[0], pool(parts), pool([pool(parts[1:]), parts[0]])):
         x, got = raw_estimate.frequencies, nonnegative(raw_estimate).frequencies
         assert x.min() < 0

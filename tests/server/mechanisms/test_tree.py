@@ -109,7 +109,9 @@ def test_influences_are_those_of_the_weights_that_they_stand_for(case: tuple[int
 
 @settings(deadline=None, max_examples=80)
 @given(TREES, st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.3, 30.0]))
-def test_children_are_the_nearest_shares_without_one_below_zero(case, seed: int, noise: float) -> None:
+def test_children_are_the_nearest_shares_without_one_below_zero(
+    case: tuple[int, int], seed: int, noise: float
+) -> None:
     """Family by family as another solver finds them: distance over variances, their sum the parent's."""
     rng, matrices, _, tree = draw_case(*case, seed)
     leaves = rng.dirichlet(np.full(case[0], 0.5)) + rng.normal(0, noise, case[0])

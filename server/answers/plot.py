@@ -14,6 +14,7 @@ from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 from .figure import BAR, COLOURS, ERROR, TRUTH, figure, style
 
 _INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
+_PROCESSED = {"s": 60, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
 
 
 def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle: str = "") -> Figure:
@@ -42,21 +43,23 @@ def _numbers(rows: Sequence[Row], scale: float) -> tuple[np.ndarray, np.ndarray,
     return values, np.maximum([values - low, high - values], 0), truths
 
 
+def _processed(answer: Answer, scale: float) -> list[float]:
+    """The post-processed shares, none where there are none."""
+    return [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
+
+
 def _histogram(axes: Axes, answer: Answer) -> tuple[str, str]:
     scale, ylabel = _quantity(answer)
     values, errors, truths = _numbers(answer.rows, scale)
     names, at = [row.name for row in answer.rows], np.arange(len(answer.rows))
     axes.bar(at, values, width=0.86, color=BAR, label="estimate", zorder=2)
-    processed = [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
+    processed = _processed(answer, scale)
     interval = f"{_interval_name(answer)}{' of the estimate' if processed else ''}"
     axes.errorbar(at, values, errors, fmt="none", label=interval, **_INTERVAL)
     if np.isfinite(truths).any():
         axes.scatter(at, truths, s=200, marker="_", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
     if processed:
-        name = answer.note.partition(":")[0]
-        axes.scatter(
-            at, processed, s=60, marker="D", facecolors="none", edgecolors=COLOURS[1], label=name, zorder=4
-        )
+        axes.scatter(at, processed, label=answer.note.partition(":")[0], **_PROCESSED)
     axes.axhline(0, color="#555555", linewidth=0.8, zorder=1)
     step = max(1, len(names) // 32)
     slant = {"rotation": 45, "ha": "right"} if len(names) > 6 else {}
@@ -76,11 +79,17 @@ def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
     values, errors, truths = _numbers(rows, scale)
     at = np.arange(len(rows))[::-1]
     colours = [_colour(row, answer.confidence) for row in rows]
+    processed = _processed(answer, scale)
+    label = f"estimate and its {_interval_name(answer)}" if processed else ""
     for y, value, error, colour in zip(at, values, errors.T, colours, strict=True):
-        error_bar = {"ecolor": colour, "elinewidth": 2, "capsize": 4}
+        error_bar = {"ecolor": colour, "elinewidth": 2, "capsize": 4, "label": label}
         axes.errorbar(value, y, xerr=error[:, None], fmt="o", color=colour, **error_bar)
+        label = ""
     if np.isfinite(truths).any():
         axes.scatter(truths, at, s=160, marker="|", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
+    if processed:
+        axes.scatter(processed, at, label=answer.note.partition(":")[0], **_PROCESSED)
+    if processed or np.isfinite(truths).any():
         axes.legend(frameon=False)
     names = [
         f"{row.name}\n{row.probability * 100:.0f} % belongs" if isinstance(row, TopRow) else row.name

@@ -93,7 +93,8 @@ def answer(table_of: Answer, title: str = "") -> Table:
     result = table(title or _TITLES[table_of.kind])
     for heading, _ in columns:
         result.add_column(heading, justify="right", no_wrap=True)
-    bars = table_of.quantity == "share" and _row_class(table_of) in (Row, PostRow)
+    kinds = (Row,) if any(row.truth is not None for row in table_of.rows) else (Row, PostRow)  # what fits
+    bars = table_of.quantity == "share" and _row_class(table_of) in kinds
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
     most = max([row.value for row in table_of.rows] + [0.0])

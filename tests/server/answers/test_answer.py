@@ -129,6 +129,13 @@ def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_pla
             assert row.processed >= 0
         assert found.note.startswith(f"{name}: ")
         assert "Biased" in found.note
+        assert "no intervals" in found.note
+        known = FleetEstimate(FOUND, unit="°C", truth=F)
+        for shown in (known.histogram(16, post=name), known.share("0:4", "8:", post=name)):
+            assert "…" not in str(shown)  # 80 columns hold all of it
+            _, labels = shown.plot().axes[0].get_legend_handles_labels()
+            assert name in labels
+            assert sum("estimate" in label and "interval" in label for label in labels) == 1
 
 
 def test_readings_are_for_numbers_and_pandas_is_optional(monkeypatch):

@@ -38,7 +38,7 @@ class Shares:
     notes: tuple[str, ...]
 
 
-_RAW = ("Unbiased: some shares are below zero and all sum to 1 only about.",)
+_RAW = ("Unbiased: some shares may be below zero; all sum to 1.",)
 _NONNEGATIVE = (
     "Biased: values that nobody holds come out above zero, common ones low where errors are large.",
     "What forged reports add to one value is taken from all others.",
@@ -54,7 +54,7 @@ _POOLED = "All reports of the pool are taken to be about one population."
 def raw(estimate: Estimates) -> Shares:
     """The unbiased estimates, unchanged.
 
-    Bias: none. Single shares may be negative; over a flat mechanism they sum to 1 only about.
+    Bias: none. Single shares may be negative; all sum to 1.
     """
     return _shares("raw", estimate, estimate.frequencies, _RAW)
 

@@ -124,19 +124,23 @@ def distortion(quick: bool, rng: np.random.Generator, console: Console) -> list[
     return rows
 
 
+FEW = ("concentrated", "sparse", "two spikes", "all in the last")
+
+
 def against_raw(rows: list[dict], console: Console) -> None:
     """Errors over those of raw: means over populations and N, worst cells, how many are worse than raw."""
     raw = {_cell(row): row for row in rows if row["method"] == "raw"}
-    table = Table("mechanism", "D", "ε", "method", title="Over raw: geometric mean, worst, cells above 1")
+    table = Table("of", "ε", "method", title="Over raw: geometric mean, worst, cells above 1")
     shown = ("mse", "range_mse", "wasserstein")
     for field in shown:
         table.add_column(field)
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         if row["method"] != "raw":
-            head = (row["mechanism"], str(row["domain"]))
-            for key in ((*head, f"{row['epsilon']:g}", row["method"]), (*head, "all", row["method"])):
-                groups.setdefault(key, []).append(row)
+            sized, epsilon = f"{row['mechanism']} {row['domain']}", row["epsilon"]
+            few = f"{row['mechanism']}, {'few values' if row['population'] in FEW else 'spread'}"
+            for key in ((sized, f"{epsilon:g}"), (sized, "all"), (few, "4" if epsilon == 4 else "0.5 to 2")):
+                groups.setdefault((*key, row["method"]), []).append(row)
     for key, group in sorted(groups.items()):
         cells = []
         for field in shown:
@@ -183,33 +187,33 @@ def ranges(quick: bool, rng: np.random.Generator, console: Console) -> list[dict
                     if row["nonnegative_ranges"] > 1.05:
                         row["again"] = _ratios(exp, f, reports, 200, rng)["nonnegative_ranges"]
                     rows.append(row)
-    table = Table(
-        "D", "way", "ranges: mean", "worst ± its s.e.", "where", "above 1.05", "bins: mean", "worst"
-    )
-    for column in ("empty: mean", "worst", "mode: mean", "worst"):
-        table.add_column(column)
-    for domain in (*sorted({row["domain"] for row in rows}), "all"):
-        group = [row for row in rows if domain in (row["domain"], "all")]
-        for way in WAYS:
-            values = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
-            worst = group[int(np.argmax(values["ranges"]))]
-            where = f"{worst['population']}, ε {worst['epsilon']:g}, N {worst['reports']:,}"
-            cells = [f"{np.exp(np.log(values['ranges']).mean()):.3f}"]
-            cells += [f"{values['ranges'].max():.3f} ± {worst[f'{way}_se']:.3f}", where]
-            cells += [str((values["ranges"] > 1.05).sum()), f"{np.exp(np.log(values['bins']).mean()):.3f}"]
-            cells += [f"{values['bins'].max():.3f}"]
-            for key in ("empty", "mode"):
-                cells += [f"{np.nanmean(values[key]):.3f}", f"{values[key][_far(values[key])]:.3f}"]
-            table.add_row(str(domain), way, *cells)
-    console.print(table)
+    show_ranges(rows, console)
     return rows
 
 
+def show_ranges(rows: list[dict], console: Console) -> None:
+    """By population and over all: ranges, mean and worst cell with its standard error, and mean of bins."""
+    table = Table("population", *(f"{way}: {what}" for way in WAYS for what in ("ranges", "bins")))
+    for name in (*dict.fromkeys(row["population"] for row in rows), "all"):
+        group = [row for row in rows if name in (row["population"], "all")]
+        cells = []
+        for way in WAYS:
+            worst = max(group, key=lambda row: row[f"{way}_ranges"])
+            mean, bins = (
+                np.exp(np.mean([np.log(r[f"{way}_{k}"]) for r in group])) for k in ("ranges", "bins")
+            )
+            cells += [f"{mean:.2f}, {worst[f'{way}_ranges']:.2f} ± {worst[f'{way}_se']:.2f}", f"{bins:.2f}"]
+        table.add_row(name, *cells)
+    console.print(table)
+    for way in WAYS:
+        empty, mode = (np.array([row[f"{way}_{key}"] for row in rows]) for key in ("empty", "mode"))
+        above = sum(row[f"{way}_ranges"] > 1.05 for row in rows)
+        text = f"empty bins {np.nanmean(empty):.3f}, at most {np.nanmax(empty):.3f}"
+        text += f"; mode {mode.mean():.3f}, at least {mode.min():.3f}"
+        console.print(f"{way}: {above} of {len(rows)} cells above 1.05; in units of raw's error {text}")
+
+
 _KEYS = ("ranges", "se", "bins", "empty", "mode")
-
-
-def _far(values: np.ndarray) -> int:
-    return int(np.nanargmax(np.abs(values)))
 
 
 def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> dict:

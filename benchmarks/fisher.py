@@ -1,0 +1,268 @@
+"""Weights by Fisher scoring: do intervals hold what they say, what is gained, and is there a bias.
+
+    nice python benchmarks/fisher.py [--quick]
+
+1. Coverage of 95 % intervals: olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations.
+   A configuration is a design, an ε, an N, a population and a kind of interval. Those below 92 % are drawn
+   anew with other seeds, 200 fleets, and if they are below again 600; the last counts.
+2. Gain: variance over that of the ordinary weights, of single values and over all ranges, exact given the
+   pilots that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
+3. Bias: squared mean error over what chance makes of it (1 without bias), of cross-fitting, and of a pilot
+   from the very reports that it weighs; and what the halves' correlation adds to the variance.
+
+Prints tables and writes benchmarks/results/fisher.json.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import interval_coverage as coverage
+import numpy as np
+from accuracy import experiment
+from results_file import machine, write
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers import moments
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.estimate import Estimate, Estimates
+from hushmote.server.estimate.fisher import fisher, pilot
+from hushmote.server.estimate.pooling import Pool
+from hushmote.server.experiments import units
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.decoded import Decoded
+from hushmote.server.mechanisms.scored import Scored
+from hushmote.simulator import vectorised
+
+DOMAIN = 128
+DESIGNS = ("olh", "hh")
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
+FLEETS = {1_000: 70, 10_000: 60, 100_000: 50, 1_000_000: 30}
+AGAIN = (200, 600)
+LEAST = 0.92
+POPULATIONS = ("uniform", "skewed", "concentrated", "sparse", "real", "zipf", "sawtooth", "spikes", "last")
+KINDS = ("frequency", "range", "cdf", "quantile", "mean", "standard deviation")
+
+Cell = tuple[str, float, int, str]
+
+
+def shares(name: str, exp: Experiment) -> np.ndarray:
+    """A population's shares of the values, shape (domain,)."""
+    index = np.arange(exp.domain)
+    if name == "zipf":
+        out = 1 / (1.0 + index) ** 1.5
+    elif name == "sawtooth":
+        out = 1.0 + index % 8
+    elif name == "spikes":
+        out = np.isin(index, (exp.domain // 4, 3 * exp.domain // 4)).astype(float)
+    elif name == "last":
+        out = (index == exp.domain - 1).astype(float)
+    else:
+        return coverage.shares(name, exp)
+    return out / out.sum()
+
+
+def draw(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
+    """A fleet's histogram of codes."""
+    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
+
+
+# --- Coverage -------------------------------------------------------------------------------------
+
+
+def hits(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> np.ndarray:
+    """Hits and trials by kind, shape (kinds, 2)."""
+    out = np.zeros((len(KINDS), 2))
+
+    def count(kind: str, ends: tuple[object, object], truth: object) -> None:
+        low, high = (np.asarray(end) for end in ends)
+        inside = (low <= np.asarray(truth) + 1e-9) & (np.asarray(truth) <= high + 1e-9)
+        out[KINDS.index(kind)] += inside.sum(), inside.size
+
+    inner, ends = coverage._ranges(exp.domain)
+    lows, highs = np.array(inner + ends).T
+    edges = units.bin_edges(exp)
+    x = (edges[:-1] + edges[1:]) / 2
+    mean, cdf = f @ x, np.cumsum(f)
+    deviation = np.sqrt(f @ (x - mean) ** 2)
+    wanted = [q for q in coverage.QUANTILES if np.abs(cdf - q).min() > 1e-9]
+    for _ in range(fleets):
+        e = fisher(exp, draw(exp, f, reports, rng))
+        count("frequency", e.frequency_intervals(), f)
+        count("range", e.ranges(lows, highs).interval(), [f[a:b].sum() for a, b in inner + ends])
+        low, high = e.cdf_intervals()
+        count("cdf", (low[:-1], high[:-1]), cdf[:-1])
+        for q in wanted:
+            interval = e.quantile(q)
+            count("quantile", (interval.low, interval.high), np.argmax(cdf >= q))
+        count("mean", moments.mean(e).interval(), mean)
+        count("standard deviation", moments.deviation(e).interval(), deviation)
+    return out
+
+
+def cells() -> Iterator[Cell]:
+    """The configurations, whatever the kind."""
+    for design in DESIGNS:
+        for epsilon in EPSILONS:
+            for reports in FLEETS:
+                for name in POPULATIONS:
+                    yield design, epsilon, reports, name
+
+
+def covered(part: float, console: Console) -> dict:
+    """Coverage by kind, pooled and by column, and the configurations that were drawn anew."""
+    seeds = np.random.SeedSequence(20_268)
+    first: dict[Cell, np.ndarray] = {}
+    again: list[dict] = []
+    experiments = {(d, e): experiment(d, DOMAIN, round(e * 1e6)) for d in DESIGNS for e in EPSILONS}
+    for cell in track(list(cells()), "coverage", console=console):
+        design, epsilon, reports, name = cell
+        exp = experiments[design, epsilon]
+        f = shares(name, exp)
+
+        def run(fleets: int) -> np.ndarray:
+            rng = np.random.default_rng(seeds.spawn(1)[0])
+            return hits(exp, f, reports, max(2, round(fleets * part)), rng)  # noqa: B023
+
+        first[cell] = now = run(FLEETS[reports])
+        suspects = [i for i in range(len(KINDS)) if now[i, 0] < LEAST * now[i, 1]]
+        fleets = FLEETS[reports]
+        for fleets in AGAIN:
+            if not suspects:
+                break
+            now = run(fleets)
+            suspects = [i for i in suspects if now[i, 0] < LEAST * now[i, 1]]
+        for i in suspects:
+            row = dict(zip(("design", "epsilon", "reports", "population"), cell, strict=True))
+            again.append(row | {"kind": KINDS[i], "fleets": fleets, "coverage": now[i, 0] / now[i, 1]})
+            console.print(again[-1])
+
+    def pooled(column: int | None, value: object) -> dict[str, float]:
+        total = np.sum([h for cell, h in first.items() if column is None or cell[column] == value], axis=0)
+        return {kind: total[i, 0] / total[i, 1] for i, kind in enumerate(KINDS)}
+
+    groups: dict[str, tuple[int | None, object]] = {"all": (None, None)}
+    groups |= {design: (0, design) for design in DESIGNS} | {f"ε = {e:g}": (1, e) for e in EPSILONS}
+    groups |= {f"N = {n:,}": (2, n) for n in FLEETS} | {name: (3, name) for name in POPULATIONS}
+    result = {name: pooled(*group) for name, group in groups.items()}
+    return {"configurations": len(first) * len(KINDS), "pooled": result, "below_after_redrawing": again}
+
+
+# --- Gain -----------------------------------------------------------------------------------------
+
+
+def true_variances(e: Estimates, f: np.ndarray) -> tuple[float, float]:
+    """Mean variance over single values, and over all ranges, of estimates with these weights; exact."""
+    parts = e.estimates if isinstance(e, Pool) else [e]
+    for part in parts:
+        decoded = part.decoded
+        decoded.__dict__["shares"] = decoded.mechanism.law(f)  # what moments are taken over
+    prefixes = np.triu(np.ones((len(f), len(f))))
+    both = np.column_stack([prefixes, prefixes.sum(axis=1)])
+    *single, total = np.square(e.linear_many(both).stderr)
+    points = len(f) + 1
+    over_ranges = (points * sum(single) - total) / (points * (points - 1) / 2)
+    return float(np.mean(np.square(e.linear_many(np.eye(len(f))).stderr))), float(over_ranges)
+
+
+def ordinary(exp: Experiment, counts: np.ndarray) -> Estimate:
+    """The ordinary estimate, with moments by the general way."""
+    mechanism = mechanism_of(exp)
+    return Estimate(exp, Decoded(mechanism, mechanism.collapse(counts)))
+
+
+def gain(
+    mechanism: str, domain: int, epsilon: float, name: str, draws: int, rng: np.random.Generator
+) -> dict:
+    """Variances over those of the ordinary weights; the bound's pilot is the population."""
+    exp = experiment(mechanism, domain, round(epsilon * 1e6))
+    f = shares(name, exp)
+    row: dict = {"mechanism": mechanism, "values": domain, "epsilon": epsilon, "population": name}
+    law = mechanism_of(exp).law(np.eye(domain))
+    for reports in (1_000, 10_000, 100_000):
+        ratios = []
+        for _ in range(draws):
+            counts = draw(exp, f, reports, rng)
+            base = np.array(true_variances(ordinary(exp, counts), f))
+            ratios.append(true_variances(fisher(exp, counts), f) / base)
+        row[f"values_{reports}"], row[f"ranges_{reports}"] = np.mean(ratios, axis=0)
+    best = Estimate(exp, Scored(ordinary(exp, counts).decoded, np.maximum(f, 1e-12), law))
+    row["values_bound"], row["ranges_bound"] = true_variances(best, f) / base
+    return row
+
+
+# --- Bias -----------------------------------------------------------------------------------------
+
+
+def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Generator) -> dict:
+    """Squared mean error over its expectation without bias, and what the halves' correlation adds."""
+    f, law = shares(name, exp), mechanism_of(exp).law(np.eye(exp.domain))
+    errors: dict[str, list[np.ndarray]] = {"ordinary": [], "cross_fitted": [], "own_pilot": []}
+    cross = np.zeros(exp.domain)
+    for _ in range(runs):
+        counts = draw(exp, f, reports, rng)
+        once, twice = estimate(exp, counts), fisher(exp, counts)
+        own = Estimate(exp, Scored(once.decoded, pilot(once), law))
+        for kind, e in zip(errors, (once, twice, own), strict=True):
+            errors[kind].append(e.frequencies - f)
+        assert isinstance(twice, Pool)
+        one, other = (w * (e.frequencies - f) for w, e in zip(twice.weights, twice.estimates, strict=True))
+        cross += 2 * one * other
+    row: dict = {"mechanism": exp.mechanism, "epsilon": exp.epsilon / 1e6, "population": name}
+    row |= {"reports": reports, "runs": runs}
+    for kind, values in errors.items():
+        off = np.array(values)
+        row[kind] = float((off.mean(axis=0) ** 2).sum() * runs / off.var(axis=0, ddof=1).sum())
+    variance = np.var(errors["cross_fitted"], axis=0).sum() * runs
+    return row | {"correlation_adds": float(cross.sum() / variance)}
+
+
+def table(console: Console, title: str, rows: list[dict]) -> None:
+    shown = Table(*rows[0], title=title)
+    for row in rows:
+        shown.add_row(*(f"{x:.3f}" if isinstance(x, float) else f"{x}" for x in row.values()))
+    console.print(shown)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Weights by Fisher scoring.")
+    parser.add_argument("--quick", action="store_true", help="a few of the fleets; writes no file")
+    parser.add_argument("--only", choices=("coverage", "gain", "bias"), help="one part; writes no file")
+    options = parser.parse_args()
+    quick, only = options.quick, options.only
+    console, start = Console(width=150), time.perf_counter()
+    rng = np.random.default_rng(20_269)
+    result: dict = {"machine": machine()}
+    if only in (None, "gain"):
+        designs = [(m, d, e) for m, d in (("hh", 128), ("olh", 128), ("hh", 64)) for e in EPSILONS[:4]]
+        result["gain"] = [
+            gain(*design, name, 1 if quick else 4, rng) for design in designs for name in POPULATIONS
+        ]
+        table(console, "Variance over that of the ordinary weights", result["gain"])
+    if only in (None, "bias"):
+        runs = 50 if quick else 2000
+        some = [("hh", 2.0), ("hh", 4.0), ("olh", 2.0)]
+        result["bias"] = [
+            bias(experiment(m, DOMAIN, round(e * 1e6)), name, n, runs, rng)
+            for m, e in some
+            for name in ("uniform", "concentrated")
+            for n in (1_000, 10_000)
+        ]
+        table(console, "Squared mean error over its expectation without bias", result["bias"])
+    if only in (None, "coverage"):
+        result["coverage"] = covered(0.05 if quick else 1.0, console)
+        pooled = result["coverage"]["pooled"]
+        rows = [{"": name} | {k: float(v) for k, v in found.items()} for name, found in pooled.items()]
+        table(console, "Coverage of 95 % intervals", rows)
+        console.print(result["coverage"]["below_after_redrawing"])
+    result["seconds"] = round(time.perf_counter() - start)
+    console.print(f"{result['seconds']} s")
+    if not quick and not only:
+        write("fisher.json", result)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
+from ..errors import UsageError
 from ..mechanisms import mechanism_of
 from ..mechanisms.decoded import simplex
 from ..mechanisms.scored import Scored
 from .estimate import Estimate, Estimates, estimate
 from .pooling import pool
-from .statistic import EstimateError
 
 FEWEST_REPORTS = 1000
 """Reports that it takes; fewer are weighed as ever."""
@@ -39,7 +39,7 @@ def fisher(experiment: Experiment, counts: npt.ArrayLike) -> Estimates:
 
     The ordinary estimate where nothing is to be gained (rr and grr, whose codes leave no choice of weights),
     with fewer than FEWEST_REPORTS reports, and where a half has no report that tells of single values. Raises
-    EstimateError as estimate(), and for a domain of more than MOST_VALUES values.
+    EstimateError as estimate(), UsageError for a domain of more than MOST_VALUES values or too many codes.
     """
     whole = estimate(experiment, counts)
     mechanism = whole.decoded.mechanism
@@ -48,7 +48,7 @@ def fisher(experiment: Experiment, counts: npt.ArrayLike) -> Estimates:
     domain, classes = experiment.domain, mechanism.class_count
     if domain > MOST_VALUES or classes * domain > MOST_PAIRS:
         text = f"{experiment.name} has {domain:,} values and {classes:,} kinds of codes: too many to weigh"
-        raise EstimateError(f"{text} by Fisher scoring")
+        raise UsageError(f"{text} by Fisher scoring")
     histogram = np.asarray(counts, dtype="<i8")
     seed = hashlib.sha256(experiment.digest + histogram.tobytes()).digest()
     one = np.random.default_rng(int.from_bytes(seed)).binomial(histogram, 0.5)

@@ -4,7 +4,7 @@
 
 1. Coverage of 95 % intervals: olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations.
    A configuration is a design, an ε, an N, a population and a kind of interval, 50 fleets. Those below 92 %
-   are drawn anew with other seeds, 150 fleets, and if they are below again 600; the last counts. A third of
+   are drawn anew with other seeds, 100 fleets, and if they are below again 600; the last counts. A third of
    all these of olh at ε = 7, which has 2 million codes.
 2. Gain: variance over that of the ordinary weights, of single values and over all ranges, exact given the
    pilots that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
@@ -17,7 +17,8 @@ Prints tables and writes benchmarks/results/fisher.json.
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 import interval_coverage as coverage
 import numpy as np
@@ -31,7 +32,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import moments
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.estimate import Estimate, Estimates
-from hushmote.server.estimate.fisher import fisher, pilot
+from hushmote.server.estimate.fisher import FEWEST_REPORTS, fisher, pilot
 from hushmote.server.estimate.pooling import Pool
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import mechanism_of
@@ -40,11 +41,12 @@ from hushmote.server.mechanisms.scored import Scored
 from hushmote.simulator import vectorised
 
 DOMAIN = 128
-DESIGNS = ("olh", "hh")
+DESIGNS = ("hh", "olh")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-FLEETS = 50
-AGAIN = (150, 600)
+ROUNDS, ROUND = 5, 10  # of fleets
+AGAIN = (100, 600)
+SLOW = ("olh", 7.0)
 LEAST = 0.92
 POPULATIONS = ("uniform", "skewed", "concentrated", "sparse", "real", "zipf", "sawtooth", "spikes", "last")
 KINDS = ("frequency", "range", "cdf", "quantile", "mean", "standard deviation")
@@ -122,47 +124,65 @@ def cells() -> Iterator[Cell]:
                     yield design, epsilon, reports, name
 
 
-def covered(part: float, console: Console) -> dict:
-    """Coverage by kind, pooled and by column, and the configurations that were drawn anew."""
+def run(cell: Cell, fleets: int, seed: np.random.SeedSequence) -> np.ndarray:
+    """Hits and trials of fleets of a configuration, whatever the kind."""
+    design, epsilon, reports, name = cell
+    exp = experiment_of(design, epsilon)
+    if cell[:2] == SLOW:
+        fleets = -(-fleets // 3)
+    return hits(exp, shares(name, exp), reports, fleets, np.random.default_rng(seed))
+
+
+@cache
+def experiment_of(design: str, epsilon: float) -> Experiment:
+    """The same object each time, for which the law of the codes is kept."""
+    return experiment(design, DOMAIN, round(epsilon * 1e6))
+
+
+def below(now: np.ndarray) -> list[int]:
+    """Kinds that fewer intervals hold of than they may."""
+    return [i for i in range(len(KINDS)) if now[i, 0] < LEAST * now[i, 1]]
+
+
+def covered(quick: bool, console: Console) -> Iterator[dict]:
+    """Coverage by kind, pooled and by column, after each round; last the configurations drawn anew."""
     seeds = np.random.SeedSequence(20_268)
-    first: dict[Cell, np.ndarray] = {}
-    again: list[dict] = []
-    experiments = {(d, e): experiment(d, DOMAIN, round(e * 1e6)) for d in DESIGNS for e in EPSILONS}
-    for cell in track(list(cells()), "coverage", console=console):
-        design, epsilon, reports, name = cell
-        kept = part / 3 if cell[:2] == ("olh", 7.0) else part
-        exp = experiments[design, epsilon]
-        f = shares(name, exp)
-
-        def run(fleets: int) -> np.ndarray:
-            rng = np.random.default_rng(seeds.spawn(1)[0])
-            return hits(exp, f, reports, max(2, round(fleets * kept)), rng)  # noqa: B023
-
-        first[cell] = now = run(FLEETS)
-        suspects = [i for i in range(len(KINDS)) if now[i, 0] < LEAST * now[i, 1]]
+    total: dict[Cell, np.ndarray] = {}
+    found: dict = {}
+    for number in range(1 if quick else ROUNDS):
+        for cell in track(list(cells()), f"coverage, round {number + 1}", console=console):
+            now = run(cell, 2 if quick else ROUND, seeds.spawn(1)[0])
+            total[cell] = total.get(cell, 0) + now
+        found = {"fleets": (number + 1) * ROUND, "pooled": pooled(total)}
+        yield found
+    table(console, "Coverage of 95 % intervals", [{"": name} | row for name, row in found["pooled"].items()])
+    if quick:
+        return
+    suspects = {cell: below(now) for cell, now in total.items() if below(now)}
+    again = []
+    for cell, kinds in track(list(suspects.items()), "anew", console=console):
         for fleets in AGAIN:
-            if not suspects:
+            now = run(cell, fleets, seeds.spawn(1)[0])
+            kinds = [i for i in kinds if i in below(now)]
+            if not kinds:
                 break
-            now = run(fleets)
-            suspects = [i for i in suspects if now[i, 0] < LEAST * now[i, 1]]
-        for i in suspects:
-            row = dict(zip(("design", "epsilon", "reports", "population"), cell, strict=True))
-            again.append(
-                row | {"kind": KINDS[i], "fleets": AGAIN[-1] * kept, "coverage": now[i, 0] / now[i, 1]}
-            )
-            console.print(again[-1])
+        row = dict(zip(("design", "epsilon", "reports", "population"), cell, strict=True))
+        again += [row | {"kind": KINDS[i], "coverage": now[i, 0] / now[i, 1]} for i in kinds]
+    console.print(again)
+    drawn = sum(map(len, suspects.values()))
+    yield found | {"configurations": len(total) * len(KINDS), "drawn_anew": drawn, "below": again}
 
-    def pooled(column: int | None, value: object) -> dict[str, float]:
-        total = np.sum([h for cell, h in first.items() if column is None or cell[column] == value], axis=0)
-        return {kind: total[i, 0] / total[i, 1] for i, kind in enumerate(KINDS)}
 
+def pooled(total: Mapping[Cell, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Coverage of each kind over all cells, and over those of a design, an ε, an N, a population."""
     groups: dict[str, tuple[int | None, object]] = {"all": (None, None)}
     groups |= {design: (0, design) for design in DESIGNS} | {f"ε = {e:g}": (1, e) for e in EPSILONS}
     groups |= {f"N = {n:,}": (2, n) for n in SIZES} | {name: (3, name) for name in POPULATIONS}
-    result = {name: pooled(*group) for name, group in groups.items()}
-    rows = [{"": name} | {k: float(v) for k, v in found.items()} for name, found in result.items()]
-    table(console, "Coverage of 95 % intervals", rows)
-    return {"configurations": len(first) * len(KINDS), "pooled": result, "below_after_redrawing": again}
+    result = {}
+    for name, (column, value) in groups.items():
+        both = sum(now for cell, now in total.items() if column is None or cell[column] == value)
+        result[name] = dict(zip(KINDS, (both[:, 0] / both[:, 1]).tolist(), strict=True))
+    return result
 
 
 # --- Gain -----------------------------------------------------------------------------------------
@@ -208,14 +228,14 @@ def gain(
     return row
 
 
-def gains(part: float, console: Console) -> dict:
+def gains(quick: bool, console: Console) -> Iterator[dict]:
     """Of three designs, of which the last is the demo's and its "real" population the demo's."""
-    rng, draws = np.random.default_rng(20_269), max(1, round(4 * part))
+    rng, draws = np.random.default_rng(20_269), 1 if quick else 2
     designs = [("hh", DOMAIN, e) for e in EPSILONS] + [("olh", DOMAIN, e) for e in EPSILONS[:4]]
     designs.append(("hh", 64, 2.0))
     rows = [gain(*design, name, draws, rng) for design in designs for name in POPULATIONS]
     table(console, "Variance over that of the ordinary weights", rows)
-    return {"rows": rows}
+    yield {"rows": rows}
 
 
 # --- Bias -----------------------------------------------------------------------------------------
@@ -244,20 +264,17 @@ def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Gen
     return row | {"correlation_adds": float(cross.sum() / variance)}
 
 
-def biases(part: float, console: Console) -> dict:
-    """Of designs, populations and N where weights differ most, and of even populations."""
-    rng, runs = np.random.default_rng(20_270), max(2, round(1000 * part))
+def biases(quick: bool, console: Console) -> Iterator[dict]:
+    """Of populations where weights differ most, and of even ones; with the fewest reports that it takes."""
+    rng, runs = np.random.default_rng(20_270), 20 if quick else 500
     designs = [
         experiment(m, DOMAIN, e) for m, e in (("hh", 2_000_000), ("hh", 4_000_000), ("olh", 2_000_000))
     ]
     rows = [
-        bias(exp, name, reports, runs, rng)
-        for exp in designs
-        for name in ("uniform", "concentrated")
-        for reports in (1_000, 10_000)
+        bias(exp, name, FEWEST_REPORTS, runs, rng) for exp in designs for name in ("uniform", "concentrated")
     ]
     table(console, "Squared mean error over its expectation without bias", rows)
-    return {"rows": rows}
+    yield {"rows": rows}
 
 
 PARTS = {"gain": gains, "bias": biases, "coverage": covered}
@@ -269,16 +286,15 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one part, the others stay as they were")
     options = parser.parse_args()
     console, file = Console(width=150), RESULTS / "fisher.json"
-    result = json.loads(file.read_text()) if options.only and file.exists() else {}
     for name, part in PARTS.items():
         if options.only in (None, name):
             start = time.perf_counter()
-            found = part(0.05 if options.quick else 1.0, console)
-            seconds = round(time.perf_counter() - start)
+            for found in part(options.quick, console):
+                seconds = round(time.perf_counter() - start)
+                if not options.quick:
+                    kept = json.loads(file.read_text()) if file.exists() else {}
+                    write("fisher.json", kept | {name: {"machine": machine(), "seconds": seconds} | found})
             console.print(f"{name}: {seconds} s")
-            result[name] = {"machine": machine(), "seconds": seconds} | found
-    if not options.quick:
-        write("fisher.json", result)
 
 
 if __name__ == "__main__":

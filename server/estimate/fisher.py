@@ -74,6 +74,6 @@ def pilot(estimate: Estimate) -> Floats:
     """
     domain = estimate.domain
     off = estimate.frequencies - 1 / domain
-    noise = domain * estimate.rare_variance()
+    noise = float(estimate.spread.variance.sum())
     kept = max(0.0, 1 - noise / max(float(off @ off), noise))
     return (1 - _EVEN) * simplex(1 / domain + kept * off) + _EVEN / domain

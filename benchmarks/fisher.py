@@ -10,6 +10,7 @@
    pilots that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
 3. Bias: squared mean error over what chance makes of it (1 without bias), of cross-fitting, and of a pilot
    from the very reports that it weighs; and what the halves' correlation adds to the variance.
+4. Forged reports: the most that one report moves a share, in reports.
 
 Prints tables and writes benchmarks/results/fisher.json.
 """
@@ -228,12 +229,16 @@ def gain(
     return row
 
 
+def designs() -> list[tuple[str, int, float]]:
+    """Mechanism, values and ε; the last is the demo's, and its "real" population the demo's."""
+    found = [("hh", DOMAIN, e) for e in EPSILONS] + [("olh", DOMAIN, e) for e in EPSILONS[:4]]
+    return [*found, ("hh", 64, 2.0)]
+
+
 def gains(quick: bool, console: Console) -> Iterator[dict]:
-    """Of three designs, of which the last is the demo's and its "real" population the demo's."""
+    """Of all designs and populations."""
     rng, draws = np.random.default_rng(20_269), 1 if quick else 2
-    designs = [("hh", DOMAIN, e) for e in EPSILONS] + [("olh", DOMAIN, e) for e in EPSILONS[:4]]
-    designs.append(("hh", 64, 2.0))
-    rows = [gain(*design, name, draws, rng) for design in designs for name in POPULATIONS]
+    rows = [gain(*design, name, draws, rng) for design in designs() for name in POPULATIONS]
     table(console, "Variance over that of the ordinary weights", rows)
     yield {"rows": rows}
 
@@ -267,17 +272,53 @@ def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Gen
 def biases(quick: bool, console: Console) -> Iterator[dict]:
     """Of populations where weights differ most, and of even ones; with the fewest reports that it takes."""
     rng, runs = np.random.default_rng(20_270), 20 if quick else 500
-    designs = [
+    experiments = [
         experiment(m, DOMAIN, e) for m, e in (("hh", 2_000_000), ("hh", 4_000_000), ("olh", 2_000_000))
     ]
     rows = [
-        bias(exp, name, FEWEST_REPORTS, runs, rng) for exp in designs for name in ("uniform", "concentrated")
+        bias(exp, name, FEWEST_REPORTS, runs, rng)
+        for exp in experiments
+        for name in ("uniform", "concentrated")
     ]
     table(console, "Squared mean error over its expectation without bias", rows)
     yield {"rows": rows}
 
 
-PARTS = {"gain": gains, "bias": biases, "coverage": covered}
+# --- Forged reports -------------------------------------------------------------------------------
+
+
+def moved(e: Estimate, f: np.ndarray) -> tuple[float, float]:
+    """The most that one report moves the share of a value, and of all values up to one; in reports."""
+    most = np.zeros((2, len(f)))
+    for which, statistic in enumerate((np.eye(len(f)), np.triu(np.ones((len(f), len(f)))))):
+        weights, _ = e.decoded.weights(statistic)
+        laws = e.decoded.mechanism.law(f)
+        for w, law, n in zip(weights, laws, e.decoded.reports, strict=True):
+            if w is not None:
+                most[which] = np.maximum(most[which], np.abs(w - law @ w).max(axis=0) * e.reports / n)
+    return float(most[0].max()), float(most[1, :-1].max())
+
+
+def forged(quick: bool, console: Console) -> Iterator[dict]:
+    """How much more one report moves than with the ordinary weights; the pilot is that of many reports."""
+    rng, rows = np.random.default_rng(20_271), []
+    for mechanism, domain, epsilon in designs()[: 3 if quick else None]:
+        exp = experiment(mechanism, domain, round(epsilon * 1e6))
+        law = mechanism_of(exp).law(np.eye(domain))
+        for name in POPULATIONS:
+            f = shares(name, exp)
+            once = ordinary(exp, draw(exp, f, 100_000, rng))
+            scored = Scored(once.decoded, 0.95 * f + 0.05 / domain, law)
+            before, after = moved(once, f), moved(Estimate(exp, scored), f)
+            row = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon, "population": name}
+            row |= {"value": before[0], "value weighed": after[0], "value ratio": after[0] / before[0]}
+            row |= {"range": before[1], "range weighed": after[1], "range ratio": after[1] / before[1]}
+            rows.append(row)
+    table(console, "Reports that one report counts for", rows)
+    yield {"rows": rows}
+
+
+PARTS = {"gain": gains, "bias": biases, "forged": forged, "coverage": covered}
 
 
 def main() -> None:

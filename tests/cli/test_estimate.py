@@ -116,6 +116,9 @@ def test_codes_weighed_by_fisher_scoring_narrow_intervals_alike_each_time(store:
     assert pooled["reports"] == 120_000
     assert len(ask(hushmote, "temp", "--trend", "--weigh", "fisher")["answers"][0]["rows"]) == 3
     assert ask(hushmote, "mode", "--weigh", "fisher") == ask(hushmote, "mode")
+    text = hushmote("temp", "--weigh", "fisher", "--top", "2", "--post", "smooth", "--quantile", "0.5")
+    assert "median" in text
+    assert "smooth" in text
 
 
 def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote):

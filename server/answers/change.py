@@ -80,7 +80,7 @@ def changed_readings(
     rows = [_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
     values = (spreads[0].value, spreads[1].value)
     change = _from_both(*values, spreads[0].interval, spreads[1].interval)
-    p = difference(spreads[1].variance, spreads[0].variance).p
+    p = _p_of_no_change(change)
     rows.append(ChangeRow("standard deviation", values[1] - values[0], *change(confidence), None, *values, p))
     rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
     return _together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..estimate.estimate import Estimates
-from ..estimate.statistic import Floats, Statistic
+from ..estimate.statistic import Floats, Statistic, Statistics
 from ..experiments.units import bin_edges
 
 
@@ -20,11 +20,13 @@ from ..experiments.units import bin_edges
 class Deviation:
     """A standard deviation, from the estimate of the variance; 0 where that came out negative.
 
-    mean: what the variance is around.
+    mean: what the variance is around. around: mean squares around the mean, and one of its standard errors
+    below and above it.
     """
 
     variance: Statistic
     mean: Statistic
+    around: Statistics
 
     @property
     def value(self) -> float:
@@ -32,9 +34,14 @@ class Deviation:
         return math.sqrt(max(self.variance.value, 0.0))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's standard deviation with probability confidence."""
-        low, high = self.variance.interval(confidence)
-        return math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0))
+        """Interval that holds the population's standard deviation with probability confidence.
+
+        The mean square around the population's mean is a weighted sum of shares, whose interval is right;
+        around the estimated mean its error is not, where that mean is far off. So this is the union of the
+        intervals around three centres that the mean may well have: wide where reports are few.
+        """
+        low, high = self.around.interval(confidence)
+        return math.sqrt(max(float(low.min()), 0.0)), math.sqrt(max(float(high.max()), 0.0))
 
 
 def bin_middles(estimate: Estimates) -> Floats:
@@ -55,8 +62,9 @@ def deviation(estimate: Estimates) -> Deviation:
     with few reports it is most of it.
     """
     centre = mean(estimate)
-    square = estimate.linear(np.square(bin_middles(estimate) - centre.value))
-    error = centre.stderr**2
+    off = centre.stderr * np.array([-1.0, 0.0, 1.0])
+    around = estimate.linear_many(np.square(bin_middles(estimate)[:, None] - centre.value - off))
+    square, error = around[1], centre.stderr**2
     stderr = math.hypot(square.stderr, math.sqrt(2) * error)
     skew = square.skew * (square.stderr / stderr) ** 2 if stderr else 0.0
-    return Deviation(Statistic(square.value + error, stderr, skew), centre)
+    return Deviation(Statistic(square.value + error, stderr, skew), centre, around)

@@ -19,10 +19,11 @@ from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_
 
 
 class Weigh(enum.StrEnum):
-    """How versions of an experiment are pooled."""
+    """What weighs versions of an experiment, and codes."""
 
     reports = "reports"
     variance = "variance"
+    fisher = "fisher"
 
 
 class Method(enum.StrEnum):
@@ -72,7 +73,7 @@ class EstimateOptions(SelectionOptions):
     against_fleet: Annotated[str, typer.Option(help="How it differs from another fleet.")] = ""
     against_version: Annotated[str, typer.Option(help="How it differs from another version.")] = ""
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = CONFIDENCE
-    weigh: Annotated[Weigh, typer.Option(help="What pools an experiment's versions.")] = Weigh.reports
+    weigh: Annotated[Weigh, typer.Option(help="What weighs versions; fisher: codes too.")] = Weigh.reports
     unit: Annotated[str, typer.Option(help="Written beside readings, such as °C.")] = ""
     plot: Annotated[Path | None, typer.Option(help="Write the first table as a picture.")] = None
     csv: Annotated[Path | None, typer.Option(help="Write all tables as CSV.")] = None

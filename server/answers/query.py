@@ -8,11 +8,13 @@ from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from ..estimate.estimate import Estimates, estimate
+from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
 from ..estimate.statistic import EstimateError
 from ..store.store import Store, Version
 
-WeighBy = Literal["reports", "variance"]
+WeighBy = Literal["reports", "variance", "fisher"]
+"""What pools versions, see pool(); "fisher" pools by reports, and weighs codes within each, see fisher()."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ def windows(store: Store, selected: Sequence[Version]) -> list[str]:
 def read(store: Store, selection: Selection, weigh: WeighBy = "reports") -> Estimates:
     """The estimate of a selection: its windows' histograms added, its versions pooled.
 
-    weigh: what pools versions, see pool(). Raises UsageError where something selected is not there,
-    EstimateError where it has fewer than 2 reports or versions do not go together.
+    Raises UsageError where something selected is not there or has too many values for weigh, EstimateError
+    where it has fewer than 2 reports or versions do not go together.
     """
     selected = versions(store, selection)
     if selection.windows:
@@ -102,18 +104,20 @@ def pooled(
     store: Store, selected: Sequence[Version], selection: Selection, weigh: WeighBy = "reports"
 ) -> Estimates:
     """The estimate of versions, in the selection's windows; EstimateError as read()."""
-    estimates = []
+    estimates: list[Estimates] = []
     for version in selected:
         digest = version.experiment.digest
         counts = [store.histogram(version.fleet, digest, w) for w in selection.windows or (None,)]
         total = sum(counts[1:], counts[0])
         if total.sum() >= 2:
-            estimates.append(estimate(version.experiment, total))
+            estimates.append((fisher if weigh == "fisher" else estimate)(version.experiment, total))
     if not estimates:
         raise EstimateError(
             f"{selection.experiment} has fewer than 2 reports yet in {selection}: an estimate needs 2"
         )
-    return estimates[0] if len(estimates) == 1 else pool(estimates, by=weigh)
+    if len(estimates) == 1:
+        return estimates[0]
+    return pool(estimates, by="reports" if weigh == "fisher" else weigh)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -114,7 +114,8 @@ class ExperimentReader:
     ) -> FleetEstimate:
         """The estimate over windows, without any over all; several are added up.
 
-        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh.
+        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh, which
+        with "fisher" weighs codes too: less error where some values are common.
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """

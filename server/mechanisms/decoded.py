@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ..arrays import Counts, Floats
 
 if TYPE_CHECKING:
-    from .mechanism import Mechanism
+    from .mechanism import Mechanism, Weights
 
 IMPLIED_SHARE = 0.5
 
@@ -89,9 +89,13 @@ class Decoded:
                 result.append(mixture)
         return result
 
+    def weights(self, statistic: Floats) -> Weights:
+        """What estimates statistics, weights of shape (domain, n)."""
+        return self.mechanism.weights(statistic, self.reports)
+
     def value(self, statistic: Floats) -> Floats:
         """Estimates of statistics, weights of shape (domain, n)."""
-        weights, total = self.mechanism.weights(statistic, self.reports)
+        weights, total = self.weights(statistic)
         for w, part, n in zip(weights, self.counts, self.reports, strict=True):
             if w is not None:
                 total = total + part @ w / n
@@ -100,7 +104,7 @@ class Decoded:
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
         """Their moments; at_once: how many columns are asked for together, this part of them included."""
         cumulants = np.zeros((2, statistic.shape[1]))
-        weights, _ = self.mechanism.weights(statistic, self.reports)
+        weights, _ = self.weights(statistic)
         for w, shares, n in zip(weights, self.shares, self.reports, strict=True):
             if w is not None and shares is not None:
                 w -= shares @ w

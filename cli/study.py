@@ -21,6 +21,9 @@ from ..simulator.studies.composition import TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
 from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
 from ..simulator.studies.lifetime import run as run_lifetime
+from ..simulator.studies.ranges_design import StudyError
+from ..simulator.studies.reconstruction import RUNS, Reconstruction, words
+from ..simulator.studies.reconstruction import study as run_reconstruction
 from . import tables
 from .options import AsJson, check_picture, print_json
 
@@ -150,6 +153,55 @@ def _show_splits(study: LifetimeStudy) -> None:
             show.out.print(
                 f"  not for ε {s.lifetime:g}, {s.domain} values, {s.kind}: {s.best} gain {gain:.0%}"
             )
+
+
+@study_app.command("reconstruction")
+def reconstruction_command(
+    epsilon: Annotated[float, typer.Option(help="ε of a question, and of what is drawn once; nats.")] = 0.2,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
+    check_picture(plot, StudyError)
+    with Progress(console=show.err, transient=True, disable=as_json) as bar:
+        task = bar.add_task("asking", total=RUNS)
+        study = run_reconstruction(epsilon, seed, progress=lambda: bar.advance(task))
+    if plot:
+        from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
+
+        plot_reconstruction(plot, study)
+    if as_json:
+        print_json(study.to_dict())
+        return
+    _show_reconstruction(study)
+    if plot:
+        show.out.print(f"plot: {plot}")
+
+
+def _show_reconstruction(study: Reconstruction) -> None:
+    titles = {
+        "records": f"{study.records} records, yes or no: share that is guessed right, %",
+        "days": f"{study.days} days, {study.per_day:,.0f} records on average: RMS error of a count",
+    }
+    for target, title in titles.items():
+        headings = ("noise and questions", "questions", "Σε", "measured", "theory")
+        table = tables.table(title, headings, 1)
+        scale, digits = (100, "{:.1f}") if target == "records" else (1, "{:,.2f}")
+        for outcome in (o for o in study.outcomes if o.target == target):
+            values = (scale * outcome.measured, scale * outcome.predicted)
+            cells = (f"{outcome.questions:,}", f"{outcome.spent:,.1f}", *map(digits.format, values))
+            table.add_row(words(outcome.attack), *cells)
+        show.out.print(table)
+        show.out.print()
+    show.out.print(
+        f"ε = {study.epsilon:g} in all lets nobody who knows nothing before get more than"
+        f" {100 * study.allowed:.1f} % right.",
+        soft_wrap=True,
+    )
 
 
 @study_app.command("composition")

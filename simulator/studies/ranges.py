@@ -7,11 +7,8 @@ seeds of their own and run on all cores.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +19,7 @@ from .central import CentralFlat, CentralHierarchy
 from .daily import Daily
 from .flawed import FlawedStructure
 from .local import LocalFlat, LocalHierarchy
+from .processes import processes
 from .ranges_cell import BINS, FAMILIES, CellResult, Point, RangeCell, family, run_cell
 from .ranges_design import (
     RangeDesign,
@@ -93,7 +91,7 @@ def run(
     results: dict[int, CellResult] = {}
     done, total = 0.0, sum(cell.cost for cell in todo)
     order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)
-    with _workers(workers or os.cpu_count() or 1) as pool:
+    with processes(workers) as pool:
         futures = {pool.submit(run_cell, todo[i]): i for i in order}
         for future in as_completed(futures):
             i = futures[future]
@@ -130,23 +128,3 @@ def _examples(
     for structure in (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy()):
         example[family(structure)] = structure.fit(shown.counts, design.middle, source).answer(days, days + 1)
     return noise, example
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes with one thread of linear algebra each: more would fight over the same cores."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ..server.accounting import AccountingError
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
-from ..server.epsilon import MICRO, micro_nats
+from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.errors import refusing
 from ..server.planning.devices import PlanError
 from ..simulator.studies.composition import TUTORIAL, Composition, fails
@@ -167,6 +167,7 @@ def reconstruction_command(
 ) -> None:
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
     check_picture(plot, StudyError)
+    check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
     with Progress(console=show.err, transient=True, disable=as_json) as bar:
         task = bar.add_task("asking", total=RUNS)
         study = run_reconstruction(epsilon, seed, progress=lambda: bar.advance(task))

@@ -43,8 +43,21 @@ def ranges(
     out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
     csv: Annotated[
-        str | None, typer.Option(help="FILE:DATE:COUNT, your own daily counts; gaps count as 0.")
+        Path | None, typer.Option(help="Your own records, a row each; days without one count as 0.")
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option("--time", help="The CSV file's column of dates or timestamps.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="A column that says how many records a row stands for.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="A column to choose rows by, with --only.")] = None,
+    only: Annotated[str | None, typer.Option(help="The text that the column of --by must have.")] = None,
+    asked: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="2013-01-01:2013-01-31: only answer this; may be repeated."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers, nats.")] = 1.0,
     seed: Annotated[
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
@@ -55,9 +68,24 @@ def ranges(
     # The numbers are quick to load, their figures are not: only this command waits for matplotlib.
     from ..simulator.studies import daily, ranges_report
     from ..simulator.studies.ranges import run
+    from ..simulator.studies.ranges_asked import ask
     from ..simulator.studies.ranges_design import FULL, QUICK
 
-    own = daily.parse_source(csv) if csv is not None else None
+    own = None
+    if csv is not None:
+        if time_column is None:
+            raise StudyError("--csv FILE needs --time COLUMN, the column of dates or timestamps")
+        own = daily.read_daily(csv, time_column, value, by, only)
+    elif time_column or value or by or only:
+        raise StudyError("--time, --value, --by and --only are about a file: --csv FILE")
+    if asked:
+        series = own or daily.flights()
+        answers = ask(series, asked, epsilon, seed)
+        if as_json:
+            print_json({"epsilon": epsilon, "seed": seed, "ranges": [vars(one) for one in answers]})
+        else:
+            ranges_report.show_asked(answers, series, epsilon)
+        return
     output_folder(out)
     start = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())

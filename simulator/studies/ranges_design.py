@@ -26,6 +26,9 @@ LENGTHS = {
 }
 # A flaw shows on lengths that the table above leaves out: single days, and nearly all of them.
 FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
+EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
+_MOST_REPORTS = 50_000_000  # of local structures at one ε; where records are more, there are fewer fits
+_FEWEST_FITS = 3
 
 
 class StudyError(HushmoteError):
@@ -36,7 +39,8 @@ class StudyError(HushmoteError):
 class RangeDesign:
     """What is varied: ε in nats, days and their range lengths, fanouts; fits per cell, ranges per length.
 
-    flaw_days: the domain of the runs with flaws.
+    flaw_days: the domain of the runs with flaws. From even_days on, fanouts even_fanouts are also asked for the
+    short ranges of EVEN_LENGTHS, at the middle ε, to find where a hierarchy begins to beat flat.
     """
 
     epsilons: tuple[float, ...]
@@ -46,6 +50,8 @@ class RangeDesign:
     flaw_days: int
     fits: int = 25
     ranges: int = 100
+    even_days: int = 256
+    even_fanouts: tuple[int, ...] = (2, 3, 4)
 
     @property
     def middle(self) -> float:
@@ -84,6 +90,13 @@ def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
         )
     flaw_days = max((n for n in kept if n <= design.flaw_days), default=kept[0])
     return replace(design, lengths={n: design.lengths[n] for n in kept}, flaw_days=flaw_days)
+
+
+def fits_for(design: RangeDesign, structure: AnyStructure, series: Daily) -> int:
+    """How many times a structure is fitted to a series: less often where its reports would be too many."""
+    if isinstance(structure, CentralFlat | CentralHierarchy):
+        return design.fits
+    return min(design.fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
 
 
 def structures(fanouts: Sequence[int]) -> Iterator[AnyStructure]:

@@ -54,6 +54,41 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class LengthFit:
+    """Share of the variance of a curve of RMSE over lengths that three laws explain, at the middle ε.
+
+    r2_root, r2_log, r2_line: of a + b √r, a + b ln r and a + b r, r the length in days.
+    """
+
+    family: str
+    neighbours: str
+    days: int
+    r2_root: float
+    r2_log: float
+    r2_line: float
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The length in days from which on a local hierarchy errs less than flat; None where never.
+
+    formula     2 B ceil(log_B D)², for fanout B and D days: a range of r days costs flat r variances, and the
+                hierarchy at most 2 B nodes on each of ceil(log_B D) levels, each of which has that fraction of
+                the reports (Cormode, Kulkarni, Srivastava, VLDB 2019, section 4)
+    summed      by the exact law, ranges added up from the fewest nodes as the formula has it
+    consistent  by the exact law of what is shipped: least squares, the total known
+    measured    the first of the lengths that were tried
+    """
+
+    fanout: int
+    days: int
+    formula: int
+    summed: int | None
+    consistent: int | None
+    measured: int | None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """How one curve's points, all ε and lengths of a structure over some days, agree with theory.
 
@@ -123,6 +158,17 @@ def fits(points: Sequence[Point]) -> list[Fit]:
         r2_square = line([1 / e**2 for e in epsilons], measured)[2]
         exponents = exponent(epsilons, measured), exponent(epsilons, predicted)
         result.append(Fit(*key, *exponents, r2, r2_square, slope, intercept))
+    return result
+
+
+def length_fits(study: RangeStudy) -> list[LengthFit]:
+    """How the error of each structure, fanout chosen, grows with the length of the range."""
+    result = []
+    chosen = study.select(fanout=0, epsilon=study.design.middle)
+    for (family, _, neighbours, _, days), group in groups(chosen).items():
+        r, errors = [float(point.length) for point in group], [point.rmse for point in group]
+        laws = [math.sqrt(x) for x in r], [math.log(x) for x in r], r
+        result.append(LengthFit(family, neighbours, days, *(line(law, errors)[2] for law in laws)))
     return result
 
 
@@ -223,6 +269,39 @@ def break_even(study: RangeStudy, flaws: Flaws, fanout: int, series: Daily) -> i
         half = (low + high) // 2
         low, high = (low, half) if better(half) else (half + 1, high)
     return low
+
+
+def formula_length(fanout: int, days: int) -> int:
+    """2 B ceil(log_B D)², B = fanout, D = days."""
+    levels = 0
+    while fanout**levels < days:
+        levels += 1
+    return 2 * fanout * levels**2
+
+
+def even_lengths(study: RangeStudy) -> list[BreakEven]:
+    """Where local hierarchies begin to beat flat: by the formula, by exact laws, and as it was measured."""
+    result = []
+    for series in study.series:
+        days = len(series.counts)
+        if days < study.design.even_days:
+            continue
+        here = [point for point in study.short if point.days == days]
+        flat = {point.length: point.rmse for point in here if point.family == "local flat"}
+        for fanout in study.design.even_fanouts:
+            tree = {point.length: point.rmse for point in here if point.fanout == fanout}
+            laws = (break_even(study, flaws, fanout, series) for flaws in (Flaws(inconsistent=True), CORRECT))
+            result.append(
+                BreakEven(fanout, days, formula_length(fanout, days), *laws, _first_better(tree, flat))
+            )
+    return result
+
+
+def _first_better(tree: dict[int, float], flat: dict[int, float]) -> int | None:
+    """The first length from which on the tree errs less at every length."""
+    worse = [length for length in tree if tree[length] >= flat[length]]
+    better = [length for length in tree if length > max(worse, default=0)]
+    return min(better, default=None)
 
 
 def flaw_break_even(study: RangeStudy) -> dict[str, int | None]:

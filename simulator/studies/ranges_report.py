@@ -12,7 +12,9 @@ import numpy as np
 from ...server.answers import tables as show
 from . import ranges_figures as figures
 from . import ranges_findings as findings
+from .daily import Daily
 from .ranges import RangeStudy
+from .ranges_asked import AskedRange
 from .ranges_cell import FAMILIES
 from .ranges_findings import number, rms
 
@@ -47,6 +49,10 @@ def write(study: RangeStudy, folder: Path) -> None:
     _write_csv(folder / "ranges.csv", [vars(point) for point in study.points])
     _write_csv(folder / "flaws.csv", [vars(point) for point in study.flawed])
     _write_csv(folder / "fits.csv", [vars(f) for f in findings.fits(everything)])
+    _write_csv(folder / "length_fits.csv", [vars(f) for f in findings.length_fits(study)])
+    even = findings.even_lengths(study)
+    if even:
+        _write_csv(folder / "break_even.csv", [vars(e) for e in even])
     verdicts = findings.verdicts(everything)
     _write_csv(folder / "agreement.csv", [vars(v) | {"agrees": v.agrees} for v in verdicts])
     for name, draw in FIGURES.items():
@@ -80,6 +86,8 @@ def summary(study: RangeStudy, folder: Path, seconds: float, seed: int | None) -
         "curves_that_agree": sum(v.agrees for v in verdicts),
         "farthest_deviation": round(max((p.deviations for p in everything), key=abs), 2),
         "fits": [vars(f) for f in findings.fits(everything)],
+        "length_fits": [vars(f) for f in findings.length_fits(study)],
+        "break_even": [vars(e) for e in findings.even_lengths(study)],
         "hierarchy_wins_from": findings.flaw_break_even(study),
     }
 
@@ -103,6 +111,7 @@ def show_summary(study: RangeStudy, folder: Path, seconds: float) -> None:
         table.add_row(family, *cells)
     show.out.print(table)
     show.out.print()
+    _show_lengths(study)
     show.out.print(_agreement(study))
     show.out.print()
     surprises = show.table("surprises of a well-known study, and their causes")
@@ -113,6 +122,51 @@ def show_summary(study: RangeStudy, folder: Path, seconds: float) -> None:
     show.out.print(surprises)
     show.out.print()
     show.out.print(f"figures and CSV files  {folder}  ({seconds:.0f} s)", soft_wrap=True)
+
+
+def _show_lengths(study: RangeStudy) -> None:
+    days = findings.shown_days(study)
+    table = show.table(f"R² of RMSE against the length r, {days:,} days")
+    for i, heading in enumerate(("structure", "a + b √r", "a + b ln r", "a + b r")):
+        table.add_column(heading, justify="right" if i else "left")
+    for fit in findings.length_fits(study):
+        if fit.days == days and fit.neighbours == "replaced":
+            table.add_row(fit.family, *(f"{x:.3f}" for x in (fit.r2_root, fit.r2_log, fit.r2_line)))
+    show.out.print(table)
+    show.out.print()
+    even = findings.even_lengths(study)
+    if not even:
+        return
+    table = show.table("days from which on a local hierarchy errs less than flat")
+    for i, heading in enumerate(
+        ("fanout", "days", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
+    ):
+        table.add_column(heading, justify="right" if i > 1 else "left")
+    for row in even:
+        lengths = (row.formula, row.summed, row.consistent, row.measured)
+        table.add_row(str(row.fanout), f"{row.days:,}", *("never" if x is None else str(x) for x in lengths))
+    show.out.print(table)
+    show.out.print()
+
+
+def show_asked(asked: Sequence[AskedRange], series: Daily, epsilon: float) -> None:
+    """Print the answers about ranges of days, in 80 columns."""
+    show.out.print(
+        f"{series.name}: {series.counts.sum():,} records from {series.first} to {series.last}, ε = {epsilon:g}",
+        style="bold",
+        soft_wrap=True,
+    )
+    for text in dict.fromkeys(one.range for one in asked):
+        rows = [one for one in asked if one.range == text]
+        title = f"{text.replace(':', ' to ')}: {rows[0].days:,} days, {rows[0].truth:,} records"
+        table = show.table(title)
+        for i, heading in enumerate(("structure", "truth", "answer", "error", "by theory")):
+            table.add_column(heading, justify="right" if i else "left")
+        for one in rows:
+            cells = (f"{one.truth:,}", f"{one.answer:,.1f}", f"{one.error:+,.1f}", f"±{number(one.expected)}")
+            table.add_row(one.structure, *cells)
+        show.out.print()
+        show.out.print(table)
 
 
 def _agreement(study: RangeStudy) -> str:

@@ -93,12 +93,12 @@ def ranges(
         task = progress.add_task("fitting structures", total=1.0)
         study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
         progress.update(task, description="drawing figures", total=None)
-        ranges_report.write(study, out)
+        even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
-        print_json(ranges_report.summary(study, out, seconds, seed))
+        print_json(ranges_report.summary(study, even, out, seconds, seed))
     else:
-        ranges_report.show_summary(study, out, seconds)
+        ranges_report.show_summary(study, even, out, seconds)
 
 
 @study_app.command("lifetime")

@@ -1,4 +1,4 @@
-"""Ranges of dates that somebody asks for: each structure's answer beside the truth and the error to expect."""
+"""Ranges of dates that somebody asks for: each structure's answer, the truth, the error to expect."""
 
 from __future__ import annotations
 

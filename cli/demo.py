@@ -16,7 +16,7 @@ def demo_command(
         str,
         typer.Option(help="auto (mosquitto where it is installed), embedded, mosquitto, or mqtt://host:port"),
     ] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for the plot, the store and the log.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the store and the log.")] = Path("out"),
     devices: Annotated[int | None, typer.Option(help="How many of the 26,115 readings are used.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,11 +11,12 @@ from ..server.answers import tables
 from ..server.answers.answer import coverage
 from ..server.experiments import words
 from ..simulator.attack import AttackOutcome
+from ..simulator.convergence import ConvergenceError, Showing
 from ..simulator.faithful import Faults
 from ..simulator.population import PopulationError
 from ..simulator.simulate import simulate as run
 from . import tables as columns
-from .options import AsJson, print_json
+from .options import AsJson, check_picture, print_json
 
 
 def simulate(
@@ -50,9 +51,13 @@ def simulate(
         int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the histogram as a PNG.")] = None,
+    plot_convergence: Annotated[
+        Path | None, typer.Option(help="Write a picture of the estimates as the reports come in.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth."""
+    check_picture(plot_convergence, ConvergenceError)
     faults = None
     if faithful:
         try:
@@ -73,6 +78,7 @@ def simulate(
         attack=attack,
         attackers=attackers,
         seed=seed,
+        convergence=Showing(ranges or (), quantiles or ()) if plot_convergence else None,
     )
     experiment = estimate.experiment
     answers = [estimate.histogram(rows)]
@@ -85,6 +91,8 @@ def simulate(
     covered, known = coverage(answers)
     if plot:
         tables.plot(plot, experiment, answers[0])
+    if estimate.convergence:
+        estimate.convergence.plot(plot_convergence)
     if as_json:
         result = {
             "experiment": experiment.name,
@@ -96,6 +104,8 @@ def simulate(
         result |= {"intervals": known, "intervals_that_hold_the_truth": covered}
         if estimate.attack:
             result["attack"] = estimate.attack.to_dict()
+        if estimate.convergence:
+            result["convergence"] = estimate.convergence.to_dict()
         print_json(result)
         return
     tables.out.print(
@@ -105,8 +115,9 @@ def simulate(
     tables.out.print(f"{covered} of {known} intervals hold the truth")
     if estimate.attack:
         _show_attack(estimate.attack)
-    if plot:
-        tables.out.print(f"plot: {plot}")
+    for path in (plot, plot_convergence):
+        if path:
+            tables.out.print(f"plot: {path}")
 
 
 def _show_attack(outcome: AttackOutcome) -> None:

@@ -14,13 +14,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ..server.accounting import AccountingError
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
-from ..server.epsilon import MICRO, micro_nats
+from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.errors import refusing
 from ..server.planning.devices import PlanError
 from ..simulator.studies.composition import TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
 from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
 from ..simulator.studies.lifetime import run as run_lifetime
+from ..simulator.studies.ranges_design import StudyError
+from ..simulator.studies.reconstruction import RUNS, Reconstruction, words
+from ..simulator.studies.reconstruction import study as run_reconstruction
 from . import tables
 from .options import AsJson, check_picture, print_json
 
@@ -40,8 +43,21 @@ def ranges(
     out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
     csv: Annotated[
-        str | None, typer.Option(help="FILE:DATE:COUNT, your own daily counts; gaps count as 0.")
+        Path | None, typer.Option(help="Your own records, a row each; days without one count as 0.")
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option("--time", help="The CSV file's column of dates or timestamps.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="A column that says how many records a row stands for.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="A column to choose rows by, with --only.")] = None,
+    only: Annotated[str | None, typer.Option(help="The text that the column of --by must have.")] = None,
+    asked: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="2013-01-01:2013-01-31: only answer this; may be repeated."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers, nats.")] = 1.0,
     seed: Annotated[
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
@@ -52,9 +68,24 @@ def ranges(
     # The numbers are quick to load, their figures are not: only this command waits for matplotlib.
     from ..simulator.studies import daily, ranges_report
     from ..simulator.studies.ranges import run
+    from ..simulator.studies.ranges_asked import ask
     from ..simulator.studies.ranges_design import FULL, QUICK
 
-    own = daily.parse_source(csv) if csv is not None else None
+    own = None
+    if csv is not None:
+        if time_column is None:
+            raise StudyError("--csv FILE needs --time COLUMN, the column of dates or timestamps")
+        own = daily.read_daily(csv, time_column, value, by, only)
+    elif time_column or value or by or only:
+        raise StudyError("--time, --value, --by and --only are about a file: --csv FILE")
+    if asked:
+        series = own or daily.flights()
+        answers = ask(series, asked, epsilon, seed)
+        if as_json:
+            print_json({"epsilon": epsilon, "seed": seed, "ranges": [vars(one) for one in answers]})
+        else:
+            ranges_report.show_asked(answers, series, epsilon)
+        return
     output_folder(out)
     start = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
@@ -62,12 +93,12 @@ def ranges(
         task = progress.add_task("fitting structures", total=1.0)
         study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
         progress.update(task, description="drawing figures", total=None)
-        ranges_report.write(study, out)
+        even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
-        print_json(ranges_report.summary(study, out, seconds, seed))
+        print_json(ranges_report.summary(study, even, out, seconds, seed))
     else:
-        ranges_report.show_summary(study, out, seconds)
+        ranges_report.show_summary(study, even, out, seconds)
 
 
 @study_app.command("lifetime")
@@ -150,6 +181,56 @@ def _show_splits(study: LifetimeStudy) -> None:
             show.out.print(
                 f"  not for ε {s.lifetime:g}, {s.domain} values, {s.kind}: {s.best} gain {gain:.0%}"
             )
+
+
+@study_app.command("reconstruction")
+def reconstruction_command(
+    epsilon: Annotated[float, typer.Option(help="ε of a question, and of what is drawn once; nats.")] = 0.2,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
+    check_picture(plot, StudyError)
+    check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
+    with Progress(console=show.err, transient=True, disable=as_json) as bar:
+        task = bar.add_task("asking", total=RUNS)
+        study = run_reconstruction(epsilon, seed, progress=lambda: bar.advance(task))
+    if plot:
+        from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
+
+        plot_reconstruction(plot, study)
+    if as_json:
+        print_json(study.to_dict())
+        return
+    _show_reconstruction(study)
+    if plot:
+        show.out.print(f"plot: {plot}")
+
+
+def _show_reconstruction(study: Reconstruction) -> None:
+    titles = {
+        "records": f"{study.records} records, yes or no: share that is guessed right, %",
+        "days": f"{study.days} days, {study.per_day:,.0f} records on average: RMS error of a count",
+    }
+    for target, title in titles.items():
+        headings = ("noise and questions", "questions", "Σε", "measured", "theory")
+        table = tables.table(title, headings, 1)
+        scale, digits = (100, "{:.1f}") if target == "records" else (1, "{:,.2f}")
+        for outcome in (o for o in study.outcomes if o.target == target):
+            values = (scale * outcome.measured, scale * outcome.predicted)
+            cells = (f"{outcome.questions:,}", f"{outcome.spent:,.1f}", *map(digits.format, values))
+            table.add_row(words(outcome.attack), *cells)
+        show.out.print(table)
+        show.out.print()
+    show.out.print(
+        f"ε = {study.epsilon:g} in all lets nobody who knows nothing before get more than"
+        f" {100 * study.allowed:.1f} % right.",
+        soft_wrap=True,
+    )
 
 
 @study_app.command("composition")

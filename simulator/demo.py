@@ -38,6 +38,7 @@ from ..server.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, topics
+from . import convergence
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
 from .gateway import Gateways
@@ -83,6 +84,7 @@ class DemoResult:
     fleet_s: float
     count_s: float
     plot: Path
+    convergence: Path
     store: Path
 
     @property
@@ -106,6 +108,7 @@ class DemoResult:
             "fleet_s": round(self.fleet_s, 2),
             "count_s": round(self.count_s, 2),
             "plot": str(self.plot),
+            "convergence": str(self.convergence),
             "store": str(self.store),
         }
 
@@ -132,6 +135,8 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
         if not 100 <= devices <= len(readings):
             raise DemoError(f"--devices must be from 100 to {len(readings)}, the readings there are")
         readings = [readings[i] for i in np.linspace(0, len(readings) - 1, devices).astype(int)]
+    # Devices report in no order: the first thousand are a sample of all, not January at one airport.
+    readings = [readings[i] for i in np.random.default_rng().permutation(len(readings))]
     definition = experiment.parse(DEFINITION)
     payload = definition.payload()
     asked = Experiment.parse(payload)
@@ -318,9 +323,13 @@ def _judge(
         fleet_s=fleet_s,
         count_s=count_s,
         plot=folder / "demo.png",
+        convergence=folder / "convergence.png",
         store=folder / "demo.sqlite",
     )
     show.plot(outcome.plot, e, outcome.histogram)
+    arrived = convergence.growing(e, list(fleet.acknowledged.values()))
+    showing = convergence.Showing(RANGES, (0.1, 0.5, 0.9))
+    convergence.follow(e, arrived, truth, unit=definition.unit, showing=showing).plot(outcome.convergence)
     return outcome
 
 
@@ -341,5 +350,6 @@ def show_outcome(outcome: DemoResult) -> None:
     times = f"{outcome.reports:,} reports in {outcome.fleet_s:.1f} s ({rate:,.0f} a second)"
     show.out.print(f"{times}, all counted {outcome.count_s:.1f} s later")
     show.out.print(f"plot      {outcome.plot}", soft_wrap=True)
+    show.out.print(f"          {outcome.convergence}  (as the reports came in)", soft_wrap=True)
     program = sys.argv[0] if sys.argv[0].endswith("hushmote") else "hushmote"
     show.out.print(f"store     try: {program} status --store sqlite:///{outcome.store}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.answers.answer import CONFIDENCE
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
 from ..server.experiments.definition import Definition, load
 from . import attack as attacks
 from . import population, vectorised
 from .attack import AttackError
+from .convergence import Convergence, ConvergenceError, Showing, fewest_reports, follow, growing, sizes
 from .faithful import Faults, SimulatedFleet
 from .population import Population, PopulationError
 
@@ -24,10 +27,12 @@ class SimulatedEstimate(FleetEstimate):
     """The estimate of a simulated fleet; its answers have the truth beside each value.
 
     devices: how many there were, fake ones among them. attack: what those came to, None without any.
+    convergence: the estimates as the reports came in, where they were asked for.
     """
 
     devices: int = 0
     attack: attacks.AttackOutcome | None = None
+    convergence: Convergence | None = None
 
 
 def simulate(
@@ -42,6 +47,7 @@ def simulate(
     attackers: float = 0.05,
     seed: int | None = None,
     confidence: float = CONFIDENCE,
+    convergence: Showing | None = None,
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
 
@@ -49,8 +55,9 @@ def simulate(
     drawn from with replacement. calls: calls to report() of each device. faults: run the real client on every
     device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same distribution.
     attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a run exactly.
+    convergence: also estimate while the reports come in, Showing() for the largest shares.
 
-    Raises DefinitionError, PopulationError, AttackError or EstimateError with one line.
+    Raises DefinitionError, PopulationError, AttackError, ConvergenceError or EstimateError with one line.
     """
     definition = load(Path(file))
     payload = definition.payload()
@@ -67,20 +74,34 @@ def simulate(
                 f"attackers must be a share of {devices} devices from 0 to 1, not {attackers:g}"
             )
         forgery = attacks.parse(experiment, attack)
+    if convergence is not None and attack is not None:
+        raise ConvergenceError("a picture of convergence has no fake devices: it is without --attack")
+    steps = convergence is not None
     if faults is not None:
-        truth, counts = _faithful(experiment, payload, people, devices, calls, faults, rng, seed is not None)
+        repeatable = seed is not None
+        truth, grown = _faithful(experiment, payload, people, devices, calls, faults, rng, repeatable, steps)
     else:
-        truth, counts = _vectorised(experiment, people, devices - fake, calls, rng)
-    if forgery is not None:
-        outcome, counts = attacks.run(experiment, forgery, fake, calls, counts, truth, rng)
+        truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps)
+    growth = None
+    if convergence is not None:
+        growth = follow(
+            experiment, grown, truth, unit=definition.unit, confidence=confidence, showing=convergence
+        )
+        estimates = growth.estimates
+    else:
+        (counts,) = grown
+        if forgery is not None:
+            outcome, counts = attacks.run(experiment, forgery, fake, calls, counts, truth, rng)
+        estimates = estimate(experiment, counts)
     return SimulatedEstimate(
-        estimate(experiment, counts),
+        estimates,
         f"{devices:,} simulated devices",
         definition.unit,
         confidence,
         truth,
         devices=devices,
         attack=outcome,
+        convergence=growth,
     )
 
 
@@ -96,12 +117,27 @@ def _population(definition: Definition, spec: str | None, csv: str | None) -> Po
 
 
 def _vectorised(
-    experiment: Experiment, people: Population, devices: int, calls: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """The truth among all calls to report(), and the histogram; budgets are not looked at."""
-    index_counts, missing = people.index_counts(experiment, devices * calls, rng)
-    counts = vectorised.histogram(experiment, index_counts, rng, no_reading=missing, thin=True)
-    return population.reported_shares(index_counts, missing), counts
+    experiment: Experiment,
+    people: Population,
+    devices: int,
+    calls: int,
+    rng: np.random.Generator,
+    steps: bool,
+) -> tuple[Floats, Iterable[Counts]]:
+    """The truth among all calls to report(), and the growing histogram; budgets are not looked at."""
+    total = devices * calls
+    ends = sizes(total, fewest_reports(experiment) * experiment.every) if steps else [total]
+    held = [people.index_counts(experiment, n, rng) for n in np.diff([0, *ends]).tolist()]
+    index_counts = np.sum([counts for counts, _ in held], axis=0)
+    missing = sum(none for _, none in held)
+
+    def grown() -> Iterator[Counts]:
+        counts = np.zeros(experiment.code_count, np.int64)
+        for indices, none in held:
+            counts += vectorised.histogram(experiment, indices, rng, no_reading=none, thin=True)
+            yield counts
+
+    return population.reported_shares(index_counts, missing), grown()
 
 
 def _faithful(
@@ -113,8 +149,9 @@ def _faithful(
     faults: Faults,
     rng: np.random.Generator,
     repeatable: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The truth among the reports that were made, and their histogram, in process."""
+    steps: bool,
+) -> tuple[Floats, Iterable[Counts]]:
+    """The truth among the reports that were made, and their growing histogram, in process."""
     fleet = SimulatedFleet(
         "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable
     )
@@ -125,4 +162,6 @@ def _faithful(
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
     index_counts, missing = fleet.index_counts(experiment.name)
-    return population.reported_shares(index_counts, missing), fleet.histogram(experiment)
+    reports = list(fleet.acknowledged.values())
+    grown = growing(experiment, reports) if steps else [fleet.histogram(experiment)]
+    return population.reported_shares(index_counts, missing), grown

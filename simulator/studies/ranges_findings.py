@@ -54,12 +54,49 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class LengthFit:
+    """Share of the variance of a curve of RMSE over lengths that three laws explain, at the middle ε.
+
+    r2_root, r2_log, r2_line: of a + b √r, a + b ln r and a + b r, r the length in days.
+    """
+
+    family: str
+    neighbours: str
+    days: int
+    r2_root: float
+    r2_log: float
+    r2_line: float
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The length in days from which on a local hierarchy errs less than flat; None where never.
+
+    formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
+                hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
+                Kulkarni, Srivastava, VLDB 2019, section 4)
+    summed      by the exact law, ranges added up from the fewest nodes as the formula has it
+    consistent  by the exact law of what is shipped: least squares, the total known
+    measured    the first of the lengths that were tried
+    """
+
+    fanout: int
+    days: int
+    formula: int
+    summed: int | None
+    consistent: int | None
+    measured: int | None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """How one curve's points, all ε and lengths of a structure over some days, agree with theory.
 
-    lowest, highest: of measured / predicted RMSE; worst: deviations of the point that is farthest off.
+    kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
+    of measured / predicted RMSE; worst: deviations of the point that is farthest off.
     """
 
+    kind: str
     family: str
     fanout: int
     neighbours: str
@@ -126,7 +163,23 @@ def fits(points: Sequence[Point]) -> list[Fit]:
     return result
 
 
-def verdicts(points: Sequence[Point]) -> list[Verdict]:
+def length_fits(points: Sequence[Point], epsilon: float) -> list[LengthFit]:
+    """How the error of each structure, fanout chosen, grows with the length of the range at one ε."""
+    result = []
+    chosen = [point for point in points if point.fanout == 0 and point.epsilon == epsilon]
+    for (family, _, neighbours, _, days), group in groups(chosen).items():
+        r, errors = [float(point.length) for point in group], [point.rmse for point in group]
+        laws = [math.sqrt(x) for x in r], [math.log(x) for x in r], r
+        result.append(LengthFit(family, neighbours, days, *(line(law, errors)[2] for law in laws)))
+    return result
+
+
+def all_verdicts(study: RangeStudy) -> list[Verdict]:
+    """How every curve of a study agrees with theory."""
+    return [*verdicts(study.points, "correct"), *verdicts(study.flawed, "flawed")]
+
+
+def verdicts(points: Sequence[Point], kind: str) -> list[Verdict]:
     """How every curve agrees with theory."""
     result = []
     for key, group in groups(points).items():
@@ -134,7 +187,7 @@ def verdicts(points: Sequence[Point]) -> list[Verdict]:
         worst = max((point.deviations for point in group), key=abs)
         beyond = sum(abs(point.deviations) > DISAGREES for point in group)
         numbers = (len(group), float(np.mean(ratios)), min(ratios), max(ratios), worst, beyond)
-        result.append(Verdict(*key, *numbers))
+        result.append(Verdict(kind, *key, *numbers))
     return result
 
 
@@ -202,10 +255,10 @@ def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
     return result
 
 
-def break_even(study: RangeStudy, flaws: Flaws, fanout: int, series: Daily) -> int | None:
+def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
     """The shortest length from which on, by theory, the hierarchy errs less than flat; None where never.
 
-    At the middle ε, for lengths up to half of the days.
+    epsilon: nats; for lengths up to half of the days.
     """
     counts = series.counts
     flat = FlawedStructure(0, Flaws(lie=flaws.lie, no_hash=flaws.no_hash))
@@ -213,8 +266,8 @@ def break_even(study: RangeStudy, flaws: Flaws, fanout: int, series: Daily) -> i
 
     def better(length: int) -> bool:
         lo = starts(len(counts), length, _RANGES)
-        e = study.design.middle
-        return tree.law(counts, e, lo, lo + length).mse < flat.law(counts, e, lo, lo + length).mse
+        ends = lo, lo + length
+        return tree.law(counts, epsilon, *ends).mse < flat.law(counts, epsilon, *ends).mse
 
     low, high = 1, len(counts) // 2
     if not better(high):
@@ -225,7 +278,41 @@ def break_even(study: RangeStudy, flaws: Flaws, fanout: int, series: Daily) -> i
     return low
 
 
+def formula_length(fanout: int, days: int) -> int:
+    """2 B ceil(log_B D)², B = fanout, D = days."""
+    levels = 0
+    while fanout**levels < days:
+        levels += 1
+    return 2 * fanout * levels**2
+
+
+def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[BreakEven]:
+    """Where local hierarchies begin to beat flat: by the formula, by exact laws, and as it was measured.
+
+    short: points of local structures on short ranges, at that ε; series_of: the counts of each of their days.
+    """
+    result = []
+    for series in series_of:
+        days = len(series.counts)
+        here = [point for point in short if point.days == days]
+        flat = {point.length: point.rmse for point in here if point.family == "local flat"}
+        for fanout in sorted({point.fanout for point in here if point.fanout}):
+            tree = {point.length: point.rmse for point in here if point.fanout == fanout}
+            summed = break_even(epsilon, Flaws(inconsistent=True), fanout, series)
+            consistent = break_even(epsilon, CORRECT, fanout, series)
+            measured = _first_better(tree, flat)
+            result.append(BreakEven(fanout, days, formula_length(fanout, days), summed, consistent, measured))
+    return result
+
+
+def _first_better(tree: dict[int, float], flat: dict[int, float]) -> int | None:
+    """The first length from which on the tree errs less at every length."""
+    worse = [length for length in tree if tree[length] >= flat[length]]
+    better = [length for length in tree if length > max(worse, default=0)]
+    return min(better, default=None)
+
+
 def flaw_break_even(study: RangeStudy) -> dict[str, int | None]:
     """break_even() of the smallest fanout for some flaws, by what is wrong."""
     fanout, series = min(study.design.flaw_fanouts), flaw_series(study)
-    return {name: break_even(study, flaws, fanout, series) for name, flaws in CASES.items()}
+    return {name: break_even(study.design.middle, flaws, fanout, series) for name, flaws in CASES.items()}

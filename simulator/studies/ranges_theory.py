@@ -14,9 +14,10 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ...server.arrays import Floats, Ints
-from ...server.mechanisms import butterfly
+from ...server.mechanisms import butterfly, mechanism_of
 from ...server.mechanisms import tree as hierarchy
 from ...server.mechanisms.channel import level_channel
+from ...server.mechanisms.supports import SupportMechanism
 from .central import CentralFlat, CentralHierarchy
 from .local import LocalFlat, LocalHierarchy
 
@@ -93,16 +94,11 @@ def _central(variance: float, parts: Sequence[Floats]) -> Law:
 
 
 def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
-    """Weights on each level's estimates of the consistent answers; for a single level the same again."""
-    if not experiment.fanout:
-        return [weights]
-    channels = [level_channel(level) for level in experiment.levels]
-    variances = [
-        c.variance * experiment.weight_sum / level.weight if level.weight else math.inf
-        for c, level in zip(channels, experiment.levels, strict=True)
-    ]
-    tree = hierarchy.tree(experiment.domain, experiment.fanout, variances)
-    return hierarchy.transpose(tree, weights)[0]
+    """Weights on each level's estimates of what the estimator answers, by the least squares that it uses."""
+    mechanism = mechanism_of(experiment)
+    assert isinstance(mechanism, SupportMechanism)
+    tree = mechanism.tree([level.weight for level in experiment.levels])
+    return [weights] if tree is None else hierarchy.transpose(tree, weights)[0]
 
 
 def channel_law(

@@ -1,0 +1,229 @@
+"""Estimates of one fleet as its reports come in, beside the truth, and their error beside what theory says.
+
+The reports accumulate: each step has all reports of the step before it. Histograms of a growing fleet go in,
+in the order in which the reports arrived, which must say nothing of their readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device.ldp_client import Experiment
+from ..server.answers.answer import CONFIDENCE, Row, histogram_ranges
+from ..server.answers.fleet_estimate import FleetEstimate, parse_ranges
+from ..server.arrays import Counts, Floats
+from ..server.errors import HushmoteError
+from ..server.estimate.estimate import Estimate, estimate
+from ..server.estimate.statistic import EstimateError
+from ..server.experiments.units import IndexRange
+from ..server.mechanisms import mechanism_of
+from ..server.wire import report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FEWEST = 100  # reports of a fleet whose convergence is shown
+SHOWN = 4  # shares of a picture, where none are named
+MOST_SHOWN = 6  # lines that can be told apart
+_STEPS = 40
+_SPAN = 1000  # of the last step's reports to the first's, where there are enough
+_FIRST = 30  # reports of each stratum in the first step, at least
+_CHUNK = 1 << 22  # floats held at once
+
+
+class ConvergenceError(HushmoteError):
+    """A fleet whose convergence cannot be shown; the text says what would."""
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What a picture shows.
+
+    ranges: or labels; without any the histogram's largest rows. quantiles: of a number; without any its
+    median.
+    """
+
+    ranges: Sequence[str] = ()
+    quantiles: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the first `reports` reports say.
+
+    shares: of the ranges, labels or values that are shown; quantiles: a number's, in its unit; both with the
+    truth. error: root mean square, over the histogram's rows, of estimated less true shares; predicted: the
+    same by theory.
+    """
+
+    reports: int
+    shares: tuple[Row, ...]
+    quantiles: tuple[Row, ...]
+    error: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """A fleet's estimates as its reports came in; estimates: of all of them."""
+
+    experiment: Experiment
+    unit: str
+    confidence: float
+    steps: tuple[Step, ...]
+    estimates: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: each step's reports and errors."""
+        return {
+            "reports": [step.reports for step in self.steps],
+            "rms_error": [step.error for step in self.steps],
+            "rms_error_in_theory": [step.predicted for step in self.steps],
+        }
+
+    def plot(self, path: Path | str | None = None) -> Figure:
+        """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+        from .convergence_plot import plot  # matplotlib takes a second to load: only those who plot wait
+
+        return plot(None if path is None else Path(path), self)
+
+
+def sizes(total: int, fewest: float) -> list[int]:
+    """How many of `total` there are at each step: evenly on a logarithmic scale, the last one all."""
+    first = min(max(fewest, total / _SPAN), total / 2)
+    return [int(n) for n in np.unique(np.geomspace(first, total, _STEPS).round())]
+
+
+def fewest_reports(experiment: Experiment) -> int:
+    """Reports below which an estimate says nothing that could be shown."""
+    return _FIRST * len(mechanism_of(experiment).strata)
+
+
+def growing(experiment: Experiment, payloads: Sequence[bytes]) -> Iterator[Counts]:
+    """Yield the growing histogram of a version's payloads, in their order: the same array each time."""
+    decoded = [p for p in map(report.decode, payloads) if p.digest == experiment.digest]
+    codes = np.array([int.from_bytes(p.code, "big") for p in decoded], np.intp)
+    counts = np.zeros(experiment.code_count, np.int64)
+    done = 0
+    for size in sizes(len(codes), fewest_reports(experiment)):
+        np.add.at(counts, codes[done:size], 1)
+        done = size
+        yield counts
+
+
+def follow(
+    experiment: Experiment,
+    histograms: Iterable[Counts],
+    truth: Floats,
+    *,
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+    showing: Showing | None = None,
+) -> Convergence:
+    """Estimate each of the growing histograms of one fleet.
+
+    histograms: of codes, shape (code_count,), each with the reports of those before it; the last has all.
+    truth: shares of the indices among all reports, shape (domain,).
+
+    Raises ConvergenceError for too few reports or more than 6 ranges or quantiles, UnitsError for a range
+    that does not fit, EstimateError where the whole fleet's reports cannot be estimated.
+    """
+    showing = showing or Showing()
+    for kind, wanted in (("ranges", showing.ranges), ("quantiles", showing.quantiles)):
+        if len(wanted) > MOST_SHOWN:
+            raise ConvergenceError(f"a picture of convergence shows {MOST_SHOWN} {kind} at most")
+    rows = histogram_ranges(experiment, 16)
+    shown = parse_ranges(experiment, showing.ranges) or _largest(rows, truth)
+    theory = _Theory.of(experiment, rows, truth)
+    steps: list[Step] = []
+    last: Estimate | None = None
+    lacking = EstimateError("there are no reports")
+    for counts in histograms:
+        last = None
+        try:
+            last = estimate(experiment, counts.copy())
+        except EstimateError as e:  # the first few reports may not have reached every level
+            lacking = e
+            continue
+        fleet = FleetEstimate(last, "", unit, confidence, truth)
+        asked = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
+        off = theory.estimated(last) - theory.truths
+        error = float(np.sqrt(np.mean(off**2)))
+        steps.append(Step(last.reports, _rows(last, shown, confidence, truth), asked, error, 0.0))
+    if last is None:
+        raise lacking
+    if last.reports < FEWEST:
+        raise ConvergenceError(f"a picture of convergence needs {FEWEST} reports, not {last.reports:,}")
+    known = tuple(replace(step, predicted=theory.error(step.reports, last.reports)) for step in steps)
+    return Convergence(experiment, unit, confidence, known, last)
+
+
+def _largest(rows: Sequence[IndexRange], truth: Floats) -> list[IndexRange]:
+    """The rows that hold most, in the order of the domain; "yes" alone where the other row is "no"."""
+    if len(rows) == 2:
+        return [rows[1]]
+    held = [float(truth[r.low : r.high].sum()) for r in rows]
+    best = sorted(range(len(rows)), key=lambda i: -held[i])[:SHOWN]
+    return [rows[i] for i in sorted(best)]
+
+
+def _rows(
+    estimates: Estimate, wanted: Sequence[IndexRange], confidence: float, truth: Floats
+) -> tuple[Row, ...]:
+    statistics = estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
+    values = [(r, statistics[i].value, statistics[i].interval(confidence)) for i, r in enumerate(wanted)]
+    return tuple(Row(r.text, value, *ends, float(truth[r.low : r.high].sum())) for r, value, ends in values)
+
+
+@dataclass(frozen=True)
+class _Theory:
+    """Rows of a histogram, their true shares and the variances of their estimates, times reports."""
+
+    rows: Sequence[IndexRange]
+    truths: Floats
+    variances: Floats
+
+    @staticmethod
+    def of(experiment: Experiment, rows: Sequence[IndexRange], truth: Floats) -> _Theory:
+        truths = np.array([truth[r.low : r.high].sum() for r in rows])
+        return _Theory(rows, truths, variances(experiment, rows, truth))
+
+    def estimated(self, estimates: Estimate) -> Floats:
+        below = np.concatenate(([0.0], np.cumsum(estimates.frequencies)))
+        return below[[r.high for r in self.rows]] - below[[r.low for r in self.rows]]
+
+    def error(self, reports: int, total: int) -> float:
+        """Root mean square error of the first reports' estimates against the shares of the whole fleet.
+
+        A variance counts the drawing of readings from a population. Here they are drawn from the fleet,
+        without replacement, which takes off as much at every step as the whole fleet's drawing adds.
+        """
+        drawing = self.truths * (1 - self.truths)
+        return float(np.sqrt(np.mean(self.variances / reports - drawing / total)))
+
+
+def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
+    """Variances of estimated shares of ranges, times reports, where readings have these shares.
+
+    Exact but for the number of reports of each stratum, which is taken as expected; the drawing of readings
+    is included (docs/mathematics.md).
+    """
+    mechanism = mechanism_of(experiment)
+    index = np.arange(experiment.domain)[:, None]
+    laws = mechanism.law(shares)
+    result = np.zeros(len(rows))
+    at_once = max(1, _CHUNK // max(experiment.domain, mechanism.class_count))
+    for first in range(0, len(rows), at_once):
+        part = slice(first, min(first + at_once, len(rows)))
+        low, high = (np.array([getattr(r, end) for r in rows[part]]) for end in ("low", "high"))
+        asked = ((index >= low) & (index < high)).astype(float)
+        weights, _ = mechanism.weights(asked, mechanism.drawn)
+        for w, chance, law in zip(weights, mechanism.drawn, laws, strict=True):
+            if w is not None:
+                result[part] += (law @ w**2 - (law @ w) ** 2) / chance
+    return result

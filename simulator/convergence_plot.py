@@ -1,0 +1,121 @@
+"""The picture of a fleet's convergence: shares, a number's quantiles, and the error beside theory's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from ..server.answers.answer import Row
+from ..server.answers.figure import COLOURS, figure, heading, plain, style
+from ..server.arrays import Floats
+from ..server.experiments import words
+from .convergence import Convergence
+
+# The order of use: neighbours differ in lightness as well as in colour.
+_LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
+_APART = 0.055  # of the panel's height, from one line's name to the next
+
+
+def plot(path: Path | None, convergence: Convergence) -> Figure:
+    """Draw the picture and write it to path, if any: PNG, PDF or SVG by its name."""
+    steps, experiment = convergence.steps, convergence.experiment
+    reports = np.array([step.reports for step in steps], float)
+    with_quantiles = bool(steps[-1].quantiles)
+    level = f"{convergence.confidence * 100:g} %"
+    with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
+        said = f"{words.mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
+        heading(drawing, f"{experiment.name}: estimates as the reports come in; {said}")
+        note = f"bands {level} intervals, dashed lines the truth"
+        shares = [[_scaled(row, 100) for row in step.shares] for step in steps]
+        _lines(panels[0], reports, shares)
+        style(panels[0], "Shares", note, "reports", "share of devices, %")
+        if with_quantiles:
+            _lines(panels[1], reports, [step.quantiles for step in steps])
+            style(panels[1], "Quantiles", note, "reports", convergence.unit or experiment.name)
+        errors = panels[-1]
+        errors.plot(reports, [100 * step.predicted for step in steps], color=COLOURS[6], label="theory")
+        measured = [100 * step.error for step in steps]
+        errors.plot(reports, measured, "o", color=COLOURS[1], markersize=4.5, label="this fleet")
+        errors.set_yscale("log")
+        errors.yaxis.set_major_locator(_ticks())
+        plain(errors.yaxis)
+        _counts(errors, reports)
+        errors.legend(frameon=False)
+        style(errors, "Error", "root mean square over the histogram's rows", "reports", "RMS error, % points")
+    return drawing
+
+
+def _scaled(row: Row, factor: float) -> Row:
+    truth = None if row.truth is None else factor * row.truth
+    return Row(row.name, factor * row.value, factor * row.low, factor * row.high, truth)
+
+
+def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
+    """One line for each row of the steps, its interval as a band, its truth dashed, its name at its end."""
+    count = len(steps[-1])
+    ends = []
+    for i in range(count):
+        colour = _LINES[i]
+        rows = [step[i] for step in steps]
+        low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
+        axes.fill_between(reports, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.plot(reports, [row.value for row in rows], color=colour, linewidth=1.5)
+        truth = rows[-1].truth
+        if truth is not None:
+            axes.axhline(truth, color=colour, linewidth=1, linestyle="--")
+            ends.append((truth, rows[-1].name, colour))
+    _counts(axes, reports)
+    axes.set_ylim(*_limits(steps))
+    _names(axes, ends)
+
+
+def _counts(axes: Axes, reports: Floats) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(_ticks())
+    plain(axes.xaxis, lambda x: f"{x:,.0f}")
+    axes.set_xlim(reports[0], reports[-1])
+
+
+def _ticks() -> LogLocator:
+    """At 1, 2, 5, 10, 20, ...; every other one where they would be too many."""
+    return LogLocator(subs=(1, 2, 5), numticks=10)
+
+
+def _limits(steps: Sequence[Sequence[Row]]) -> tuple[float, float]:
+    """Ends of the axis, by the bands of the later steps; earlier ones may leave the panel."""
+    later = [row for step in steps[len(steps) // 3 :] for row in step]
+    low, high = min(row.low for row in later), max(row.high for row in later)
+    truths = [row.truth for row in steps[-1] if row.truth is not None]
+    low, high = min([low, *truths]), max([high, *truths])
+    margin = 0.04 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write each line's name beside its end, moved apart where two would overlap."""
+    low, high = axes.get_ylim()
+    places = sorted(((y - low) / (high - low), name, colour) for y, name, colour in ends)
+    heights: list[float] = []
+    for height, _, _ in places:
+        heights.append(max(height, heights[-1] + _APART) if heights else height)
+    over = max(0.0, heights[-1] - 1) if heights else 0.0
+    for i in reversed(range(len(heights))):  # those that left the panel push the others down
+        above = heights[i + 1] - _APART if i + 1 < len(heights) else heights[i] - over
+        heights[i] = min(heights[i], above)
+    for (_, name, colour), height in zip(places, heights, strict=True):
+        short = name if len(name) <= 18 else name[:17] + "…"
+        axes.text(
+            1.02,
+            height,
+            short,
+            transform=axes.transAxes,
+            color=colour,
+            fontsize=9.5,
+            va="center",
+            clip_on=False,
+        )

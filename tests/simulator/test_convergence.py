@@ -1,0 +1,181 @@
+"""Estimates while reports come in: one fleet that grows, theory beside it, for every mechanism and type."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import DOOR, hushmote
+from designs import bell, choice, designed
+from experiments import experiment_json
+
+import hushmote as face
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate.estimate import estimate
+from hushmote.simulator import vectorised
+from hushmote.simulator.convergence import ConvergenceError, Showing, follow, growing, sizes
+from hushmote.simulator.faithful import SimulatedFleet
+
+ROOM = """
+name = "room_temp"
+purpose = "How warm is it?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 0
+high = 40
+bins = 20
+epsilon = 2
+every = 3
+window = "all"
+[budget]
+rule = "sum"
+cap = 2.0
+"""
+MODE = """
+name = "mode"
+purpose = "Which mode is on?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "choice"
+labels = ["heating", "cooling", "off"]
+epsilon = 1
+window = "all"
+[budget]
+rule = "sum"
+cap = 2.0
+"""
+DESIGNS = {
+    "rr": (Experiment.parse(experiment_json(epsilon=3_000_000)), 2000),
+    "grr": (choice(["a", "b", "c", "d"], 2.5), 600),
+    "olh": (designed("olh", 25, 3, g=5), 400),
+    "hh": (designed("hh", 16, 2.5, fanout=4, cells=[4, 5]), 400),
+}
+
+
+def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) -> tuple[np.ndarray, list]:
+    """The shares of a fleet that grows by these batches, and its histogram after each."""
+    shares = bell(experiment.domain, experiment.domain / 3, experiment.domain / 6)
+    held = [rng.multinomial(n, shares) for n in batches]
+    histograms = np.cumsum([vectorised.histogram(experiment, counts, rng) for counts in held], axis=0)
+    return np.sum(held, axis=0) / sum(batches), list(histograms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_error_is_what_theory_says_at_the_start_and_at_the_end(name: str):
+    """400 to 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
+    fewer than 1 of 10^10 runs: it is a mean over so many fleets that its law is near enough to normal.
+    Without the drawing of the fleet from the population theory would be off by 30 % or more for rr and grr.
+    """
+    experiment, fleets = DESIGNS[name]
+    rng = np.random.default_rng(5)
+    squares, predicted = [], []
+    for _ in range(fleets):
+        truth, histograms = drawn(experiment, [500, 2000], rng)
+        steps = follow(experiment, histograms, truth).steps
+        squares.append([step.error**2 for step in steps])
+        predicted.append([step.predicted**2 for step in steps])
+    measured, theory = np.mean(squares, axis=0), np.mean(predicted, axis=0)
+    uncertainty = np.std(squares, axis=0, ddof=1) / np.sqrt(fleets)
+    assert (np.abs(measured - theory) < 8 * uncertainty).all(), (measured, theory, uncertainty)
+    assert (uncertainty < 0.05 * theory).all(), "else the comparison would find nothing"
+
+
+def test_the_last_step_is_the_estimate_of_all_reports():
+    experiment, _ = DESIGNS["hh"]
+    truth, histograms = drawn(experiment, [300, 700, 3000], np.random.default_rng(1))
+    growth = follow(experiment, histograms, truth, showing=Showing((":0.25", "0.75:"), (0.25, 0.5)))
+    whole = estimate(experiment, histograms[-1])
+    assert [step.reports for step in growth.steps] == [300, 1000, 4000]
+    last = growth.steps[-1]
+    assert last.shares[0].value == pytest.approx(whole.range(0, experiment.domain // 4).value)
+    assert last.shares[0].truth == pytest.approx(truth[: experiment.domain // 4].sum())
+    assert [row.name for row in last.quantiles] == ["25 % quantile", "median"]
+    assert np.array_equal(growth.estimates.frequencies, whole.frequencies)
+
+
+def test_reports_accumulate_in_the_order_in_which_they_arrived():
+    payload = experiment_json(epsilon=2_000_000)
+    experiment = Experiment.parse(payload)
+    fleet = SimulatedFleet("f", [payload], size=500, rng=np.random.default_rng(2), repeatable=True)
+    for delivery in fleet.round({experiment.name: [i % 3 == 0 for i in range(500)]}):
+        fleet.acknowledge(delivery)
+    reports = list(fleet.acknowledged.values())
+    grown = [counts.copy() for counts in growing(experiment, reports)]
+    assert [int(counts.sum()) for counts in grown] == sizes(500, 30)
+    assert all((after >= before).all() for before, after in itertools.pairwise(grown))
+    assert np.array_equal(grown[-1], fleet.histogram(experiment))
+
+
+def test_sizes_rise_to_the_total():
+    for total, fewest in ((100, 30), (100, 500), (26_115, 180), (10**9, 30)):
+        steps = sizes(total, fewest)
+        assert steps == sorted(set(steps))
+        assert steps[-1] == total
+        assert steps[0] >= min(fewest, total // 2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in (("room", ROOM), ("mode", MODE), ("door", DOOR)):
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "population", "more"),
+    [
+        ("room", "normal:21:3", ("--range", "18:24", "--quantile", "0.1", "--quantile", "0.9")),
+        ("mode", "weights:5:3:1:1", ("--faithful",)),
+        ("door", "weights:7:3", ()),
+    ],
+)
+def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
+    arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
+    text = hushmote(*arguments, *more, "--plot-convergence", "c.png", cwd=folder)
+    assert "plot: c.png" in text
+    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
+    shown = json.loads(hushmote(*arguments, *more, "--plot-convergence", "c.svg", "--json", cwd=folder))
+    steps = shown["convergence"]
+    assert steps["reports"][-1] == shown["reports"]
+    assert steps["reports"] == sorted(steps["reports"])
+    assert steps["rms_error_in_theory"] == sorted(steps["rms_error_in_theory"], reverse=True)
+    words = (folder / "c.svg").read_text()
+    assert words.count("<svg") == 1
+
+
+def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
+    made = face.simulate(
+        folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=Showing()
+    )
+    assert made.convergence is not None
+    last = made.convergence.steps[-1]
+    assert last.reports == made.reports
+    assert last.quantiles[0] == made.quantile(0.5).rows[0]
+    assert {row.name: row for row in last.shares}.items() <= {
+        row.name: row for row in made.histogram().rows
+    }.items()
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (("--devices", "50"), "a picture of convergence needs 100 reports, not 50"),
+        (("--attack", "random"), "a picture of convergence has no fake devices: it is without --attack"),
+        (("--range", "yes") * 7, "a picture of convergence shows 6 ranges at most"),
+        (("--plot-convergence", "c.txt"), "a plot is a .png, .pdf or .svg file, not c.txt"),
+    ],
+)
+def test_a_mistake_is_one_line(folder: Path, more, text):
+    arguments = ("simulate", "door.toml", "--population", "weights:7:3", "--plot-convergence", "c.png", *more)
+    assert text in hushmote(*arguments, cwd=folder, expect=1)
+    assert not (folder / "c.png").exists()
+
+
+def test_no_reports_are_an_error_of_one_line():
+    experiment, _ = DESIGNS["rr"]
+    with pytest.raises(ConvergenceError, match="needs 100 reports, not 99"):
+        follow(experiment, [np.array([33, 66])], np.array([0.5, 0.5]))

@@ -53,7 +53,22 @@ class SelectionOptions:
 
 
 @dataclass(frozen=True)
-class EstimateOptions(SelectionOptions):
+class EpsilonOptions(SelectionOptions):
+    """What the ε of a histogram is worked out with."""
+
+    delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
+    honest: Annotated[
+        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
+    ] = 1.0
+
+    @property
+    def shuffling(self) -> Shuffling:
+        """The same, checked."""
+        return Shuffling(self.delta, self.honest)
+
+
+@dataclass(frozen=True)
+class EstimateOptions(EpsilonOptions):
     """What is asked of them, and what comes out."""
 
     ranges: Annotated[
@@ -73,10 +88,6 @@ class EstimateOptions(SelectionOptions):
     against_fleet: Annotated[str, typer.Option(help="How it differs from another fleet.")] = ""
     against_version: Annotated[str, typer.Option(help="How it differs from another version.")] = ""
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = CONFIDENCE
-    delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
-    honest: Annotated[
-        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
-    ] = 1.0
     weigh: Annotated[Weigh, typer.Option(help="What pools an experiment's versions.")] = Weigh.reports
     unit: Annotated[str, typer.Option(help="Written beside readings, such as °C.")] = ""
     plot: Annotated[Path | None, typer.Option(help="Write the first table as a picture.")] = None
@@ -118,7 +129,7 @@ def _run(options: EstimateOptions) -> None:
         experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
         estimate = experiment.estimate(**_how(options.selection, options))
         shares = options.shares(estimate.experiment.type)
-        how = Shuffling(options.delta, options.honest)
+        how = options.shuffling
         if options.trend:
             mean = [MEAN] if estimate.experiment.type == "number" else []
             answers = experiment.trend(*shares, *mean, **_how(options.selection, options), shuffling=how)

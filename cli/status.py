@@ -142,7 +142,7 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
     show.out.print(table)
     delta = lines[0]["epsilon"]["delta"]
     show.out.print(
-        f"Histograms' ε, at δ = {delta:g} and for a board with up to `own` reports, hold "
+        f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
         f"{second_epsilon.LIMITS}."
     )
 

@@ -156,7 +156,7 @@ def _show_splits(study: LifetimeStudy) -> None:
 def composition_command(
     epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
-    delta: Annotated[float, typer.Option(help="Chance that the budget fails, above 0.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
     plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -95,11 +95,13 @@ def local(
     else:
         if epsilon is None and values.bare:
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
-        if plot:
-            raise UsageError("a plot is of a risk: say --risk or --factor")
         own = values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
         check_epsilon(own, UsageError, "ε of a report")
         seen = epsilon_local.from_epsilon(at(own), values, beliefs, targets, reports, delta)
+        if plot:
+            from .plot import loss_curve  # matplotlib takes a second to load
+
+            loss_curve(plot, beliefs, targets, seen)
         if as_json:
             print_json(seen.to_dict())
             return

@@ -1,0 +1,58 @@
+"""How many of n answers of randomized response are lies: binomial probabilities, far into the tails."""
+
+# pyright: reportMissingTypeStubs=false
+
+import math
+
+import numpy as np
+from scipy import special
+
+
+def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
+    """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
+    if log_binomial(np.array([float(limit)]), trials, nats)[0] >= bound:
+        return limit
+    above, below = inside, limit
+    while abs(below - above) > 1:
+        middle = (above + below) // 2
+        if log_binomial(np.array([float(middle)]), trials, nats)[0] < bound:
+            below = middle
+        else:
+            above = middle
+    return below
+
+
+def log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray:
+    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities, shape of `successes`.
+
+    Loader's saddle-point form: the large parts of the factorials and powers, which would cancel, are taken
+    away on paper. Loader 2000, Fast and accurate computation of binomial probabilities.
+    """
+    x = successes
+    y = trials - x
+    inner = (x > 0) & (y > 0)
+    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
+    n = float(trials)
+    result = _stirling_error(np.array([n])) - _stirling_error(safe_x) - _stirling_error(safe_y)
+    result -= _deviance(safe_x, n * special.expit(-nats)) + _deviance(safe_y, n * special.expit(nats))
+    result += 0.5 * (math.log(n / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
+    result = np.where(x == 0, n * special.log_expit(nats), result)
+    return np.where(y == 0, n * special.log_expit(-nats), result)
+
+
+def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
+    """x ln(x / mean) + mean - x, without cancellation near the mean."""
+    u = (x - mean) / mean
+    return mean * ((1 + u) * np.log1p(u) - u)
+
+
+def _stirling_error(n: np.ndarray) -> np.ndarray:
+    """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
+    inverse = 1 / n
+    square = inverse * inverse
+    series = inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    )
+    few = np.minimum(n, 16.0)
+    exact = special.gammaln(few + 1) - (few + 0.5) * np.log(few) + few - 0.5 * math.log(2 * math.pi)
+    return np.where(n < 16, exact, series)

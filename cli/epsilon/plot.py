@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,11 @@ from ...server.privacy.beliefs import (
     worst_posteriors,
 )
 from ...server.privacy.questions import Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice, upper
+from ...simulator.studies.lee_clifton import EpsilonChoice
 
 _RISK = "#555555"
+_PAIRS = ((COLOURS[1], COLOURS[0]), (COLOURS[5], COLOURS[2]), (COLOURS[3], COLOURS[4]), (COLOURS[6],) * 2)
+"""Colours of the upper and of the tight bound, universe by universe."""
 
 
 def local_curves(
@@ -108,34 +111,42 @@ def _belief(
     return max(worst_posterior(experiment, prior, t) for t in alike)
 
 
-def central_curves(path: Path, choices: Sequence[EpsilonChoice], risk: float) -> None:
-    """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line."""
-    with panels(path, len(choices)) as (made, axes):
-        for choice, panel in zip(choices, axes, strict=True):
-            _central(panel, choice, risk)
+def central_curves(path: Path, universes: Sequence[tuple[str, Sequence[EpsilonChoice]]], risk: float) -> None:
+    """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line.
+
+    universes: each with its name and what was found for the same statistics; each has its colour.
+    """
+    statistics = universes[0][1]
+    with panels(path, len(statistics)) as (made, axes):
+        for place, panel in enumerate(axes):
+            _central(panel, [(name, choices[place]) for name, choices in universes], risk)
         heading(made, f"Belief in a possible world after one answer (risk {risk:.4g})")
-        legend_below(made, axes[0], 4)
+        legend_below(made, axes[0], 2 if len(universes) > 1 else 4)
 
 
-def _central(axes: Axes, choice: EpsilonChoice, risk: float) -> None:
-    known = [e for e in (choice.upper_epsilon, choice.tight_epsilon) if e is not None]
-    grid = np.linspace(0, 3 * max(known, default=3.0), 161)[1:]
-    bounds = [upper(e, choice.worlds, choice.ratio) for e in grid]
-    axes.plot(grid, bounds, color=COLOURS[1], lw=2, label="upper bound")
-    if choice.all is not None:
-        axes.plot(grid, [choice.all.tight(e) for e in grid], color=COLOURS[0], lw=2, label="tight bound")
+def _central(axes: Axes, universes: Sequence[tuple[str, EpsilonChoice]], risk: float) -> None:
+    ends = [e for _, c in universes for e in (c.upper_epsilon, c.tight_epsilon) if e is not None]
+    most = max(5.0, 1.2 * max(ends, default=0.0))
+    grid = np.linspace(0, most, 201)[1:]
+    for (name, choice), colours in zip(universes, cycle(_PAIRS), strict=False):
+        named = f"{name}: " if len(universes) > 1 else ""
+        bounds = [choice.upper(e) for e in grid]
+        axes.plot(grid, bounds, color=colours[0], lw=1.6, ls=(0, (4, 2)), label=f"{named}upper bound")
+        if choice.all is not None:
+            tight = [choice.all.tight(e) for e in grid]
+            axes.plot(grid, tight, color=colours[1], lw=2, label=f"{named}tight bound")
+        for epsilon, left in ((choice.upper_epsilon, True), (choice.tight_epsilon, False)):
+            if epsilon is not None:
+                _mark(axes, epsilon, risk, left, "" if len(universes) == 1 else " ", colours[not left])
     axes.axhline(risk, color=_RISK, lw=1.2, ls=(0, (5, 3)), label="risk")
-    for epsilon, left in ((choice.upper_epsilon, True), (choice.tight_epsilon, False)):
-        if epsilon is not None:
-            _mark(axes, epsilon, risk, left)
-    axes.set_xlim(0, float(grid[-1]))
+    axes.set_xlim(0, most)
     axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
-    style(axes, choice.query, "", "ε, nats", "belief, at most")
+    style(axes, universes[0][1].query, "", "ε, nats", "belief, at most")
 
 
-def _mark(axes: Axes, epsilon: float, belief: float, left: bool, text: str = "") -> None:
+def _mark(axes: Axes, epsilon: float, belief: float, left: bool, text: str = "", colour: str = "") -> None:
     """A point with its ε, or a text: above to the left, or below to the right, so that two do not meet."""
-    colour = COLOURS[1] if left else COLOURS[0]
+    colour = colour or COLOURS[1 if left else 0]
     axes.plot([epsilon], [belief], "o", color=colour, ms=6, zorder=5)
     axes.annotate(
         text or f"ε = {epsilon:.4g}",

@@ -10,7 +10,7 @@ from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
 from ...server.privacy.questions import Belief, Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice, upper
+from ...simulator.studies.lee_clifton import EpsilonChoice
 from ...simulator.studies.sensitivity import many
 from .. import tables
 
@@ -128,13 +128,22 @@ def seen(view: Seen) -> None:
 
 
 def central(
-    choices: Sequence[EpsilonChoice], risk: float, epsilon: float | None, neighbours: str, k: int
+    universe: str,
+    choices: Sequence[EpsilonChoice],
+    risk: float,
+    epsilon: float | None,
+    neighbours: str,
+    k: int,
 ) -> None:
-    """Print the ε of both bounds for each statistic, and the posteriors at an ε where one is given."""
+    """Print the ε of both bounds for each statistic, and the posteriors at an ε where one is given.
+
+    universe: its name, where there are several.
+    """
     worlds = choices[0].worlds
     records = "1 record" if k == 1 else f"{k} records"
     how = f"{records} less or more" if neighbours == "unbounded" else f"{records} changed"
-    _title(f"the largest ε for a risk of {risk:.6g}, {many(worlds)} worlds; Δf: {how}")
+    named = f"{universe}: " if universe else ""
+    _title(f"{named}the largest ε for a risk of {risk:.6g}, {many(worlds)} worlds; Δf: {how}")
     headings = ["query", "Δf", "Δv", "upper-bound ε", "tight ε"]
     if epsilon is not None:
         headings += [f"upper at {epsilon:g}", f"tight at {epsilon:g}"]
@@ -143,7 +152,7 @@ def central(
         cells = [c.query, f"{c.sensitivity:.6g}", f"{c.spread:.6g}", _epsilon(c.upper_epsilon)]
         cells.append("refused" if c.refused else _epsilon(c.tight_epsilon))
         if epsilon is not None:
-            cells.append(f"{upper(epsilon, c.worlds, c.ratio):.6f}")
+            cells.append(f"{c.upper(epsilon):.6f}")
             cells.append(f"{c.all.tight(epsilon):.6f}" if c.all else "")
         table.add_row(*cells)
     show.out.print(table)
@@ -166,9 +175,11 @@ def answer(choice: EpsilonChoice, value: float, epsilon: float) -> None:
     assert choice.all is not None
     after = choice.all.posterior(value, epsilon)
     _title(f"after the {choice.query} {value:g} at ε = {epsilon:g}: the most likely worlds")
-    table = tables.table(None, (choice.query, "before", "after"))
+    densities = choice.all.densities(value, epsilon)
+    table = tables.table(None, (choice.query, "before", "density of the answer", "after"))
     for i in (-after).argsort(kind="stable")[:12].tolist():
-        row = (choice.all.values[i], choice.all.priors[i], after[i])
+        row = (choice.all.values[i], choice.all.priors[i], densities[i], after[i])
         table.add_row(f"{row[0]:.6g}", *(f"{x:.6f}" for x in row[1:]))
     show.out.print(table)
+    show.out.print("after: before × density, divided by the sum of all of these")
     show.out.print(f"confidence, after less before: {choice.all.confidence(value, epsilon):.6f}")

@@ -50,7 +50,7 @@ _LIES = 650.0  # nats; above it a lie is taken to be impossible, which only adds
 
 
 @dataclass(frozen=True)
-class Loss:
+class LossLaw:
     """The law of the loss of reports of these ε, under the likelier value; an upper bound where rounded.
 
     top: Σε, micro-nats. step: of the grid, micro-nats. first: cells between top and chances[0]. chances: of a
@@ -67,7 +67,7 @@ class Loss:
     rounded: bool
 
     @classmethod
-    def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "Loss":
+    def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
         """The loss of these reports, a δ of their own left aside.
 
         cells: of the grid, about. AccountingError for no reports, more than MOST_MIXED, or more nats than
@@ -113,7 +113,7 @@ class Loss:
         delta = self.beyond + float(np.dot(self.chances[: len(cells)], -np.expm1(-over)))
         return min(1.0, math.nextafter(delta * self.margin, math.inf))
 
-    def _with(self, epsilon: int, n: int) -> "Loss":
+    def _with(self, epsilon: int, n: int) -> "LossLaw":
         """The loss with n more answers of epsilon micro-nats each."""
         kernel, infinite = _answers(epsilon, n, self.step)
         filled = np.flatnonzero(kernel)
@@ -126,7 +126,7 @@ class Loss:
         high, low = _ends(chances)
         kept = chances[high:low].copy()
         kept[-1] += chances[low:].sum()
-        return Loss(
+        return LossLaw(
             self.top,
             self.step,
             self.first + high,
@@ -160,8 +160,8 @@ def mixed_total(reports: Reports, delta: float) -> Decimal:
 
 
 @lru_cache(maxsize=4)
-def _loss(history: History) -> Loss:
-    return Loss.of(history)
+def _loss(history: History) -> LossLaw:
+    return LossLaw.of(history)
 
 
 def unspoilt(history: History) -> Decimal:

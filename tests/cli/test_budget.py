@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,15 @@ def test_three_thousand_mixed_releases(hushmote):
     assert "basic: Σε = 2,000 with Σδ = 10 is (inf, 1): a δ of 1 or more promises nothing." in text
     assert "advanced: not valid here: its δ, 10, is not below 1." in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_page_shows_what_its_command_prints(hushmote):
+    page = (Path(__file__).parents[2] / "docs" / "theorems.md").read_text("utf-8")
+    shown = re.findall(r"```\n\$ hushmote budget (.*)\n((?:.*\n)*?)```", page)
+    assert shown
+    for command, expected in shown:
+        printed = hushmote(*shlex.split(command))
+        assert [line.rstrip() for line in printed.rstrip().splitlines()] == expected.splitlines()
 
 
 def test_a_list_is_the_same_from_arguments_and_from_a_file(hushmote, tmp_path: Path):

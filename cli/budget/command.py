@@ -20,6 +20,7 @@ from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, check_picture, print_json
 from .compose import compose
+from .histogram import histogram
 from .majority import majority
 
 budget_app = typer.Typer(
@@ -27,6 +28,7 @@ budget_app = typer.Typer(
     no_args_is_help=True,
 )
 budget_app.command("compose")(compose)
+budget_app.command("histogram")(histogram)
 budget_app.command("majority")(majority)
 
 Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]

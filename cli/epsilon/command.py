@@ -12,14 +12,15 @@ from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
 from ...server.answers import query
 from ...server.answers import tables as show
-from ...server.epsilon import check_epsilon, micro_nats
+from ...server.epsilon import MICRO, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
 from ...server.privacy.beliefs import ByEpsilon, DisclosureError, Floats, Risk, checked_prior, fixed, uniform
-from ...server.privacy.questions import Values, bare_values
+from ...server.privacy.histogram import histogram_view
+from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
@@ -60,6 +61,9 @@ def local(
     ] = None,
     reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None,
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    histogram: Annotated[
+        int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write beliefs against ε as a picture.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,10 +84,8 @@ def local(
             from .plot import local_curves  # matplotlib takes a second to load
 
             local_curves(plot, at, beliefs, targets, choice)
-        if as_json:
-            print_json(choice.to_dict())
-            return
-        epsilon_show.chosen(choice)
+        asked = choice.mechanism, choice.beliefs
+        answer: Chosen | Seen = choice
     else:
         if epsilon is None and values.bare:
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
@@ -94,10 +96,23 @@ def local(
             from .plot import loss_curve  # matplotlib takes a second to load
 
             loss_curve(plot, beliefs, targets, seen)
-        if as_json:
-            print_json(seen.to_dict())
-            return
-        epsilon_show.seen(seen)
+        asked = seen.experiment, seen.beliefs
+        answer = seen
+    experiment, shown = asked
+    view = None
+    if histogram is not None and experiment is not None:
+        limit = answer.allowed.total if isinstance(answer, Chosen) else None
+        kept = (fixed(experiment), limit / MICRO) if limit else None
+        view = histogram_view(experiment, shown, histogram, reports or 1, delta, kept)
+    if as_json:
+        print_json(answer.to_dict() | ({"histogram": view.to_dict()} if view else {}))
+        return
+    if isinstance(answer, Chosen):
+        epsilon_show.chosen(answer)
+    else:
+        epsilon_show.seen(answer)
+    if view:
+        epsilon_show.histogram(view)
     if plot:
         show.out.print(f"wrote {plot}")
 

@@ -9,6 +9,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
+from ...server.privacy.histogram import LIMITS, HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice
 from ...simulator.studies.sensitivity import many
@@ -125,6 +126,25 @@ def seen(view: Seen) -> None:
         )
     elif view.refused:
         show.out.print(f"no exact belief: {view.refused}.")
+
+
+def histogram(view: HistogramView) -> None:
+    """Print what who sees only the histogram may come to believe."""
+    show.out.print()
+    of = f"{view.own:,} of them one board's" if view.own > 1 else "one of them the board's"
+    _title(f"who sees only a histogram of {view.reports:,} reports, {of}")
+    certain = "always" if not view.delta else f"except with probability {view.delta:g}"
+    table = tables.table(None, ("value", "before", "at most", "in words"), 1, no_wrap=True)
+    for name, before, after in view.beliefs:
+        move = f"{chance(before)} -> {chance(after, up=True)}"
+        table.add_row(name[:_NAME], _belief(before), _belief(after), move)
+    show.out.print(table)
+    show.out.print(
+        f"ε of the histogram is {view.epsilon:.6f} at δ = {view.delta:g}. The beliefs stay below these "
+        f"{certain}: odds move by e^{view.loss:.4f} at most. All this holds {LIMITS}."
+    )
+    if view.local is not None:
+        show.out.print(f"Against these alone a report of ε = {view.local:.6f} would keep the risk as well.")
 
 
 def central(

@@ -1,4 +1,4 @@
-"""How many of n answers of randomized response are lies: binomial probabilities, far into the tails."""
+"""Chances of a binomial distribution to nearly full precision, however large it is."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -7,46 +7,50 @@ import math
 import numpy as np
 from scipy import special
 
+from ..arrays import Floats
+
+
+def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
+    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities; 0 <= successes <= trials.
+
+    successes, trials: whole numbers, trials >= 1, of shapes that go together. Loader's saddle-point form: the
+    large parts of the factorials and powers, which would cancel, are taken away on paper. Loader 2000, Fast
+    and accurate computation of binomial probabilities.
+    """
+    x = successes
+    y = trials - x
+    inner = (x > 0) & (y > 0)
+    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
+    result = _stirling_error(trials) - _stirling_error(safe_x) - _stirling_error(safe_y)
+    result -= _deviance(safe_x, trials * special.expit(-nats)) + _deviance(
+        safe_y, trials * special.expit(nats)
+    )
+    result += 0.5 * (np.log(trials / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
+    result = np.where(x == 0, trials * special.log_expit(nats), result)
+    return np.where(y == 0, trials * special.log_expit(-nats), result)
+
 
 def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
     """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
-    if log_binomial(np.array([float(limit)]), trials, nats)[0] >= bound:
+    if log_chances(np.array([float(limit)]), np.array([float(trials)]), nats)[0] >= bound:
         return limit
     above, below = inside, limit
     while abs(below - above) > 1:
         middle = (above + below) // 2
-        if log_binomial(np.array([float(middle)]), trials, nats)[0] < bound:
+        if log_chances(np.array([float(middle)]), np.array([float(trials)]), nats)[0] < bound:
             below = middle
         else:
             above = middle
     return below
 
 
-def log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray:
-    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities, shape of `successes`.
-
-    Loader's saddle-point form: the large parts of the factorials and powers, which would cancel, are taken
-    away on paper. Loader 2000, Fast and accurate computation of binomial probabilities.
-    """
-    x = successes
-    y = trials - x
-    inner = (x > 0) & (y > 0)
-    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
-    n = float(trials)
-    result = _stirling_error(np.array([n])) - _stirling_error(safe_x) - _stirling_error(safe_y)
-    result -= _deviance(safe_x, n * special.expit(-nats)) + _deviance(safe_y, n * special.expit(nats))
-    result += 0.5 * (math.log(n / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
-    result = np.where(x == 0, n * special.log_expit(nats), result)
-    return np.where(y == 0, n * special.log_expit(-nats), result)
-
-
-def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
+def _deviance(x: Floats, mean: Floats) -> Floats:
     """x ln(x / mean) + mean - x, without cancellation near the mean."""
     u = (x - mean) / mean
     return mean * ((1 + u) * np.log1p(u) - u)
 
 
-def _stirling_error(n: np.ndarray) -> np.ndarray:
+def _stirling_error(n: Floats) -> Floats:
     """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
     inverse = 1 / n
     square = inverse * inverse

@@ -34,7 +34,7 @@ import numpy as np
 from scipy import special
 
 from ..epsilon import MICRO
-from .binomial import falls_below, log_binomial
+from .binomial import falls_below, log_chances
 from .errors import AccountingError, positive, probability
 from .theorem import History, Reports, exact, exact_arithmetic, float_above, largest
 
@@ -182,7 +182,11 @@ def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
     few = 0 if mode == 0 else falls_below(-_NEGLIGIBLE, mode, 0, n, nats)
     many = falls_below(-_NEGLIGIBLE, mode, n, n, nats)
     lies = np.arange(few, many + 1, dtype=np.int64)
-    chances = np.exp(log_binomial(lies.astype(float), n, nats)) if n > 1 else special.expit([nats, -nats])
+    chances = (
+        np.exp(log_chances(lies.astype(float), np.array([float(n)]), nats))
+        if n > 1
+        else special.expit([nats, -nats])
+    )
     chances[-1] += (n - many) * math.exp(-_NEGLIGIBLE)
     cells, rest = np.divmod(2 * epsilon * lies, step)
     kernel = np.zeros(int(cells[-1]) + 2)

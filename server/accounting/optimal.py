@@ -25,7 +25,7 @@ import numpy as np
 from scipy import optimize, special
 
 from ..epsilon import MICRO
-from .binomial import falls_below, log_binomial
+from .binomial import falls_below, log_chances
 from .errors import positive, probability, whole
 from .mixture import mixed_total, unspoilt
 from .theorem import EVENTS, MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
@@ -163,13 +163,14 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
     nats = epsilon / unit
     lie = float(special.expit(-nats))
     # The most P_i in [0, last] is at the mode or, if that is not in reach, at the end.
+    trials = np.array([float(reports)])
     peak = min(last, math.floor((reports + 1) * lie))
-    top = log_binomial(np.array([float(peak)]), reports, nats)[0]
+    top = log_chances(np.array([float(peak)]), trials, nats)[0]
     low = falls_below(top - _NEGLIGIBLE, peak, 0, reports, nats)
     high = falls_below(top - _NEGLIGIBLE, peak, last, reports, nats)
     lies = np.arange(low, high + 1, dtype=float)
     gap = _minus_product(total, reports - 2 * lies, epsilon) / unit
-    inside = math.fsum(np.exp(log_binomial(lies, reports, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
+    inside = math.fsum(np.exp(log_chances(lies, trials, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
     # Outside, each of at most `reports` terms is below e^-60 of the largest P.
     outside = (last + 1 - len(lies)) * math.exp(-_NEGLIGIBLE)
     margin = 1 + 5e-12 + 1e-15 * reports * (1 + nats)

@@ -69,6 +69,24 @@ def test_the_majority_rule_s_curve_and_envelope_stand_side_by_side(hushmote, tot
 
 
 @pytest.mark.slow
+def test_a_histogram_s_epsilon_both_ways_with_its_limits(hushmote):
+    text = hushmote("histogram", "--devices", "2000", "--local", "2", "--domain", "16")
+    limits = "not against the broker, the aggregator's operator or the database's journal"
+    assert limits in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    there = json.loads(hushmote("histogram", "--devices", "2000", "--local", "2", "--domain", "16", "--json"))
+    for row in there["rows"]:
+        wanted = str(row["histogram"] * 1.002)
+        back = json.loads(
+            hushmote("histogram", "--devices", "2000", "--epsilon", wanted, "--domain", "16", "--json")
+        )
+        same = next(x for x in back["rows"] if x["mechanism"] == row["mechanism"])
+        assert same["local"] == pytest.approx(2, rel=0.02)
+    few = hushmote("histogram", "--devices", "1", "--epsilon", "0.0001", "--domain", "2")
+    assert "none: no ε of a report from 0.001 to 16 does" in few
+
+
+@pytest.mark.slow
 def test_pictures_are_drawn(hushmote, tmp_path: Path):
     hushmote("compose", "0.5x10", "1x10", "0.5:0.2x10", "--plot", "mixed.svg")
     hushmote("plot", "majority.png", "--show", "majority", "--total", "2", "--reports", "20")
@@ -91,6 +109,14 @@ def test_pictures_are_drawn(hushmote, tmp_path: Path):
         (("compose", "0.5", "--plot", "x.txt"), "a plot is a .png"),
         (("compose", "--csv", "missing.csv"), "missing.csv"),
         (("compose", "0.5x20000000", "0.1"), "1 to 10,000,000"),
+        (("histogram", "--devices", "100"), "give either --epsilon"),
+        (("histogram", "--devices", "100", "--epsilon", "1", "--local", "1"), "give either --epsilon"),
+        (("histogram", "--devices", "0", "--local", "1"), "the number of devices"),
+        (("histogram", "--devices", "9", "--local", "99"), "from 0.001 to 16"),
+        (("histogram", "--devices", "9", "--epsilon", "0"), "above 0"),
+        (("histogram", "--devices", "9", "--local", "1", "--domain", "1"), "2 to 16,777,216 values"),
+        (("histogram", "--devices", "9", "--local", "1", "--reports-each", "0"), "reports of each"),
+        (("histogram", "--devices", "9", "--local", "1", "--delta", "1"), "delta is a number"),
         (("majority", "--total", "651", "--reports", "3"), "up to 650 nats"),
         (("majority", "--total", "1", "--reports", "0"), "whole number from 1 up"),
         (("plot", "x.png", "--show", "majority", "--reports", "1"), "whole number from 2 up"),

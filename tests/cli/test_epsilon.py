@@ -55,6 +55,22 @@ def test_an_epsilon_becomes_beliefs(hushmote):
     )
 
 
+def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
+    arguments = ("local", "--domain", "8", "--mechanism", "grr", "--epsilon", "1", "--histogram", "2000")
+    text = " ".join(hushmote(*arguments).split())
+    assert "who sees only a histogram of 2,000 reports, one of them the board's" in text
+    assert "not against the broker, the aggregator's operator or the database's journal" in text
+    found = ask(hushmote, *arguments)
+    view = found["histogram"]
+    assert view["epsilon"] < view["loss"] < 1
+    assert view["beliefs"][0]["prior"] == 0.125
+    assert view["beliefs"][0]["posterior"] < found["beliefs"][0]["posterior"]
+    assert "journal" in view["holds"]
+    with_risk = ask(hushmote, *arguments[:5], "--risk", "1/4", "--histogram", "2000")
+    assert with_risk["histogram"]["local"] > with_risk["epsilon_any_mechanism"]
+    assert "histogram" not in ask(hushmote, *arguments[:7])
+
+
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
     found = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
     assert found["mechanism"]["mechanism"] == "hh"
@@ -205,6 +221,8 @@ def test_plots_are_written(hushmote, tmp_path: Path):
         (("--domain", "3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
         (("--domain", "3", "--risk", "0.9", "--delta", "1"), "delta"),
         (("--domain", "3", "--epsilon", "1", "--plot", "x.txt"), ".pdf or .svg file, not x.txt"),
+        (("--domain", "3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
+        (("--domain", "3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
         ((), "say what a board may hold"),
         ((ROOM, "--domain", "3"), "not both"),
         ((ROOM, "--mechanism", "grr"), "goes with --domain"),

@@ -54,4 +54,7 @@ def histogram(
     show.out.print(table)
     if any(row.local is None for row in rows):
         show.out.print("none: no ε of a report from 0.001 to 16 does, or the mechanism has no such ε.")
-    show.out.print(f"The ε of the histogram holds {LIMITS}.")
+    show.out.print(
+        f"The ε of the histogram holds {LIMITS}. It is for all these reports in one histogram: where windows "
+        "are seen one by one, say how many reports a window has."
+    )

@@ -177,7 +177,7 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     monkeypatch.chdir(REPOSITORY)
     page = (REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8")
     shown = re.findall(r"```\n\$ hushmote epsilon (.*)\n((?:.*\n)*?)```", page)
-    assert len(shown) == 6
+    assert len(shown) == 7
     for command, expected in shown:
         printed = hushmote(*shlex.split(command))
         assert [line.rstrip() for line in printed.rstrip().splitlines()] == expected.splitlines()

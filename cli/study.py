@@ -17,7 +17,7 @@ from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.errors import refusing
 from ..server.planning.devices import PlanError
-from ..simulator.studies.composition import TUTORIAL, Composition, fails
+from ..simulator.studies.composition import FEW, TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
 from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
 from ..simulator.studies.lifetime import run as run_lifetime
@@ -237,7 +237,7 @@ def _show_reconstruction(study: Reconstruction) -> None:
 def composition_command(
     epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
-    delta: Annotated[float, typer.Option(help="Chance that the budget fails, above 0.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
     plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -275,7 +275,16 @@ def _show_composition(composition: Composition) -> None:
     show.out.print(
         "\nbasic is ε-LDP, the next three are (ε, δ)-LDP, the misprint is no theorem: it is\n"
         "advanced composition as a tutorial prints it, without the factor ε before the\n"
-        f"root. At ε = {epsilon / MICRO:g}, k = {reports}, δ' = {delta:g} it gives "
-        f"{composition.misprint:.2f}; the theorem gives {composition.advanced:.2f}.",
+        "root. What its numbers should be:",
         soft_wrap=True,
     )
+    few, pays = composition.few, composition.pays
+    title = f"\nthe tutorial's example: ε = {epsilon / MICRO:g}, δ' = {delta:g}"
+    table = tables.table(title, ("", "basic", "theorem", "misprint"), 1)
+    for k, right, wrong in (
+        (FEW, few.advanced, few.misprint),
+        (reports, composition.advanced, composition.misprint),
+    ):
+        table.add_row(f"k = {k} reports cost", f"{k * epsilon / MICRO:g}", f"{right:.3f}", f"{wrong:.3f}")
+    table.add_row("cheaper than basic from k =", "", f"{pays.advanced:g}", f"{pays.misprint:g}")
+    show.out.print(table)

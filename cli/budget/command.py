@@ -19,14 +19,20 @@ from ...server.errors import UsageError
 from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, check_picture, print_json
+from .compose import compose
+from .histogram import histogram
+from .majority import majority
 
 budget_app = typer.Typer(
     help="Privacy budgets: what each composition theorem allows, and what it guarantees.",
     no_args_is_help=True,
 )
+budget_app.command("compose")(compose)
+budget_app.command("histogram")(histogram)
+budget_app.command("majority")(majority)
 
 Total = Annotated[float, typer.Option(help="What all reports of a board may cost together, nats.")]
-Delta = Annotated[float, typer.Option(help="Chance that this fails; 0: only theorems that never fail.")]
+Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
 
 
 class Curves(enum.StrEnum):
@@ -35,6 +41,7 @@ class Curves(enum.StrEnum):
     epsilon = "epsilon"
     spent = "spent"
     reports = "reports"
+    majority = "majority"
 
 
 @budget_app.command("compare")
@@ -124,12 +131,14 @@ def plot(
     epsilon: Annotated[float, typer.Option(help="ε of each report, nats, for --show spent.")] = 0.1,
     reports: Annotated[int, typer.Option(help="How many reports the axis reaches.")] = 100,
 ) -> None:
-    """Plot ε per report against their number, what reports spend, or how many reports there are against ε."""
+    """Plot ε per report against their number, what they spend, how many there are, or the majority rule."""
     check_picture(path, UsageError)
     from . import plot as budget_plot  # matplotlib takes a second to load
 
     if curves == Curves.epsilon:
         budget_plot.epsilon_by_reports(path, totals or [1, 2, 5, 10], delta, reports)
+    elif curves == Curves.majority:
+        budget_plot.majority_by_reports(path, totals or [2, 10], reports)
     elif curves == Curves.reports:
         budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
     else:

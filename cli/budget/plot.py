@@ -22,6 +22,7 @@ from ...server.accounting import (
     RogersOdometer,
     Theorem,
     ZcdpFilter,
+    majority_envelope,
     majority_epsilon,
 )
 from ...server.accounting.compare import TITLES, theorems
@@ -55,6 +56,26 @@ def epsilon_by_reports(path: Path, totals: Sequence[float], delta: float, most: 
             plain(panel.yaxis)
             style(panel, f"total {total:g}", xlabel="number of reports n", ylabel="ε of each report, nats")
         heading(made, f"The largest ε of each of n reports (δ = {delta:g})")
+        legend_below(made, axes[0], 2)
+
+
+def majority_by_reports(path: Path, totals: Sequence[float], most: int) -> None:
+    """Write the majority rule's raw curve and its envelope, 1 to most reports, one panel for each total."""
+    numbers = np.arange(1, whole("the number of reports", most, low=2) + 1)
+    drawn = [(majority_epsilon(numbers, total), majority_envelope(numbers, total)) for total in totals]
+    with panels(path, len(totals)) as (made, axes):
+        for total, (raw, envelope), panel in zip(totals, drawn, axes, strict=True):
+            _draw(
+                panel,
+                (
+                    Curve("envelope: the largest ε of as many or more", COLOURS[0], numbers, envelope),
+                    Curve("raw curve: a tie counts for the attacker", COLOURS[1], numbers, raw, width=1.1),
+                ),
+            )
+            subtitle = f"n = {most:,}: raw {raw[-1]:.4f}, envelope {envelope[-1]:.4f}"
+            panel.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the total itself
+            style(panel, f"total {total:g}", subtitle, "number of reports n", "ε of each report, nats")
+        heading(made, "Majority: guessing one fixed bit, not LDP")
         legend_below(made, axes[0], 2)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -14,31 +12,26 @@ from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
 from ...server.answers import query
 from ...server.answers import tables as show
-from ...server.epsilon import check_epsilon, micro_nats
+from ...server.epsilon import MICRO, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
 from ...server.privacy.beliefs import ByEpsilon, DisclosureError, Floats, Risk, checked_prior, fixed, uniform
-from ...server.privacy.questions import Values, bare_values
+from ...server.privacy.histogram import histogram_view
+from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
-from ...simulator.studies import lee_clifton as disclosure_central
-from ...simulator.studies import sensitivity as empirical_sensitivity
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 from . import tables as epsilon_show
+from .central import central
+from .numbers import fraction
 
 epsilon_app = typer.Typer(
     help="Choose ε from a disclosure risk: what an attacker may come to believe.", no_args_is_help=True
 )
-
-
-class NeighbourKind(enum.StrEnum):
-    """Which releases are neighbours: a record more or less, or one changed."""
-
-    unbounded = "unbounded"
-    bounded = "bounded"
+epsilon_app.command("central")(central)
 
 
 @epsilon_app.command("local")
@@ -68,6 +61,9 @@ def local(
     ] = None,
     reports: Annotated[int | None, typer.Option(help="Reports of a board in its life.")] = None,
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    histogram: Annotated[
+        int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write beliefs against ε as a picture.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,29 +77,42 @@ def local(
         if epsilon is not None or (risk and factor):
             raise UsageError("give one of --risk, --factor and --epsilon: the others are the answer")
         wanted = Risk(
-            _fraction(risk, "a risk") if risk else None, _fraction(factor, "a factor") if factor else None
+            fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
         )
         choice = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
         if plot:
             from .plot import local_curves  # matplotlib takes a second to load
 
             local_curves(plot, at, beliefs, targets, choice)
-        if as_json:
-            print_json(choice.to_dict())
-            return
-        epsilon_show.chosen(choice)
+        asked = choice.mechanism, choice.beliefs
+        answer: Chosen | Seen = choice
     else:
         if epsilon is None and values.bare:
             raise UsageError("say --risk 1/4, --factor 2 or --epsilon 1: what is known of the three")
-        if plot:
-            raise UsageError("a plot is of a risk: say --risk or --factor")
         own = values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
         check_epsilon(own, UsageError, "ε of a report")
         seen = epsilon_local.from_epsilon(at(own), values, beliefs, targets, reports, delta)
-        if as_json:
-            print_json(seen.to_dict())
-            return
-        epsilon_show.seen(seen)
+        if plot:
+            from .plot import loss_curve  # matplotlib takes a second to load
+
+            loss_curve(plot, beliefs, targets, seen)
+        asked = seen.experiment, seen.beliefs
+        answer = seen
+    experiment, shown = asked
+    view = None
+    if histogram is not None and experiment is not None:
+        limit = answer.allowed.total if isinstance(answer, Chosen) else None
+        kept = (fixed(experiment), limit / MICRO) if limit else None
+        view = histogram_view(experiment, shown, histogram, reports or 1, delta, kept)
+    if as_json:
+        print_json(answer.to_dict() | ({"histogram": view.to_dict()} if view else {}))
+        return
+    if isinstance(answer, Chosen):
+        epsilon_show.chosen(answer)
+    else:
+        epsilon_show.seen(answer)
+    if view:
+        epsilon_show.histogram(view)
     if plot:
         show.out.print(f"wrote {plot}")
 
@@ -144,100 +153,7 @@ def _asked(
     return values, at, _prior_from_text(prior, values.experiment, bare=True)
 
 
-@epsilon_app.command("central")
-def central(
-    records: Annotated[str, typer.Argument(help="The universe: numbers 1,2,3,10, or FILE.csv:COLUMN.")],
-    risk: Annotated[str, typer.Option(help="The highest belief in a world that is allowed: 1/3.")],
-    queries: Annotated[
-        list[str] | None,
-        typer.Option("--query", help="mean, median, variance, sum, count, min, max, p90, module:function."),
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Records in the release; all but one by default.")] = None,
-    distance: Annotated[int, typer.Option(help="Records that neighbours differ by.")] = 1,
-    neighbours: Annotated[
-        NeighbourKind, typer.Option(help="Records fewer or more, or other ones.")
-    ] = NeighbourKind.unbounded,
-    epsilon: Annotated[float | None, typer.Option(help="Show both bounds at this ε, too.")] = None,
-    answer: Annotated[
-        float | None, typer.Option(help="With --epsilon and one --query: beliefs after this answer.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write both bounds against ε as a picture.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """ε for a curator's answers with Laplace noise: Lee and Clifton 2011, upper bound and tight bound."""
-    if answer is not None and (epsilon is None or len(queries or ()) != 1):
-        raise UsageError("--answer needs --epsilon and one --query")
-    data = _records(records)
-    universe = empirical_sensitivity.Universe(
-        data, len(data) - 1 if size is None and len(data) > 1 else size or 0
-    )
-    allowed = float(_fraction(risk, "a risk"))
-    names = queries or ["mean", "median", "sum", "min", "max", "p90", "count"]
-    choices = [
-        disclosure_central.choose_epsilon(
-            empirical_sensitivity.statistic(name), universe, allowed, distance, neighbours.value
-        )
-        for name in names
-    ]
-    if epsilon is not None:
-        disclosure_central.check_epsilon(epsilon)
-    if plot:
-        from .plot import central_curves  # matplotlib takes a second to load
-
-        central_curves(plot, choices, allowed)
-    first = choices[0]
-    if answer is not None and first.all is None:
-        raise DisclosureError(f"no beliefs after an answer: {first.refused}")
-    if as_json:
-        print_json([_plain(c, epsilon, answer) for c in choices])
-        return
-    epsilon_show.central(choices, allowed, epsilon, neighbours.value, distance)
-    if answer is not None and epsilon is not None:
-        show.out.print()
-        epsilon_show.answer(first, answer, epsilon)
-    if plot:
-        show.out.print(f"wrote {plot}")
-
-
-def _records(text: str) -> Floats:
-    file, colon, column = text.rpartition(":")
-    if colon and file.lower().endswith(".csv"):
-        readings = population.read_csv(file, column).readings
-        return np.array([x for x in readings if x is not None], dtype=np.float64)
-    return np.array([float(_fraction(x, "a record")) for x in text.split(",") if x.strip()])
-
-
-def _plain(
-    choice: disclosure_central.EpsilonChoice, epsilon: float | None, answer: float | None
-) -> dict[str, object]:
-    plain: dict[str, object] = {
-        "query": choice.query,
-        "worlds": choice.worlds,
-        "sensitivity": choice.sensitivity,
-        "spread": choice.spread,
-        "upper_epsilon": choice.upper_epsilon,
-        "tight_epsilon": choice.tight_epsilon,
-        "tight_refused": choice.refused,
-    }
-    if epsilon is not None:
-        plain["upper_posterior"] = disclosure_central.upper(epsilon, choice.worlds, choice.ratio)
-        plain["tight_posterior"] = choice.all.tight(epsilon) if choice.all else None
-        if answer is not None and choice.all:
-            plain["values"] = choice.all.values.tolist()
-            plain["posteriors"] = choice.all.posterior(answer, epsilon).tolist()
-            plain["confidence"] = choice.all.confidence(answer, epsilon)
-    return plain
-
-
 # --- What an attacker knows beforehand ------------------------------------------------------------
-
-
-def _fraction(text: str, what: str) -> Fraction:
-    """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
-    try:
-        return Fraction(text.strip())
-    except (ValueError, ZeroDivisionError):
-        raise DisclosureError(f"{what} is a number such as 0.25 or 1/4, not {text}") from None
 
 
 def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Floats:
@@ -251,7 +167,7 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
     if text == "uniform":
         return uniform(experiment.domain)
     if "," in text:
-        given = [float(_fraction(x, "a prior's probability")) for x in text.split(",")]
+        given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
         return checked_prior(given, experiment.domain)
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):

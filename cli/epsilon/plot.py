@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...device.ldp_client import ExperimentRefused
+from ...device.ldp_client import Experiment, ExperimentRefused
 from ...server.answers.figure import COLOURS, figure, heading, legend_below, panels, style
 from ...server.epsilon import MICRO
 from ...server.experiments import words
@@ -22,10 +23,12 @@ from ...server.privacy.beliefs import (
     worst_posterior,
     worst_posteriors,
 )
-from ...server.privacy.questions import Chosen
-from ...simulator.studies.lee_clifton import EpsilonChoice, upper
+from ...server.privacy.questions import Chosen, Seen
+from ...simulator.studies.lee_clifton import EpsilonChoice
 
 _RISK = "#555555"
+_PAIRS = ((COLOURS[1], COLOURS[0]), (COLOURS[5], COLOURS[2]), (COLOURS[3], COLOURS[4]), (COLOURS[6],) * 2)
+"""Colours of the upper and of the tight bound, universe by universe."""
 
 
 def local_curves(
@@ -37,32 +40,60 @@ def local_curves(
     """
     mechanism = fixed(choice.mechanism) if choice.mechanism is not None else mechanism
     ends = [e for e in (choice.exact, (choice.allowed.total or 0) / MICRO) if e]
-    grid = np.linspace(0.001, min(16.0, 2 * max(ends, default=4.0)), 160).round(6)
+    most = min(16.0, 2 * max(ends, default=4.0))
     before, ceiling = choice.allowed.prior, choice.allowed.ceiling
-    exact = np.array([_belief(mechanism, round(e * MICRO), prior, targets, before) for e in grid])
     with figure(path) as (made, (axes,)):
-        axes.plot(grid, [posterior_bound(before, e) for e in grid], color=COLOURS[1], lw=2)
-        axes.plot(grid, exact, color=COLOURS[0], lw=2)
-        axes.lines[0].set_label("any ε-LDP mechanism, or all reports together")
-        if choice.mechanism is not None:
-            axes.lines[1].set_label(f"one report by {words.mechanism(choice.mechanism)}, exact")
-        axes.axhline(before, color=_RISK, lw=1, ls=(0, (1, 2)), label=f"before any report: {before:.4g}")
+        _local(axes, mechanism, choice.mechanism, prior, targets, before, most)
         axes.axhline(ceiling, color=_RISK, lw=1.2, ls=(0, (5, 3)), label=f"risk: {ceiling:.4g}")
         if choice.allowed.total:
             _mark(axes, choice.allowed.total / MICRO, ceiling, left=True)
         if choice.exact is not None and choice.exact < 16:
             reached = _belief(mechanism, round(choice.exact * MICRO), prior, targets, before)
             _mark(axes, choice.exact, reached, left=False)
-        axes.set_xlim(0, float(grid[-1]))
-        axes.set_ylim(0, None)
-        style(
-            axes,
-            f"What an attacker can come to believe: {choice.allowed.target}",
-            "the highest belief that any report can cause",
-            "ε, nats",
-            "belief",
-        )
+        _about(axes, choice.allowed.target)
         legend_below(made, axes, 2)
+
+
+def loss_curve(path: Path, prior: Floats, targets: Sequence[Target] | None, view: Seen) -> None:
+    """Write what a report of any ε can make an attacker believe, with the ε that was asked about marked."""
+    mechanism, epsilon, first = fixed(view.experiment), view.experiment.epsilon / MICRO, view.beliefs[0]
+    with figure(path) as (made, (axes,)):
+        _local(
+            axes, mechanism, view.experiment, prior, targets, first.prior, max(5.0, min(16.0, 1.5 * epsilon))
+        )
+        _mark(axes, epsilon, first.bound, left=True, text=f"{first.bound:.4g} at ε = {epsilon:g}")
+        if first.posterior < first.bound * (1 - 1e-3):
+            _mark(axes, epsilon, first.posterior, left=False, text=f"{first.posterior:.4g}")
+        _about(axes, first.name)
+        legend_below(made, axes, 2)
+
+
+def _local(
+    axes: Axes,
+    mechanism: ByEpsilon,
+    chosen: Experiment | None,
+    prior: Floats,
+    targets: Sequence[Target] | None,
+    before: float,
+    most: float,
+) -> None:
+    """The bound for any mechanism and the exact belief of one report, from ε = 0 to `most`."""
+    grid = np.linspace(0.001, most, 160).round(6)
+    exact = np.array([_belief(mechanism, round(e * MICRO), prior, targets, before) for e in grid])
+    bound = [posterior_bound(before, e) for e in grid]
+    label = "any ε-LDP mechanism, or all reports together"
+    axes.plot(grid, bound, color=COLOURS[1], lw=2, label=label)
+    axes.plot(grid, exact, color=COLOURS[0], lw=2)
+    if chosen is not None:
+        axes.lines[1].set_label(f"one report by {words.mechanism(chosen)}, exact")
+    axes.axhline(before, color=_RISK, lw=1, ls=(0, (1, 2)), label=f"before any report: {before:.4g}")
+    axes.set_xlim(0, most)
+    axes.set_ylim(0, None)
+
+
+def _about(axes: Axes, target: str) -> None:
+    title, subtitle = "What an attacker can come to believe: ", "the highest belief that any report can cause"
+    style(axes, title + target, subtitle, "ε, nats", "belief")
 
 
 def _belief(
@@ -80,37 +111,45 @@ def _belief(
     return max(worst_posterior(experiment, prior, t) for t in alike)
 
 
-def central_curves(path: Path, choices: Sequence[EpsilonChoice], risk: float) -> None:
-    """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line."""
-    with panels(path, len(choices)) as (made, axes):
-        for choice, panel in zip(choices, axes, strict=True):
-            _central(panel, choice, risk)
+def central_curves(path: Path, universes: Sequence[tuple[str, Sequence[EpsilonChoice]]], risk: float) -> None:
+    """Write both bounds on the posterior against ε, one panel for each statistic, with the risk's line.
+
+    universes: each with its name and what was found for the same statistics; each has its colour.
+    """
+    statistics = universes[0][1]
+    with panels(path, len(statistics)) as (made, axes):
+        for place, panel in enumerate(axes):
+            _central(panel, [(name, choices[place]) for name, choices in universes], risk)
         heading(made, f"Belief in a possible world after one answer (risk {risk:.4g})")
-        legend_below(made, axes[0], 4)
+        legend_below(made, axes[0], 2 if len(universes) > 1 else 4)
 
 
-def _central(axes: Axes, choice: EpsilonChoice, risk: float) -> None:
-    known = [e for e in (choice.upper_epsilon, choice.tight_epsilon) if e is not None]
-    grid = np.linspace(0, 3 * max(known, default=3.0), 161)[1:]
-    bounds = [upper(e, choice.worlds, choice.ratio) for e in grid]
-    axes.plot(grid, bounds, color=COLOURS[1], lw=2, label="upper bound")
-    if choice.all is not None:
-        axes.plot(grid, [choice.all.tight(e) for e in grid], color=COLOURS[0], lw=2, label="tight bound")
+def _central(axes: Axes, universes: Sequence[tuple[str, EpsilonChoice]], risk: float) -> None:
+    ends = [e for _, c in universes for e in (c.upper_epsilon, c.tight_epsilon) if e is not None]
+    most = max(5.0, 1.2 * max(ends, default=0.0))
+    grid = np.linspace(0, most, 201)[1:]
+    for (name, choice), colours in zip(universes, cycle(_PAIRS), strict=False):
+        named = f"{name}: " if len(universes) > 1 else ""
+        bounds = [choice.upper(e) for e in grid]
+        axes.plot(grid, bounds, color=colours[0], lw=1.6, ls=(0, (4, 2)), label=f"{named}upper bound")
+        if choice.all is not None:
+            tight = [choice.all.tight(e) for e in grid]
+            axes.plot(grid, tight, color=colours[1], lw=2, label=f"{named}tight bound")
+        for epsilon, left in ((choice.upper_epsilon, True), (choice.tight_epsilon, False)):
+            if epsilon is not None:
+                _mark(axes, epsilon, risk, left, "" if len(universes) == 1 else " ", colours[not left])
     axes.axhline(risk, color=_RISK, lw=1.2, ls=(0, (5, 3)), label="risk")
-    for epsilon, left in ((choice.upper_epsilon, True), (choice.tight_epsilon, False)):
-        if epsilon is not None:
-            _mark(axes, epsilon, risk, left)
-    axes.set_xlim(0, float(grid[-1]))
+    axes.set_xlim(0, most)
     axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
-    style(axes, choice.query, "", "ε, nats", "belief, at most")
+    style(axes, universes[0][1].query, "", "ε, nats", "belief, at most")
 
 
-def _mark(axes: Axes, epsilon: float, belief: float, left: bool) -> None:
-    """A point with its ε: above to the left, or below to the right, so that two do not meet."""
-    colour = COLOURS[1] if left else COLOURS[0]
+def _mark(axes: Axes, epsilon: float, belief: float, left: bool, text: str = "", colour: str = "") -> None:
+    """A point with its ε, or a text: above to the left, or below to the right, so that two do not meet."""
+    colour = colour or COLOURS[1 if left else 0]
     axes.plot([epsilon], [belief], "o", color=colour, ms=6, zorder=5)
     axes.annotate(
-        f"ε = {epsilon:.4g}",
+        text or f"ε = {epsilon:.4g}",
         (epsilon, belief),
         (-7, 8) if left else (7, -15),
         textcoords="offset points",

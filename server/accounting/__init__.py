@@ -4,9 +4,11 @@ from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer, RogersOdometer
 from .basic import Advanced, Basic, Unlimited
 from .catalogue import THEOREMS, choose
+from .compose import ComposedRow, closed_form, compose
 from .errors import AccountingError
 from .filters import RogersFilter, ZcdpFilter
 from .majority import Majority, majority_envelope, majority_epsilon, majority_total
+from .mixture import mixed_delta, mixed_total
 from .optimal import Optimal, optimal_delta, optimal_epsilon, optimal_reports, optimal_total
 from .theorem import MOST_REPORTS, Guarantee, History, Kind, ReportCost, Spent, Theorem, above, exact
 
@@ -18,6 +20,7 @@ __all__ = [
     "Advanced",
     "Basic",
     "BudgetExceeded",
+    "ComposedRow",
     "Filter",
     "Guarantee",
     "History",
@@ -34,10 +37,14 @@ __all__ = [
     "ZcdpFilter",
     "above",
     "choose",
+    "closed_form",
+    "compose",
     "exact",
     "majority_envelope",
     "majority_epsilon",
     "majority_total",
+    "mixed_delta",
+    "mixed_total",
     "optimal_delta",
     "optimal_epsilon",
     "optimal_reports",

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from ..epsilon import MICRO
 from .errors import AccountingError
-from .theorem import Guarantee, History, Kind, Reports, Spent, Theorem, above, exact, float_above
+from .theorem import EVENTS, Guarantee, History, Kind, Reports, Spent, Theorem, above, exact, float_above
 
 
 class Basic(Theorem):
@@ -48,8 +48,10 @@ class Basic(Theorem):
         pure = super().guarantee()
         if self.delta == 0:
             return pure
-        words = f"{pure.words} That may fail with probability {self.delta:g}, which is the reports' own."
-        return replace(pure, kind=Kind.APPROXIMATE, words=words)
+        words = EVENTS.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
+        return replace(
+            pure, kind=Kind.APPROXIMATE, words=f"{words} Each report's ε may be chosen on the way."
+        )
 
 
 class Advanced(Theorem):

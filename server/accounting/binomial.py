@@ -30,6 +30,20 @@ def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
     return np.where(y == 0, trials * special.log_expit(-nats), result)
 
 
+def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
+    """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
+    if log_chances(np.array([float(limit)]), np.array([float(trials)]), nats)[0] >= bound:
+        return limit
+    above, below = inside, limit
+    while abs(below - above) > 1:
+        middle = (above + below) // 2
+        if log_chances(np.array([float(middle)]), np.array([float(trials)]), nats)[0] < bound:
+            below = middle
+        else:
+            above = middle
+    return below
+
+
 def _deviance(x: Floats, mean: Floats) -> Floats:
     """x ln(x / mean) + mean - x, without cancellation near the mean."""
     u = (x - mean) / mean

@@ -8,12 +8,12 @@ Pr[L > E] <= δ makes a course (E, δ)-LDP.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ..epsilon import MICRO
 from .errors import AccountingError, probability
-from .theorem import History, Kind, Theorem, above, below, exact, exact_arithmetic
+from .theorem import EVENTS, Guarantee, History, Kind, Theorem, above, below, exact, exact_arithmetic
 
 ADAPTIVE = (
     "All reports of a board together are ({total}, {delta})-LDP: {total}-LDP except with probability "
@@ -48,6 +48,14 @@ class ZcdpFilter(Theorem):
             raise AccountingError(
                 f"own must leave something of delta = {self.delta:g}, not take {self.own:g}"
             )
+
+    def guarantee(self) -> Guarantee:
+        """(total, delta)-LDP; where the reports have no δ of their own, the odds are bounded as well."""
+        promised = super().guarantee()
+        if not self.own:
+            return promised
+        words = EVENTS.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
+        return replace(promised, words=f"{words} Each report's ε may be chosen on the way.")
 
     def loss(self, history: History) -> Decimal:
         """The formula; infinite where Σδ_i > own."""

@@ -90,7 +90,12 @@ class Majority(Theorem):
 
     def loss(self, history: History) -> Decimal:
         """`majority_total` on the envelope: of n reports, or n + 1 where n is even."""
-        epsilon = history.one_epsilon("the majority rule")
+        if history.delta:
+            raise AccountingError("the majority rule is for reports without a δ of their own")
+        if len(history.epsilons) != 1:
+            several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
+            raise AccountingError(f"the majority rule is for reports of one epsilon, not of {several}")
+        epsilon = history.epsilons[0]
         odd = int(_odd(np.array(history.count)))
         return Decimal(epsilon) / MICRO if odd == 1 else Decimal(majority_total(epsilon / MICRO, odd))
 

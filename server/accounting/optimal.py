@@ -25,9 +25,10 @@ import numpy as np
 from scipy import optimize, special
 
 from ..epsilon import MICRO
-from .binomial import log_chances
+from .binomial import falls_below, log_chances
 from .errors import positive, probability, whole
-from .theorem import MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
+from .mixture import mixed_total, unspoilt
+from .theorem import EVENTS, MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
 
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
@@ -98,8 +99,9 @@ def optimal_reports(epsilon: float, total: float, delta: float) -> int:
 
 
 class Optimal(Theorem):
-    """The smallest δ of k reports of one ε, `optimal_delta`, is at most delta. No theorem allows more.
+    """The smallest δ of the reports is at most delta. No theorem allows more.
 
+    For k reports of one ε it is `optimal_delta`. Where ε differ, each fixed beforehand, it is `mixed_delta`.
     Reports with a δ_i of their own are (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. Source and proof: this module.
     """
 
@@ -107,30 +109,24 @@ class Optimal(Theorem):
     rule = "count"
     kind = Kind.APPROXIMATE
     deltas = "optional"
-    words = (
-        "All reports of a board together are ({total}, {delta})-LDP: no event is likelier under one course "
-        "of readings than e^{total} times its chance under another, plus {delta}; the odds may move by more "
-        "than e^{total} more often than that. Every report has the same ε, fixed beforehand; no rule can "
-        "allow more of them."
-    )
+    words = f"{EVENTS} Every report has the same ε, fixed beforehand; no rule can allow more of them."
 
     def loss(self, history: History) -> Decimal:
-        """`optimal_total`; infinite where the reports' own δ leave nothing of delta."""
-        kept = Decimal(1)
-        for report, n in history.runs:
-            kept *= (1 - exact(report.delta)) ** n
-        slack = 1 - (1 - exact(self.delta)) / kept
+        """`optimal_total` or `mixed_total`; infinite where the reports' own δ leave nothing of delta."""
+        slack = 1 - (1 - exact(self.delta)) / unspoilt(history)
         if slack < 0:
             return Decimal("Infinity")
         room = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
-        return exact(optimal_total(history.one_epsilon(self.name) / MICRO, history.count, room))
+        if len(history.epsilons) > 1:
+            return mixed_total(history, room)
+        return exact(optimal_total(max(history.epsilons) / MICRO, history.count, room))
 
     def allowed(self, reports: Reports) -> bool:
-        """Whether these reports of one ε stay within the total."""
+        """Whether these reports stay within the total."""
         history = History.of(reports)
-        if history.delta or not history.runs:
+        if history.delta or len(history.epsilons) != 1:
             return super().allowed(history)
-        return self._fits(history.one_epsilon(self.name), history.count)
+        return self._fits(*history.epsilons, history.count)
 
     def cap(self, epsilon: int) -> int:
         """The number of reports of epsilon micro-nats."""
@@ -167,13 +163,14 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
     nats = epsilon / unit
     lie = float(special.expit(-nats))
     # The most P_i in [0, last] is at the mode or, if that is not in reach, at the end.
+    trials = np.array([float(reports)])
     peak = min(last, math.floor((reports + 1) * lie))
-    top = _log_binomial(np.array([float(peak)]), reports, nats)[0]
-    low = _falls_below(top - _NEGLIGIBLE, peak, 0, reports, nats)
-    high = _falls_below(top - _NEGLIGIBLE, peak, last, reports, nats)
+    top = log_chances(np.array([float(peak)]), trials, nats)[0]
+    low = falls_below(top - _NEGLIGIBLE, peak, 0, reports, nats)
+    high = falls_below(top - _NEGLIGIBLE, peak, last, reports, nats)
     lies = np.arange(low, high + 1, dtype=float)
     gap = _minus_product(total, reports - 2 * lies, epsilon) / unit
-    inside = math.fsum(np.exp(_log_binomial(lies, reports, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
+    inside = math.fsum(np.exp(log_chances(lies, trials, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
     # Outside, each of at most `reports` terms is below e^-60 of the largest P.
     outside = (last + 1 - len(lies)) * math.exp(-_NEGLIGIBLE)
     margin = 1 + 5e-12 + 1e-15 * reports * (1 + nats)
@@ -216,21 +213,3 @@ def _minus_product(total: float, factor: np.ndarray, epsilon: float) -> np.ndarr
     carry = _HALVES * epsilon
     high = carry - (carry - epsilon)
     return (total - factor * high) - factor * (epsilon - high)
-
-
-def _falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
-    """The index nearest to `inside`, on the way to `limit`, with log probability below bound; else limit."""
-    if _log_binomial(np.array([float(limit)]), trials, nats)[0] >= bound:
-        return limit
-    above, below = inside, limit
-    while abs(below - above) > 1:
-        middle = (above + below) // 2
-        if _log_binomial(np.array([float(middle)]), trials, nats)[0] < bound:
-            below = middle
-        else:
-            above = middle
-    return below
-
-
-def _log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray:
-    return log_chances(successes, np.array(float(trials)), nats)

@@ -5,7 +5,9 @@ A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `
 `most_reports`, `most_epsilon`, `guarantee`) follows. docs/theorems.md shows one.
 
 Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
-A float is read as the decimal that prints it, so 0.1 is a tenth.
+A total or a delta counts as the decimal that prints its float, so 0.1 is a tenth; any other number (a
+fraction, NumPy's float32) counts as the float next to it. `optimal` and `majority` compute with binary
+doubles instead, and their margins cover what these differ by.
 """
 
 from __future__ import annotations
@@ -28,6 +30,13 @@ MOST_REPORTS = 1 << 27
 """No cap counts further: optimal composition is exact up to here, and a lower cap is a safe one."""
 
 _MOST_EPSILON = 10**12  # micro-nats: a bound for searches only
+
+EVENTS = (
+    "All reports of a board together are ({total}, {delta})-LDP: no event is likelier under one course of "
+    "readings than e^{total} times its chance under another, plus {delta}; the odds may move by more than "
+    "e^{total} more often than that."
+)
+"""What (total, delta)-LDP says by itself, where nothing bounds the odds."""
 
 Rule = Literal["sum", "squares", "count", "unlimited"]
 
@@ -104,13 +113,10 @@ class History:
         with exact_arithmetic():
             return sum((n * exact(report.delta) for report, n in self.runs), Decimal(0))
 
-    def one_epsilon(self, theorem: str) -> int:
-        """The reports' one ε in micro-nats; AccountingError for several, which names the theorem."""
-        epsilons = sorted({report.epsilon for report, _ in self.runs})
-        if len(epsilons) != 1:
-            several = ", ".join(f"{x / MICRO:g}" for x in epsilons)
-            raise AccountingError(f"{theorem} composition is for reports of one epsilon, not of {several}")
-        return epsilons[0]
+    @property
+    def epsilons(self) -> tuple[int, ...]:
+        """The different ε in micro-nats, ascending."""
+        return tuple(sorted({report.epsilon for report, _ in self.runs}))
 
 
 Reports = History | Iterable[ReportCost | int]
@@ -155,8 +161,8 @@ class Theorem(ABC):
     deltas: ClassVar[Literal["required", "optional", "none"]] = "required"
 
     def __post_init__(self) -> None:
-        positive("the total", self.total)
-        probability("delta", self.delta)
+        object.__setattr__(self, "total", positive("the total", self.total))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
         if self.deltas == "required" and self.delta == 0:
             raise AccountingError(
                 f"{self.name} composition needs a delta above 0 (1e-6, say); basic needs none"

@@ -7,7 +7,8 @@ Everything is computed, nothing is drawn. The value is yes or no, and each relea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)
 # ε in micro-nats, k, δ': the example whose printed answer is not the theorem's
 TUTORIAL = (500_000, 350, 0.1)
+FEW = 3
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,20 @@ class ReportsAllowed:
 
 
 @dataclass(frozen=True)
+class TutorialStep:
+    """A number of the tutorial's example by the theorem and by the misprint."""
+
+    advanced: float
+    misprint: float
+
+
+@dataclass(frozen=True)
 class Composition:
-    """The study: views, reports until the budget (total nats, delta) is spent, the tutorial's example."""
+    """The study: views, reports until the budget (total nats, delta) is spent, the tutorial's example.
+
+    advanced, misprint: nats that its k reports cost. few: nats that 3 of them cost. pays: from which k on
+    the formula is below kε, what the reports cost by basic composition.
+    """
 
     total: float
     delta: float
@@ -67,6 +81,8 @@ class Composition:
     spent: tuple[ReportsAllowed, ...]
     advanced: float
     misprint: float
+    few: TutorialStep
+    pays: TutorialStep
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -77,7 +93,9 @@ class Composition:
             "delta": self.delta,
             "views": [view.to_dict() for view in self.views],
             "spent": [vars(row) | {"epsilon": row.epsilon / MICRO} for row in self.spent],
-            "tutorial": example | {"advanced": self.advanced, "misprint": self.misprint},
+            "tutorial": example
+            | {"advanced": self.advanced, "misprint": self.misprint}
+            | {"few": asdict(self.few), "pays": asdict(self.pays)},
         }
 
 
@@ -91,7 +109,14 @@ def study(epsilon: int, total: float, delta: float) -> Composition:
         tuple(until_spent(e, total, delta) for e in EPSILONS),
         advanced(micro, reports, slack),
         misprint(micro, reports, slack),
+        TutorialStep(advanced(micro, FEW, slack), misprint(micro, FEW, slack)),
+        TutorialStep(_pays(advanced, micro, slack), _pays(misprint, micro, slack)),
     )
+
+
+def _pays(formula: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
+    """The fewest reports that the formula makes cheaper than their sum; from there on it always does."""
+    return 1 + largest(lambda k: formula(epsilon, k, delta) >= k * epsilon / MICRO, 1 << 20)
 
 
 def view(epsilon: int, releases: int) -> View:

@@ -84,6 +84,18 @@ class Worlds:
             log = np.log(self.priors) - epsilon * (distance - distance.min()) * self._scale
         return np.exp(log - special.logsumexp(log))
 
+    def densities(self, answer: float, epsilon: float) -> Floats:
+        """How likely the answer is in each world: e^(-|answer - value|/b)/2b with b = Δf/ε, shape (worlds,).
+
+        Multiplied by the priors and divided by their sum they are the posteriors. DisclosureError as for
+        these, and where the sensitivity is 0: then no noise is added, and an answer has no density.
+        """
+        check_epsilon(epsilon)
+        if not self.sensitivity:
+            raise DisclosureError("without noise, where no two worlds differ, an answer has no density")
+        rate = epsilon / self.sensitivity
+        return rate / 2 * np.exp(-rate * np.abs(self.values - answer))
+
     def confidence(self, answer: float, epsilon: float) -> float:
         """How far the belief in the best guess after an answer is from what it was before."""
         after = self.posterior(answer, epsilon)
@@ -187,7 +199,8 @@ class EpsilonChoice:
     """A statistic of a universe: its sensitivities, and what each bound says of a risk.
 
     worlds: m. sensitivity: Δf. spread: Δv. upper_epsilon, tight_epsilon: None where any ε will do, or (tight)
-    where it is not known, and `refused` says why. all: the worlds, where they were gone through.
+    where it is not known, and `refused` says why. all: the worlds, where they were gone through. likeliest:
+    the largest prior, None where all are alike.
     """
 
     query: str
@@ -198,6 +211,11 @@ class EpsilonChoice:
     tight_epsilon: float | None
     refused: str
     all: Worlds | None
+    likeliest: float | None = None
+
+    def upper(self, epsilon: float) -> float:
+        """The upper bound on the belief in any world after an answer at this ε."""
+        return upper(epsilon, self.worlds, self.ratio, self.likeliest)
 
     @property
     def ratio(self) -> float:
@@ -239,7 +257,7 @@ def choose_epsilon(
     largest = None if worlds is None or worlds.prior is None else float(worlds.prior.max())
     most = upper_epsilon(risk, universe.worlds, gap / sensitivity if sensitivity else 0.0, largest)
     tight = worlds.tight_epsilon(risk) if worlds else None
-    return EpsilonChoice(query.name, universe.worlds, sensitivity, gap, most, tight, refused, worlds)
+    return EpsilonChoice(query.name, universe.worlds, sensitivity, gap, most, tight, refused, worlds, largest)
 
 
 def _check_sensitivity(sensitivity: float, gap: float) -> None:

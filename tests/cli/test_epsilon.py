@@ -55,6 +55,22 @@ def test_an_epsilon_becomes_beliefs(hushmote):
     )
 
 
+def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
+    arguments = ("local", "--domain", "8", "--mechanism", "grr", "--epsilon", "1", "--histogram", "2000")
+    text = " ".join(hushmote(*arguments).split())
+    assert "who sees only a histogram of 2,000 reports, one of them the board's" in text
+    assert "not against the broker, the aggregator's operator or the database's journal" in text
+    found = ask(hushmote, *arguments)
+    view = found["histogram"]
+    assert view["epsilon"] < view["loss"] < 1
+    assert view["beliefs"][0]["prior"] == 0.125
+    assert view["beliefs"][0]["posterior"] < found["beliefs"][0]["posterior"]
+    assert "journal" in view["holds"]
+    with_risk = ask(hushmote, *arguments[:5], "--risk", "1/4", "--histogram", "2000")
+    assert with_risk["histogram"]["local"] > with_risk["epsilon_any_mechanism"]
+    assert "histogram" not in ask(hushmote, *arguments[:7])
+
+
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
     found = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
     assert found["mechanism"]["mechanism"] == "hh"
@@ -124,6 +140,25 @@ def test_the_central_form_prints_the_paper_s_numbers(hushmote):
     assert found["worlds"] == 4
     assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
     assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
+    assert [f"{x:.4f}" for x in found["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
+    assert "0.306188" in text
+
+
+def test_the_central_form_takes_a_prior_and_several_universes(hushmote):
+    arguments = ("--risk", "1/2", "--query", "mean", "--epsilon", "2", "--answer", "2.20131", "--json")
+    first, second = json.loads(hushmote("central", "1,2,3,4", "1,2,3,10", *arguments))
+    assert (first["universe"], second["universe"]) == ("1,2,3,4", "1,2,3,10")
+    assert max(first["posteriors"]) == pytest.approx(0.400316, abs=5e-7)
+    prior = ("--prior", "0.4,0.3,0.2,0.1")
+    (found,) = json.loads(hushmote("central", "1,2,3,10", *prior, *arguments))
+    assert found["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    weighed = np.array(found["priors"]) * np.array(found["densities"])
+    assert found["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
+    spread = 0.4 * math.exp(2 * found["spread"] / found["sensitivity"])
+    assert found["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
+    assert found["tight_posterior"] < found["upper_posterior"]
+    text = hushmote("central", "1,2,3,4", "1,2,3,10", *arguments[:-1])
+    assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
 
 
 def test_the_central_form_takes_a_column_and_says_what_it_refuses(hushmote, tmp_path: Path):
@@ -142,7 +177,7 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     monkeypatch.chdir(REPOSITORY)
     page = (REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8")
     shown = re.findall(r"```\n\$ hushmote epsilon (.*)\n((?:.*\n)*?)```", page)
-    assert len(shown) == 5
+    assert len(shown) == 7
     for command, expected in shown:
         printed = hushmote(*shlex.split(command))
         assert [line.rstrip() for line in printed.rstrip().splitlines()] == expected.splitlines()
@@ -150,6 +185,10 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
 
 def test_plots_are_written(hushmote, tmp_path: Path):
     hushmote("local", "--domain", "64", "--risk", "1/8", "--plot", "local.png")
+    assert "wrote loss.svg" in hushmote("local", "--domain", "8", "--epsilon", "4", "--plot", "loss.svg")
+    assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
+    hushmote("central", "1,2,3,10", "1,2,3,4", "--risk", "1/3", "--query", "mean", "--plot", "two.png")
+    assert (tmp_path / "two.png").stat().st_size > 10_000
     hushmote(
         "central", "1,2,3,10", "--risk", "1/3", "--query", "mean", "--query", "median", "--plot", "both.svg"
     )
@@ -181,7 +220,9 @@ def test_plots_are_written(hushmote, tmp_path: Path):
         (("--domain", "3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
         (("--domain", "3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
         (("--domain", "3", "--risk", "0.9", "--delta", "1"), "delta"),
-        (("--domain", "3", "--epsilon", "1", "--plot", "x.png"), "a plot is of a risk"),
+        (("--domain", "3", "--epsilon", "1", "--plot", "x.txt"), ".pdf or .svg file, not x.txt"),
+        (("--domain", "3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
+        (("--domain", "3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
         ((), "say what a board may hold"),
         ((ROOM, "--domain", "3"), "not both"),
         ((ROOM, "--mechanism", "grr"), "goes with --domain"),
@@ -204,6 +245,12 @@ def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...]
         (("1,2,x", "--risk", "1/2"), "a record is a number"),
         (("1,2,3", "--risk", "1/2", "--epsilon", "-1"), "epsilon is a number above 0"),
         (("1,2,3", "--risk", "1/2", "--answer", "1"), "--answer needs --epsilon"),
+        (("1,2,3", "--risk", "1/2", "--prior", "0.5,0.5"), "the prior has 2 numbers, there are 3 records"),
+        (("1,2,3", "--risk", "3/4", "--prior", "0.5,0.4,0.3"), "sums to 1.2, not 1"),
+        (("1,2,3", "--risk", "3/4", "--prior", "a,b,c"), "a prior's probability is a number"),
+        (("1,2,3,4", "--risk", "3/4", "--prior", "0.5,0.5,0,0", "--size", "2"), "leave --size out"),
+        (("1,2,3", "5", "--risk", "1/2"), "universe of one record"),
+        (("1,2,3", "--risk", "1/2", "--plot", "x.txt"), ".pdf or .svg file, not x.txt"),
     ],
 )
 def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, ...], says: str):

@@ -16,6 +16,7 @@ from hushmote.device import main
 from hushmote.server.accounting import choose
 from hushmote.server.experiments.definition import parse
 from hushmote.server.planning import policy
+from hushmote.server.privacy.histogram import for_reports
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "choosing-a-budget.md").read_text("utf-8")
@@ -39,8 +40,8 @@ def test_the_pages_commands_print_what_it_shows(command, shown, tmp_path, monkey
     assert lines(found.output) == lines(shown)
 
 
-def test_there_are_four_such_commands_and_the_policy_lets_the_experiment_through(tmp_path):
-    assert len(BLOCKS) == 4
+def test_there_are_six_such_commands_and_the_policy_lets_the_experiment_through(tmp_path):
+    assert len(BLOCKS) == 6
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
     assert policy.literal(made).splitlines() == lines_of_first_policy()
@@ -60,6 +61,9 @@ def test_the_numbers_in_the_text_follow_from_the_theorems():
     ]
     assert counts == [58, 110, 160]
     assert "58, 110 and 160 reports under `basic`, `zcdp` and `optimal`" in PAGE
+    weekly = round(2 * 20_000 / 104)
+    (row,) = for_reports(2, weekly, 1_450_000, 1e-6)
+    assert f"`--devices {weekly}`: {row.histogram:.3f} for each of the two" in PAGE
 
 
 def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import mpmath
@@ -73,3 +74,27 @@ def lost_vote(epsilon: int, reports: int) -> Any:
 def lost_report(total: int) -> Any:
     """The chance that one report at this ε lies."""
     return 1 / (1 + mpmath.exp(nats(total)))
+
+
+@EXACT
+def mixed_delta(epsilons: list[int], total: int) -> Any:
+    """The same for answers at these ε: the sum over every set of lies, one by one."""
+    delta = mpmath.mpf(0)
+    for lies in itertools.product((False, True), repeat=len(epsilons)):
+        loss = sum(-e if lie else e for e, lie in zip(epsilons, lies, strict=True))
+        if loss > total:
+            chance = mpmath.mpf(1)
+            for e, lie in zip(epsilons, lies, strict=True):
+                chance /= 1 + mpmath.exp(nats(e if lie else -e))
+            delta += chance * (1 - mpmath.exp(nats(total - loss)))
+    return delta
+
+
+@EXACT
+def closed_form(epsilons: list[int], delta: str) -> Any:
+    """Kairouz, Oh, Viswanath 2015, Theorem 3.5."""
+    d, e = mpmath.mpf(delta), [nats(x) for x in epsilons]
+    mean = sum(x * mpmath.expm1(x) / (mpmath.exp(x) + 1) for x in e)
+    squares = sum(x * x for x in e)
+    log = min(mpmath.log(1 / d), mpmath.log(mpmath.e + mpmath.sqrt(squares) / d))
+    return min(sum(e), mean + mpmath.sqrt(2 * squares * log))

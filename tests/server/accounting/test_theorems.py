@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -203,6 +204,27 @@ def test_reports_with_a_delta_of_their_own_take_it_from_the_total_delta():
     assert Optimal(8, 4e-7).spent(leaky).epsilon == math.inf
 
 
+def test_a_total_counts_as_the_decimal_that_prints_its_float():
+    assert Basic(0.1).cap(1) == 100_000
+    assert Basic(0.1 + 0.2).spent([300_000]).epsilon == 0.3
+    for total in (Fraction(3, 10), np.float64(0.3)):
+        assert Basic(total).cap(1) == 300_000  # type: ignore[arg-type]
+    assert Basic(np.float32(0.7)).cap(1) == 699_999  # type: ignore[arg-type]  # 0.699999988 is next to it
+    assert "0.3-LDP" in Basic(Fraction(3, 10)).guarantee().words  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "theorem",
+    [Basic(3, 0.1), ZcdpFilter(3, 0.1, own=0.01), Optimal(3, 0.1)],
+    ids=["basic", "zcdp", "optimal"],
+)
+def test_only_what_bounds_the_odds_speaks_of_the_odds_but_for_delta(theorem):
+    words = theorem.guarantee().words
+    assert "except with probability" not in words
+    assert "no event is likelier under one course of readings than e^3 times" in words
+    assert "except with probability 0.1" in ZcdpFilter(3, 0.1).guarantee().words
+
+
 def test_a_count_of_millions_of_small_reports_is_found():
     assert Optimal(10, 1e-6).most_reports(1_000) == 3_415_598
     assert Optimal(10, 1e-6).most_epsilon(10**6) == 1_848
@@ -295,6 +317,7 @@ def test_reports_that_make_no_sense_are_refused():
         Basic(4).most_epsilon(0)
     with pytest.raises(AccountingError, match="own must leave something"):
         ZcdpFilter(4, 1e-6, own=1e-6)
-    for rule in (Optimal(4, 1e-6), Majority(4)):
-        with pytest.raises(AccountingError, match=r"one epsilon, not of 0.1, 0.2"):
-            rule.spent([100_000, 200_000])
+    with pytest.raises(AccountingError, match=r"one epsilon, not of 0.1, 0.2"):
+        Majority(4).spent([100_000, 200_000])
+    with pytest.raises(AccountingError, match="without a δ of their own"):
+        Majority(4).spent([ReportCost(100_000, 0.01)] * 3)

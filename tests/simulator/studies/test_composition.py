@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from math import comb
 
@@ -12,13 +13,25 @@ from typer.testing import CliRunner
 
 from hushmote.cli.study import study_app
 from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
-from hushmote.simulator.studies.composition import misprint, study, until_spent, view
+from hushmote.simulator.studies.composition import advanced, misprint, study, until_spent, view
 
 
 def test_the_tutorials_example_by_the_theorem_and_by_its_misprint():
     found = study(100_000, 10, 1e-6)
     assert f"{found.advanced:.2f}" == "133.60"
     assert f"{found.misprint:.2f}" == "153.67"
+    assert (f"{found.few.advanced:.3f}", f"{found.few.misprint:.3f}") == ("2.832", "4.690")
+
+
+def test_from_where_on_the_tutorials_formula_is_below_the_sum():
+    found = study(100_000, 10, 1e-6)
+    assert (found.pays.advanced, found.pays.misprint) == (38, 150)
+    for formula, first in ((advanced, 38), (misprint, 150)):
+        assert formula(500_000, first, 0.1) < first / 2
+        assert formula(500_000, first - 1, 0.1) > (first - 1) / 2
+    # where 0.5 sqrt(2k ln 10) + 0.5k (e^0.5 - 1) = 0.5k
+    root = 0.5 * math.sqrt(2 * math.log(10)) / (0.5 - 0.5 * math.expm1(0.5))
+    assert root**2 == pytest.approx(37.3, abs=0.05)
 
 
 def test_a_view_is_the_exact_distribution_of_answers():
@@ -53,6 +66,7 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
     assert result.exit_code == 0, result.output
     assert "133.60" in result.output
     assert "153.67" in result.output
+    assert "4.690" in result.output
     assert "no theorem" in result.output
     assert max(map(len, result.output.splitlines()[:-1])) <= 80
     assert path.stat().st_size > 10_000

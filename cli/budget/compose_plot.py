@@ -1,0 +1,80 @@
+"""The picture of `hushmote budget compose`: ε as the list goes on, and what a δ buys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ...server.accounting import ComposedRow, History, Kind, compose
+from ...server.accounting.compare import TITLES
+from ...server.answers.figure import COLOURS, figure, legend_below, plain, style
+from ...server.epsilon import MICRO
+
+_NAMES = ("basic", "zcdp", "optimal", "advanced", "rogers", "closed form")
+_COLOUR: dict[str, str] = dict(zip(_NAMES, COLOURS, strict=False))
+_PREFIXES = 40
+_SLACKS = np.geomspace(1e-12, 0.3, 25)
+
+
+def plot_composed(path: Path, history: History, slack: float) -> None:
+    """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
+    with figure(path, columns=2) as (made, (left, right)):
+        counts = np.unique(np.linspace(1, history.count, _PREFIXES).astype(int)).tolist()
+        _curves(left, counts, [compose(first, slack) for first in _prefixes(history, counts)])
+        title = "As the list goes on"
+        style(left, title, f"each theorem adds δ = {slack:g}", "releases so far", "ε of all so far, nats")
+        left.set_ylim(0, 1.3 * history.sum / MICRO)
+        _exchange(right, [compose(history, float(s)) for s in _SLACKS])
+        right.axvline(history.sum / MICRO, color=_COLOUR["basic"], lw=1.2, ls=(0, (4, 2)))
+        subtitle = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
+        style(right, "δ against ε", subtitle, "ε of all, nats", "δ that the theorem adds")
+        legend_below(made, left, 3)
+
+
+def _prefixes(history: History, counts: Sequence[int]) -> Iterator[History]:
+    for count in counts:
+        runs, left = [], count
+        for cost, n in history.runs:
+            if left > 0:
+                runs.append((cost, min(n, left)))
+            left -= n
+        yield History(tuple(runs))
+
+
+def _curves(axes: Axes, counts: Sequence[int], steps: Sequence[list[ComposedRow]]) -> None:
+    """ε under each theorem against the number of releases; no line from where it promises nothing."""
+    for place, first in enumerate(steps[0]):
+        if first.kind == Kind.ONE_BIT:
+            continue
+        spent = [_finite(rows[place].epsilon) for rows in steps]
+        name = first.theorem
+        label = TITLES.get(name, name)
+        if np.isnan(spent[-1]):
+            label += ": promises nothing in the end"
+        axes.plot(counts, spent, label=label, **_look(name))
+
+
+def _exchange(axes: Axes, curves: Sequence[list[ComposedRow]]) -> None:
+    """The δ that each theorem adds against ε of all, where it holds."""
+    for place, first in enumerate(curves[0]):
+        if first.theorem == "basic" or first.kind == Kind.ONE_BIT:
+            continue
+        axes.plot([_finite(rows[place].epsilon) for rows in curves], _SLACKS, **_look(first.theorem))
+    axes.set_yscale("log")
+    plain(axes.yaxis)
+
+
+def _look(theorem: str) -> dict[str, Any]:
+    """Colour and line: others lie on optimal's, and the closed form on zcdp's; all must be seen."""
+    width = 4.0 if theorem == "optimal" else 1.9
+    dashes = (0, (4, 2)) if theorem == "closed form" else "-"
+    return {"color": _COLOUR[theorem], "lw": width, "zorder": 7 - width, "ls": dashes}
+
+
+def _finite(value: float | None) -> float:
+    return math.nan if value is None or math.isinf(value) else value

@@ -1,0 +1,153 @@
+"""What releases of different ε, some with a δ of their own, are together: one row for each theorem.
+
+Each theorem adds a δ of its own, `slack`, to those of the releases. `basic`, `zcdp` and `advanced` add them
+up. `closed form` and `optimal` have 1 - (1 - slack)Π(1 - δ_i): a release that is (ε_i, δ_i)-LDP is never
+easier to tell apart than one that gives all away with probability δ_i and is ε_i-LDP otherwise. `rogers`
+needs Σδ_i <= δ/2.
+
+Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML (the decomposition; the
+closed form, Theorem 3.5); zcdp with δ_i: Whitehouse, Ramdas, Rogers, Wu 2023, ICML, Theorem 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+from ..epsilon import MICRO
+from .basic import Advanced
+from .errors import AccountingError, probability
+from .filters import RogersFilter, ZcdpFilter
+from .majority import Majority
+from .mixture import unspoilt
+from .optimal import Optimal
+from .theorem import History, Kind, ReportCost, Reports, above, exact, exact_arithmetic, float_above
+
+ANY = "chosen on the way"
+WITHIN = "chosen on the way, the total beforehand"
+BEFOREHAND = "fixed beforehand"
+
+
+@dataclass(frozen=True)
+class ComposedRow:
+    """What one theorem says of all releases together: they are (epsilon, delta)-LDP.
+
+    epsilon: nats, rounded up; infinite where nothing is promised; None where the theorem does not hold for
+    these releases, and `refused` says why. delta: rounded up, at most 1. when: how the releases' ε may be
+    chosen.
+    """
+
+    theorem: str
+    kind: Kind
+    epsilon: float | None
+    delta: float | None
+    when: str
+    refused: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, which has no infinity: there epsilon is None, and `refused` says why."""
+        finite = self.epsilon is not None and math.isfinite(self.epsilon)
+        return asdict(self) | {"epsilon": self.epsilon if finite else None}
+
+
+def compose(releases: Reports, slack: float) -> list[ComposedRow]:
+    """What the releases are together under every theorem.
+
+    slack: in [0, 1), the δ that a theorem may add to the releases' own. AccountingError for no releases.
+    """
+    history = History.of(releases)
+    if not history.runs:
+        raise AccountingError("there are no releases to compose")
+    probability("delta", slack)
+    pure = History(tuple((ReportCost(report.epsilon), n) for report, n in history.runs))
+    added, product = _added(history, slack), _product(history, slack)
+    totals: list[tuple[str, float, str, Callable[[], float]]] = [
+        ("zcdp", added, WITHIN, lambda: ZcdpFilter(1.0, slack).spent(pure).epsilon),
+        ("rogers", _halved(history, slack), WITHIN, lambda: _rogers(history, slack)),
+        ("advanced", added, BEFOREHAND, lambda: Advanced(1.0, slack).spent(pure).epsilon),
+        ("closed form", product, BEFOREHAND, lambda: closed_form(pure, slack)),
+        ("optimal", product, BEFOREHAND, lambda: Optimal(1.0, slack).spent(pure).epsilon),
+    ]
+    rows = [_row(name, slack, delta, when, total) for name, delta, when, total in totals]
+    return [_basic(history), *rows, _majority(history)]
+
+
+def closed_form(releases: Reports, delta: float) -> float:
+    """Nats that releases without a δ of their own cost; (answer, delta)-LDP, rounded up. delta: in (0, 1).
+
+    The least of Σε_i and Σε_i(e^{ε_i} - 1)/(e^{ε_i} + 1) + sqrt(2 S x), S = Σε_i², with x = ln(1/δ) or
+    ln(e + sqrt(S)/δ). Kairouz, Oh, Viswanath 2015, Theorem 3.5.
+    """
+    history, slack = History.of(releases), exact(probability("delta", delta, zero=False))
+    with exact_arithmetic():
+        mean = Decimal(0)
+        for report, n in history.runs:
+            nats = Decimal(report.epsilon) / MICRO
+            mean += n * nats * (nats.exp() - 1) / (nats.exp() + 1)
+        squares = Decimal(history.squares) / MICRO**2
+        log = min(-slack.ln(), (Decimal(1).exp() + squares.sqrt() / slack).ln())
+        return float_above(min(Decimal(history.sum) / MICRO, above(mean + (2 * squares * log).sqrt())))
+
+
+def _basic(history: History) -> ComposedRow:
+    own = float_above(history.delta)
+    if own >= 1:
+        why = (
+            f"Σε = {history.sum / MICRO:,g} with Σδ = {own:g} is (inf, 1): a δ of 1 or more promises nothing"
+        )
+        return ComposedRow("basic", Kind.NOTHING, math.inf, 1.0, ANY, why)
+    kind = Kind.APPROXIMATE if own else Kind.PURE
+    with exact_arithmetic():
+        return ComposedRow("basic", kind, float_above(Decimal(history.sum) / MICRO), own, ANY)
+
+
+def _row(name: str, slack: float, delta: float, when: str, total: Callable[[], float]) -> ComposedRow:
+    refused = ""
+    if slack == 0 and name != "optimal":
+        refused = "not valid here: it needs a δ of its own above 0"
+    elif delta >= 1:
+        refused = f"not valid here: its δ, {delta:g}, is not below 1"
+    elif name == "rogers" and delta > 2 / math.e:
+        refused = f"not valid here: its δ holds Σδ twice, {delta:g}, and may be 2/e = 0.73 at most"
+    if refused:
+        return ComposedRow(name, Kind.APPROXIMATE, None, None, when, refused)
+    kind = Kind.APPROXIMATE if delta else Kind.PURE
+    return ComposedRow(name, kind, total(), delta, when)
+
+
+def _majority(history: History) -> ComposedRow:
+    try:
+        total = Majority(1.0).spent(history).epsilon
+    except AccountingError as error:
+        return ComposedRow("majority", Kind.ONE_BIT, None, None, BEFOREHAND, f"not valid here: {error}")
+    return ComposedRow("majority", Kind.ONE_BIT, total, None, BEFOREHAND)
+
+
+def _added(history: History, slack: float) -> float:
+    with exact_arithmetic():
+        return float_above(exact(slack) + history.delta)
+
+
+def _product(history: History, slack: float) -> float:
+    with exact_arithmetic():
+        return float_above(1 - (1 - exact(slack)) * unspoilt(history))
+
+
+def _halved(history: History, slack: float) -> float:
+    with exact_arithmetic():
+        return float_above(max(exact(slack) + history.delta, 2 * history.delta))
+
+
+def _rogers(history: History, slack: float) -> float:
+    """The total of a filter that lets all of them through; rounded up, close to the smallest."""
+    delta = _halved(history, slack)
+    low, high = 0.0, 1.0
+    while not RogersFilter(high, delta).allowed(history):
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if RogersFilter(middle, delta).allowed(history) else (middle, high)
+    return high

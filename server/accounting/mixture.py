@@ -1,0 +1,202 @@
+"""Optimal composition of reports whose ε differ: the smallest δ, the smallest total, to the safe side.
+
+Reports that are ε_i-LDP, each ε_i fixed beforehand, are never easier to tell apart than as many answers of
+binary randomized response with these ε_i. Among n_i answers at ε_i an observer sees j_i lies, Binomial(n_i,
+1/(1 + e^{ε_i})), and the loss of all is Σ_i (n_i - 2 j_i) ε_i. The exact δ is #P-hard (Murtagh, Vadhan). Here
+the law of the loss is convolved on a grid that starts at its top, Σε, and goes down:
+
+* where the losses lie on a grid of few enough cells, as a thousand reports of 0.5, 1 and 0.25 do, nothing is
+  rounded;
+* elsewhere an answer between two cells is split over both so that its probability is kept under both values
+  ("connect the dots"). Whoever merges the two gets the answer back, so the split pair is never harder to tell
+  apart than the true one, and products of split pairs are not either: δ comes out too large, never too small.
+  The error is of second order in the cell.
+* what is less likely than e^-104 at an end of the grid is put on the safe side: at an infinite loss, or at
+  the least loss that is kept.
+
+Every sum is one of numbers >= 0, so nothing cancels; what floats round is covered by a margin.
+
+Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML; Murtagh, Vadhan 2016, The
+complexity of computing the optimal composition of differential privacy, TCC, Theorem 1.5; Doroshenko, Ghazi,
+Kamath, Kumar, Manurangsi 2022, Connect the dots: tighter discrete approximations of privacy loss
+distributions, PoPETs.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from ..epsilon import MICRO
+from .binomial import falls_below, log_chances
+from .errors import AccountingError, positive, probability
+from .theorem import History, Reports, exact, exact_arithmetic, float_above, largest
+
+MOST_CELLS = 1 << 16
+"""Cells of the grid of losses, about; fewer reports than that at one ε need no rounding."""
+
+MOST_MIXED = 10_000_000
+"""Reports in a mixed list, at most; and nats that all of them may add up to, at most."""
+
+_NANO = 10**9  # nano-nats in a nat: the unit of totals here
+_NEGLIGIBLE = 104.0  # e^-104 is 7e-46
+_LIES = 650.0  # nats; above it a lie is taken to be impossible, which only adds to the loss
+
+
+@dataclass(frozen=True)
+class LossLaw:
+    """The law of the loss of reports of these ε, under the likelier value; an upper bound where rounded.
+
+    top: Σε, micro-nats. step: of the grid, micro-nats. first: cells between top and chances[0]. chances: of a
+    loss of top - step (first + k). beyond: chance of a loss that is counted as infinite, at most 1e-38.
+    margin: the factor that covers rounding. rounded: whether losses had to be split over cells.
+    """
+
+    top: int
+    step: int
+    first: int
+    chances: np.ndarray
+    beyond: float
+    margin: float
+    rounded: bool
+
+    @classmethod
+    def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
+        """The loss of these reports, a δ of their own left aside.
+
+        cells: of the grid, about. AccountingError for no reports, more than MOST_MIXED, or more nats than
+        that.
+        """
+        history = History.of(reports)
+        counts: Counter[int] = Counter()
+        for report, n in history.runs:
+            counts[report.epsilon] += n
+        if not counts or history.count > MOST_MIXED or history.sum > MOST_MIXED * MICRO:
+            raise AccountingError(
+                f"reports of different epsilon: 1 to {MOST_MIXED:,}, of at most that many nats together"
+            )
+        exact_step = 2 * math.gcd(*counts)
+        span = min(2 * history.sum, math.ceil(2 * math.sqrt(2 * _NEGLIGIBLE * history.squares)))
+        step = max(exact_step, math.ceil(span / cells))
+        step = exact_step if step < 2 * exact_step else step
+        made = cls(history.sum, step, 0, np.ones(1), 0.0, 1 + 1e-11, step > exact_step)
+        for epsilon, n in sorted(counts.items(), key=lambda run: -run[1]):
+            made = made._with(epsilon, n)
+        return made
+
+    def delta(self, total: Decimal) -> float:
+        """The smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
+        with exact_arithmetic():
+            return self._delta(math.floor(total * _NANO))
+
+    def total(self, delta: float) -> Decimal:
+        """The smallest total, 0 or more nats, at which `delta` is at most this one; rounded up to 1e-9."""
+        top = self.top * (_NANO // MICRO)
+        with exact_arithmetic():
+            return Decimal(top - largest(lambda n: self._delta(top - n) <= delta, top)) / _NANO
+
+    def _delta(self, total: int) -> float:
+        """`delta` of a total in nano-nats."""
+        scale = _NANO // MICRO
+        if total >= self.top * scale:
+            return 0.0
+        count = min(len(self.chances), -((total - self.top * scale) // (self.step * scale)) - self.first + 1)
+        cells = np.arange(max(0, count), dtype=np.int64)
+        gap = (self.top - self.step * (self.first + cells)) * scale - total
+        over = np.maximum(gap, 0) / _NANO
+        delta = self.beyond + float(np.dot(self.chances[: len(cells)], -np.expm1(-over)))
+        return min(1.0, math.nextafter(delta * self.margin, math.inf))
+
+    def _with(self, epsilon: int, n: int) -> "LossLaw":
+        """The loss with n more answers of epsilon micro-nats each."""
+        kernel, infinite = _answers(epsilon, n, self.step)
+        filled = np.flatnonzero(kernel)
+        if len(filled) * 4 < len(kernel):
+            chances = np.zeros(len(self.chances) + len(kernel) - 1)
+            for cell in filled.tolist():
+                chances[cell : cell + len(self.chances)] += kernel[cell] * self.chances
+        else:
+            chances = np.convolve(self.chances, kernel)
+        high, low = _ends(chances)
+        kept = chances[high:low].copy()
+        kept[-1] += chances[low:].sum()
+        return LossLaw(
+            self.top,
+            self.step,
+            self.first + high,
+            kept,
+            self.beyond + infinite + float(chances[:high].sum()),
+            # binomials, and a sum of at most this many products, each rounded
+            self.margin * (1 + 5e-12 + 1e-15 * n * (1 + epsilon / MICRO) + 3e-16 * len(filled)),
+            self.rounded,
+        )
+
+
+def mixed_delta(reports: Reports, total: float) -> float:
+    """Return the smallest δ for which the reports are (total, δ)-LDP together, rounded up; 0 from Σε on.
+
+    total: nats, > 0. Reports with a δ of their own: 1 - (1 - δ)Π(1 - δ_i). AccountingError on anything else.
+    """
+    history = History.of(reports)
+    delta = _loss(history).delta(exact(positive("the total", total)))
+    if not history.delta:
+        return delta
+    with exact_arithmetic():
+        return min(1.0, float_above(1 - (1 - Decimal(delta)) * unspoilt(history)))
+
+
+def mixed_total(reports: Reports, delta: float) -> Decimal:
+    """Return the smallest total in nats for which the reports, their own δ aside, are (total, delta)-LDP.
+
+    Rounded up to a billionth. delta: in [0, 1). AccountingError on anything else.
+    """
+    return _loss(History.of(reports)).total(probability("delta", delta))
+
+
+@lru_cache(maxsize=4)
+def _loss(history: History) -> LossLaw:
+    return LossLaw.of(history)
+
+
+def unspoilt(history: History) -> Decimal:
+    """Π(1 - δ_i): the chance that none of the reports' own δ strikes."""
+    with exact_arithmetic():
+        kept = Decimal(1)
+        for report, n in history.runs:
+            kept *= (1 - exact(report.delta)) ** n
+        return kept
+
+
+def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
+    """Chances of the cells below the top of n answers, and what is counted as an infinite loss."""
+    nats = epsilon / MICRO
+    if nats > _LIES:
+        return np.ones(1), 0.0
+    mode = int((n + 1) * float(special.expit(-nats)))
+    few = 0 if mode == 0 else falls_below(-_NEGLIGIBLE, mode, 0, n, nats)
+    many = falls_below(-_NEGLIGIBLE, mode, n, n, nats)
+    lies = np.arange(few, many + 1, dtype=np.int64)
+    chances = (
+        np.exp(log_chances(lies.astype(float), np.array([float(n)]), nats))
+        if n > 1
+        else special.expit([nats, -nats])
+    )
+    chances[-1] += (n - many) * math.exp(-_NEGLIGIBLE)
+    cells, rest = np.divmod(2 * epsilon * lies, step)
+    kernel = np.zeros(int(cells[-1]) + 2)
+    width = step / MICRO
+    np.add.at(kernel, cells, chances * (np.expm1(-(step - rest) / MICRO) / math.expm1(-width)))
+    np.add.at(kernel, cells + 1, chances * np.expm1(rest / MICRO) / math.expm1(width))
+    return np.trim_zeros(kernel, "b"), few * math.exp(-_NEGLIGIBLE)
+
+
+def _ends(chances: np.ndarray) -> tuple[int, int]:
+    """Between which cells all that is likelier than e^-104 lies."""
+    likely = chances > math.exp(-_NEGLIGIBLE)
+    return int(likely.argmax()), len(chances) - int(likely[::-1].argmax())

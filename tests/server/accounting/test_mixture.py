@@ -1,0 +1,160 @@
+"""Optimal composition of different ε: enumeration at 60 digits, one ε's own sum, other accountants."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import reference_composition as composition
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.accounting import (
+    AccountingError,
+    History,
+    Optimal,
+    ReportCost,
+    mixed_delta,
+    mixed_total,
+    optimal_delta,
+    optimal_total,
+)
+from hushmote.server.accounting.mixture import LossLaw
+
+any_epsilon = st.integers(1_000, 4_000_000)
+coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8),
+    st.floats(0.001, 1.05),
+)
+def test_delta_is_never_below_the_enumeration_and_hardly_above(epsilons, share):
+    total = max(1, round(sum(epsilons) * share))
+    exact: Any = composition.mixed_delta(epsilons, total)
+    delta = mixed_delta(epsilons, total / 1e6)
+    assert delta >= exact
+    if total >= sum(epsilons):
+        assert delta == 0
+    else:  # to a billionth of a nat, the unit that totals are rounded down to, and the grid's own error
+        assert delta <= exact * (1 + 1e-6) + 1e-15
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
+def test_the_smallest_total_keeps_delta_at_60_digits_and_a_little_less_does_not(epsilons, delta):
+    total = mixed_total(epsilons, delta)
+    micro = math.ceil(total * 10**6)
+    assert composition.mixed_delta(epsilons, micro) <= delta
+    if micro > 2:
+        assert composition.mixed_delta(epsilons, micro - 3) > delta
+
+
+def test_a_grid_that_rounds_is_as_good_as_one_that_does_not():
+    """The same releases on their own grid, and split over cells that fit none of their ε."""
+    history = History(((ReportCost(100_000), 300), (ReportCost(250_000), 40)))
+    exact = LossLaw.of(history)
+    rounded = LossLaw.of(history, cells=301)
+    assert not exact.rounded
+    assert rounded.rounded
+    for delta in (1e-3, 1e-6, 1e-10):
+        ours = float(rounded.total(delta))
+        assert float(exact.total(delta)) <= ours < 1.005 * float(exact.total(delta))
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(10_000, 562), (100_000, 238), (500_000, 16), (3_000_001, 7)])
+def test_reports_of_one_epsilon_are_those_of_the_closed_sum(epsilon, count):
+    equal = History.equal(epsilon, count)
+    for total in (0.3, 1.0, 7.9):
+        expected = optimal_delta(epsilon / 1e6, count, total)
+        assert mixed_delta(equal, total) == pytest.approx(expected, rel=1e-7)
+    assert float(mixed_total(equal, 1e-6)) == pytest.approx(
+        optimal_total(epsilon / 1e6, count, 1e-6), abs=2e-9
+    )
+
+
+def randomized_response(epsilon: float, step: float, pessimistic: bool):
+    return privacy_loss_distribution.from_randomized_response(
+        2 / (1 + math.exp(epsilon)),
+        2,
+        value_discretization_interval=step,
+        pessimistic_estimate=pessimistic,
+    )
+
+
+def test_it_lies_between_the_two_estimates_of_another_accountant():
+    rng = np.random.default_rng(11)
+    for _ in range(3):
+        kinds = [
+            (int(e), int(n)) for e, n in zip(rng.integers(5_000, 800_000, 4), (3, 10, 40, 5), strict=True)
+        ]
+        history = History(tuple((ReportCost(e), n) for e, n in kinds))
+        between = []
+        for pessimistic in (False, True):
+            parts = [randomized_response(e / 1e6, 1e-4, pessimistic).self_compose(n) for e, n in kinds]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = whole.compose(part)
+            between.append(whole)
+        for total in (0.5, 2.0, 5.0):
+            low, high = (x.get_delta_for_epsilon(total) for x in between)
+            # their Fourier transform is good to some 1e-13
+            assert low - 1e-12 <= mixed_delta(history, total) <= high + 1e-12
+            assert high - low < 0.02 * high + 1e-12
+
+
+@pytest.mark.slow
+def test_three_thousand_different_releases_stay_below_every_other_theorem_on_any_grid():
+    epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
+    total = float(mixed_total(epsilons, 1e-6))
+    assert 1 < float(LossLaw.of(epsilons, 1 << 14).total(1e-6)) / total < 1.0006
+    squares = sum((e / 1e6) ** 2 for e in epsilons)
+    assert total < squares / 2 + math.sqrt(2 * squares * math.log(1e6))
+    mean = sum(e / 1e6 * math.tanh(e / 2e6) for e in epsilons)
+    spread = math.sqrt(sum((e / 1e6) ** 2 / math.cosh(e / 2e6) ** 2 for e in epsilons))
+    assert total == pytest.approx(mean + 4.7 * spread, rel=0.05)  # nearly normal, and δ is less than the tail
+
+
+def test_delta_of_their_own_is_not_forgotten():
+    history = History(((ReportCost(500_000), 2), (ReportCost(1_000_000, 0.01), 3)))
+    pure = History(((ReportCost(500_000), 2), (ReportCost(1_000_000), 3)))
+    kept = 0.99**3
+    assert mixed_delta(history, 2.0) == pytest.approx(1 - (1 - mixed_delta(pure, 2.0)) * kept)
+    assert mixed_delta(history, 4.0) == pytest.approx(1 - kept)
+    assert mixed_delta(history, 4.0) >= 1 - kept
+    room = 1 - (1 - 0.1) / kept
+    assert Optimal(5, 0.1).spent(history).epsilon == pytest.approx(float(mixed_total(pure, room)), abs=1e-8)
+    assert Optimal(5, 0.02).spent(history).epsilon == math.inf
+
+
+def test_the_theorem_takes_reports_of_different_epsilon():
+    mixed = [500_000] * 3 + [100_000] * 20
+    spent = Optimal(8, 1e-6).spent(mixed)
+    assert spent.epsilon == float(mixed_total(mixed, 1e-6))
+    assert spent.epsilon < 3.5  # their sum
+    assert Optimal(spent.epsilon, 1e-6).allowed(mixed)
+    assert not Optimal(spent.epsilon - 1e-6, 1e-6).allowed(mixed)
+
+
+def test_losses_that_are_certain_and_delta_of_zero():
+    assert float(mixed_total([700_000_000, 1_000_000], 0)) == 701
+    assert mixed_delta([700_000_000, 1_000_000], 701) == 0
+    assert mixed_delta([700_000_000, 1_000_000], 699) > 0.6
+    assert float(mixed_total([1_000, 2_000], 0.5)) == 0
+
+
+@pytest.mark.parametrize(
+    ("releases", "text"),
+    [
+        ([], "1 to 10,000,000"),
+        (History.equal(1_000, 10_000_001), "1 to 10,000,000"),
+        (History.equal(10**13 + 1, 1), "that many nats"),
+    ],
+)
+def test_what_is_too_much_is_refused(releases, text):
+    with pytest.raises(AccountingError, match=text):
+        mixed_delta(releases, 1.0)

@@ -26,7 +26,6 @@ from ..experiments.payload import choice_fields, experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms import choose as oracle
 from ..mechanisms.channel import Channel, level_channel
-from ..mechanisms.hierarchy import Hierarchy
 
 Kind = Literal["frequency", "range", "quantile"]
 
@@ -76,9 +75,7 @@ class Design:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """What boards run."""
-        if self.choice.fanout:
-            return Hierarchy(self.experiment, by="variance")
+        """What boards run, and estimates are made with."""
         return mechanism_of(self.experiment)
 
     @property

@@ -10,6 +10,7 @@ from enumeration import distribution
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import estimate
 from hushmote.server.experiments.payload import choice_fields, experiment_over
 from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
@@ -28,6 +29,7 @@ from hushmote.server.planning.devices import (
 )
 from hushmote.server.planning.expected_error import (
     Design,
+    Kind,
     Question,
     even_ranges,
     parabola,
@@ -82,6 +84,66 @@ def test_variances_are_those_of_the_boards_exact_distribution(
     for share in (0.0, 0.3, 1.0):
         population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
         assert found.at(share)[0] == pytest.approx(enumerated_variance(design, population, asked), rel=1e-9)
+
+
+def estimated_variance(design: Design, population: np.ndarray, low: int, high: int) -> float:
+    """Variance, times reports, of what estimate() says of a range: by its answers to one code after another.
+
+    Levels have their drawn numbers of reports, all of one code, so that an answer is that code's weight.
+    """
+    experiment = design.experiment
+    law = design.mechanism.code_law(population)
+    counts = np.zeros(experiment.code_count, np.int64)
+    for level in experiment.levels:
+        counts[level.offset] = 1000 * level.weight
+    total = 0.0
+    for level in experiment.levels:
+        if not level.weight:
+            continue
+        weights = np.zeros(level.code_count)
+        for code in range(level.code_count):
+            one = counts.copy()
+            one[level.offset] = 0
+            one[level.offset + code] = 1000 * level.weight
+            weights[code] = estimate(experiment, one).frequencies[low:high].sum()
+        chance = level.weight / experiment.weight_sum
+        within = law[level.offset : level.offset + level.code_count] / chance
+        total += float(within @ weights**2 - (within @ weights) ** 2) / chance
+    return total
+
+
+def test_a_plan_promises_what_the_estimator_keeps() -> None:
+    """Levels that are direct and few reports on the last one: where other least squares would show most."""
+    plan = solve(Question(share=0.1, ranges=((25, 60),)), epsilon=4 * MICRO, domain=100, error=0.01)
+    population = np.full(100, 0.9 / 65)
+    population[25:60] = 0.1 / 35
+    kept = estimated_variance(plan.design, population, 25, 60)
+    assert 1.96 * math.sqrt(kept / plan.devices) == pytest.approx(0.01, rel=1e-4)
+    assert 10_400 < plan.devices < 10_500
+
+
+@pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000, 7_000_000])
+@pytest.mark.parametrize(
+    ("domain", "low", "high", "share", "kind"),
+    [
+        (2, 1, 2, 0.3, "frequency"),
+        (7, 2, 3, 0.9, "frequency"),
+        (12, 0, 1, 0.0, "frequency"),
+        (20, 4, 9, 0.1, "range"),
+        (27, 9, 18, 0.5, "range"),
+        (20, 0, 10, 0.5, "quantile"),
+    ],
+)
+def test_every_kind_of_plan_promises_what_the_estimator_keeps(
+    epsilon: int, domain: int, low: int, high: int, share: float, kind: Kind
+) -> None:
+    ranges = ((low, high),) if kind == "range" else ()
+    design = best_design(domain, epsilon, Question(kind, share, None, ranges))
+    asked = np.zeros(domain)
+    asked[low:high] = 1
+    population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
+    predicted = parabola(design, asked[:, None]).at(share)[0]
+    assert predicted == pytest.approx(estimated_variance(design, population, low, high), rel=1e-9)
 
 
 @pytest.mark.parametrize("choice", [HASH, DIRECT])

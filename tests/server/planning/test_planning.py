@@ -31,7 +31,7 @@ from hushmote.server.planning.expected_error import (
     Design,
     Kind,
     Question,
-    even_ranges,
+    mean_variance,
     parabola,
     variance,
     well_sampled,
@@ -162,14 +162,13 @@ def test_the_worst_share_is_the_worst() -> None:
     assert worst > found.at(0.0)[0]
 
 
-@pytest.mark.parametrize("choice", [TREE, DIRECT])
-def test_the_mean_over_all_ranges_is_that_of_every_single_one(choice: oracle.Choice) -> None:
+@pytest.mark.parametrize("choice", [TREE, HASH, DIRECT])
+def test_the_mean_over_statistics_in_any_population(choice: oracle.Choice) -> None:
     design = Design(9, 2_000_000, choice)
-    pairs = list(itertools.combinations(range(10), 2))
-    even = np.full(9, 1 / 9)
-    asked = np.array([[low <= i < high for low, high in pairs] for i in range(9)], float)
-    each = [enumerated_variance(design, even, column) for column in asked.T]
-    assert even_ranges(design) == pytest.approx(np.mean(each), rel=1e-9)
+    population = np.arange(1.0, 10) / 45
+    asked = np.eye(9)[:, 2:5] + np.eye(9)[:, 4:7]
+    each = [enumerated_variance(design, population, column) for column in asked.T]
+    assert mean_variance(design, population, asked) == pytest.approx(np.mean(each), rel=1e-9)
 
 
 def test_all_ranges_are_each_asked_with_its_share_of_the_devices_inside() -> None:

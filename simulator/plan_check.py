@@ -2,9 +2,9 @@
 
 Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. What is
 measured is the error against the population that the fleets were drawn from. So that like is compared with
-like, each fleet is asked about one of the places that the plan's error is a mean over, drawn at random, in the
-population that is stated for it; its squared error is taken in parts of the variance that is predicted there,
-and times its number of reports over the mean one (a window's number is drawn, and E[1/n] is above 1/E[n]).
+like, each fleet is asked about one of the places that the plan's error is a mean over, drawn at random, in
+the population that is stated for it; its squared error is taken in parts of the variance that is predicted
+there, and times its number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
 
 The sum over fleets is then a chi-square's, with fewer degrees of freedom where errors have heavier tails than
 normal ones, so that the band in which a right prediction agrees is known.
@@ -98,8 +98,8 @@ class PlanCheck:
         errors = abs(self.measured - self.predicted) / self.uncertainty
         side = "less" if self.measured < self.predicted else "more"
         return (
-            f"predicted ±{self.predicted:.3%}, measured ±{self.measured:.3%}, {errors:.1f} standard errors"
-            f" {side}; chance does that in 1 of {1 / FALSE_ALARM:,.0f} checks; {self.cause}"
+            f"predicted ±{self.predicted:.3%}, measured ±{self.measured:.3%}: {errors:.1f} standard errors"
+            f" {side}; {self.cause}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def plan_row(plan: Plan, fleets: int) -> CheckRow | Unmeasured:
     part = _part(plan.devices, fleets, plan.design)
     devices = max(2, int(plan.devices * part))
     row = CheckRow(
-        "" if part == 1 else "a part of them", plan.design, plan.question, devices, lambda _: devices, fleets
+        "" if part == 1 else "a part", plan.design, plan.question, devices, lambda _: devices, fleets
     )
     return _measurable(row)
 
@@ -186,10 +186,9 @@ def measure(
         total += off * off * n / asked.variance[place]
         made += n
         drawn(1)
-    excess = _excess(design, asked, row.reports)
+    excess = excess_kurtosis(design, asked, row.reports)
     freedom = fleets / (1 + excess / 2)
-    slack = _SLACK + 0.5 / row.fewest
-    ends = np.sqrt(stats.chi2.ppf((FALSE_ALARM / 2, 1 - FALSE_ALARM / 2), freedom) / freedom)
+    least, most = band(freedom, row.fewest)
     return PlanCheck(
         row.name,
         made / fleets,
@@ -198,25 +197,39 @@ def measure(
         predicted,
         predicted * math.sqrt(total / fleets),
         predicted / math.sqrt(2 * freedom),
-        float(predicted * ends[0] * (1 - slack)),
-        float(predicted * ends[1] * (1 + slack)),
+        predicted * least,
+        predicted * most,
         _cause(row, excess),
     )
 
 
+def band(freedom: float, fewest: float) -> tuple[float, float]:
+    """Least and most of measured over predicted where the prediction is right, but for FALSE_ALARM.
+
+    freedom: degrees of freedom of the sum of squares, the number of fleets where errors are normal; fewest:
+    expected reports of the level that gets fewest. The number that arrives is drawn, which adds half of one
+    over it to the error at most; that, and 1 %, are no disagreement.
+    """
+    slack = _SLACK + 0.5 / fewest
+    low, high = np.sqrt(stats.chi2.ppf((FALSE_ALARM / 2, 1 - FALSE_ALARM / 2), freedom) / freedom)
+    return float(low) * (1 - slack), float(high) * (1 + slack)
+
+
 def population(domain: int, low: int, high: int, share: float) -> Floats:
-    """Shares of the values where those from low to below high hold a share evenly, and the others the rest."""
+    """Shares of the values: those from low to below high hold a share evenly, all others the rest."""
     inside = np.zeros(domain)
     inside[low:high] = 1
     return share * inside / (high - low) + (1 - share) * (1 - inside) / (domain - high + low)
 
 
-def _excess(design: Design, asked: Places, reports: float) -> float:
+def excess_kurtosis(design: Design, asked: Places, reports: float) -> float:
     """Excess kurtosis of the estimates' errors, a mean over some of the places."""
     mechanism = design.mechanism
     total = 0.0
     chosen = np.unique(np.linspace(0, len(asked.low) - 1, _TAILS).astype(int))
-    for low, high, variance in zip(asked.low[chosen], asked.high[chosen], asked.variance[chosen], strict=True):
+    for low, high, variance in zip(
+        *(x[chosen] for x in (asked.low, asked.high, asked.variance)), strict=True
+    ):
         statistic = np.zeros((design.domain, 1))
         statistic[low:high] = 1
         laws = mechanism.law(population(design.domain, int(low), int(high), asked.share))
@@ -235,16 +248,16 @@ def _words(asked: Places, question: Question) -> str:
         low, high = int(asked.low[0]), int(asked.high[0])
         return f"{share} hold value {low}" if high == low + 1 else f"{share} in values {low}:{high}"
     if question.kind == "quantile":
-        return f"{share} below any value"
+        return f"{share} below a value"
     if question.kind == "frequency" or question.width == 1:
-        return f"{share} hold any value"
-    return f"{share} in any {question.width} bins" if question.width else f"{share} in any range"
+        return f"{share} hold a value"
+    return f"{share} in {question.width} bins" if question.width else f"{share} in a range"
 
 
 def _cause(row: CheckRow, excess: float) -> str:
     """What a difference that is no chance is likely to come from."""
-    if row.fewest < _MANY_REPORTS and row.fewest < row.reports:
-        return f"likely cause: a level of the tree has only {row.fewest:.0f} reports, and the plan is for many"
+    if row.fewest < min(_MANY_REPORTS, row.reports):
+        return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
     if excess > 1:
         return "likely cause: so few reports differ from the rest that errors are far from normal"
     return "no cause is known: please report it, with the command and its --seed"

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ...server.answers import tables as show
 from ...server.planning import experiment_file as plan_file
 from ...server.planning.devices import Plan, PlanError, solve
 from ...server.planning.experiment_file import Reading
@@ -11,6 +16,9 @@ from ...server.planning.lifetime import LifetimePlan, plan_lifetime
 from ..options import check_picture, command, print_json
 from . import tables as plan_show
 from .options import PlanOptions, micro
+
+if TYPE_CHECKING:  # the simulator takes a while to load
+    from ...simulator.plan_check import CheckRow, PlanCheck, Unmeasured
 
 
 def _plan(options: PlanOptions) -> None:
@@ -46,12 +54,32 @@ def _plan(options: PlanOptions) -> None:
 plan_command = command(PlanOptions, _plan)
 
 
+def _measured(rows: Sequence[CheckRow | Unmeasured], options: PlanOptions) -> list[PlanCheck | Unmeasured]:
+    """Draw the rows' fleets; a terminal sees how far that is."""
+    import numpy as np
+
+    from ...simulator import plan_check
+
+    rng = np.random.default_rng(options.seed)
+    quiet = options.as_json or not show.err.is_terminal
+    columns = (TextColumn("{task.description}"), BarColumn(40), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=show.err, transient=True, disable=quiet) as progress:
+        total = sum(row.fleets for row in rows if isinstance(row, plan_check.CheckRow))
+        task = progress.add_task("drawing fleets", total=total)
+        return [
+            plan_check.measure(row, rng, lambda n: progress.advance(task, n))
+            if isinstance(row, plan_check.CheckRow)
+            else row
+            for row in rows
+        ]
+
+
 def _one_report(plan: Plan, reading: Reading, density: float | None, options: PlanOptions) -> None:
-    checked = []
+    checked: list[PlanCheck | Unmeasured] = []
     if options.check:
         from ...simulator import plan_check
 
-        checked = plan_check.check_plan(plan, options.fleets, options.seed)
+        checked = _measured([plan_check.plan_row(plan, options.fleets)], options)
     if options.write:
         said = f"{plan_show.asked(plan.question)}, to ±{plan.error:.2%} with {plan.devices:,} devices"
         terms = options.terms(said, 365, 1, "sum", plan_file.nats(plan.design.epsilon))
@@ -72,11 +100,11 @@ def _one_report(plan: Plan, reading: Reading, density: float | None, options: Pl
 def _life(
     life: LifetimePlan, reading: Reading, density: float | None, error: float | None, options: PlanOptions
 ) -> None:
-    checked = []
+    checked: list[PlanCheck | Unmeasured] = []
     if options.check:
         from ...simulator import plan_check
 
-        checked = plan_check.check_lifetime(life, options.fleets, options.seed)
+        checked = _measured(plan_check.lifetime_rows(life, options.fleets), options)
     best = life.best
     if options.write:
         length = plan_show.length(life.rhythm.horizon_s)

@@ -172,7 +172,7 @@ class PlanOptions(QuestionOptions):
         ),
     ] = None
     check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
-    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200
+    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw.")] = 1000
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
     write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None
     name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None

@@ -19,7 +19,7 @@ from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
 from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
-    from ...simulator.plan_check import PlanCheck
+    from ...simulator.plan_check import PlanCheck, Unmeasured
 
 _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
@@ -269,25 +269,42 @@ def _count(reports: float) -> str:
     return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
 
 
-def after(checked: Sequence[PlanCheck], written: Path | None, plot: Path | None) -> None:
+def after(checked: Sequence[PlanCheck | Unmeasured], written: Path | None, plot: Path | None) -> None:
     """Print what was measured, and which files there are now."""
     if checked:
-        show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
-        headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
-        table = tables.table(None, headings, 2)
-        for c in checked:
-            table.add_row(
-                c.name,
-                c.population,
-                f"{c.fleets:,}",
-                _count(c.reports),
-                f"{c.predicted:.3%}",
-                f"{c.measured:.3%} ({c.uncertainty:.3%})",
-                "yes" if c.agrees else "no",
-            )
-        show.out.print(table)
-        show.out.print("  half-widths; in brackets the standard error of what was measured")
+        _checked(checked)
     if written:
         show.out.print(f"experiment: {written}")
     if plot:
         show.out.print(f"plot: {plot}")
+
+
+def _checked(checked: Sequence[PlanCheck | Unmeasured]) -> None:
+    from ...simulator.plan_check import FALSE_ALARM, Unmeasured
+
+    show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
+    headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
+    table = tables.table(None, headings, 2)
+    notes: list[str] = []
+    for row in checked:
+        name = f"{row.name}: " if row.name else ""
+        if isinstance(row, Unmeasured):
+            notes.append(f"{name}not measured: {row.why}")
+            continue
+        table.add_row(
+            row.name,
+            row.population,
+            f"{row.fleets:,}",
+            _count(row.reports),
+            f"{row.predicted:.3%}",
+            f"{row.measured:.3%} ({row.uncertainty:.3%})",
+            "yes" if row.agrees else "no",
+        )
+        if row.why:
+            notes.append(f"{name}{row.why}")
+    if table.row_count:
+        show.out.print(table)
+        show.out.print("  half-widths; in brackets the standard error of what was measured; a right plan")
+        show.out.print(f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows")
+    for note in notes:
+        show.out.print(f"  {note}")

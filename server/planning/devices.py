@@ -18,6 +18,7 @@ from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms.channel import Channel
 from ..mechanisms.choose import Choice, choose, flat_channel, primes
+from ..mechanisms.flat_variance import frequency_variance
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, variance, well_sampled
 
@@ -120,7 +121,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
         return design
     flat = _flat_choices(domain, epsilon)
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
-    tried = {min(flat, key=lambda choice: flat[choice].frequency_variance(share)) for share in shares}
+    tried = {min(flat, key=lambda choice: frequency_variance(flat[choice], share)) for share in shares}
     designs = [Design(domain, epsilon, choice) for choice in tried]
     exact = [d for d in designs if well_sampled(d, question)]
     # Of two that err alike the one that asks for the value itself: a tree of one level is no more than that.
@@ -135,7 +136,7 @@ def _flat_choices(domain: int, epsilon: int) -> dict[Choice, Channel]:
         channel = flat_channel(domain, g, epsilon)
         if channel is not None:
             name, cells = ("grr", 0) if g == domain else ("olh", g)
-            channels[Choice(name, cells, 0, (), None, channel.variance)] = channel
+            channels[Choice(name, cells, 0, (), None, frequency_variance(channel, 0.0))] = channel
     return channels
 
 

@@ -25,6 +25,7 @@ from ..experiments.payload import choice_fields, experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms import choose as oracle
 from ..mechanisms.channel import Channel, level_channel
+from ..mechanisms.flat_variance import frequency_variance
 
 Kind = Literal["frequency", "range", "quantile"]
 
@@ -142,7 +143,7 @@ def variance(design: Design, question: Question) -> float:
     statistics is taken over a sample of them that is spread evenly.
     """
     if question.kind == "frequency" and not design.choice.fanout:
-        return design.channel.frequency_variance(question.share)
+        return frequency_variance(design.channel, question.share)
     return float(places(design, question).variance.mean())
 
 

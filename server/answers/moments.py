@@ -43,19 +43,9 @@ def bin_middles(estimate: Estimates) -> Floats:
     return (edges[:-1] + edges[1:]) / 2
 
 
-def _centred(estimate: Estimates, weights: Floats) -> Statistic:
-    """Statistic with weights; all shares sum to 1, so that a constant may be taken off them and added again.
-
-    Taking off the middle of the weights takes away most of what the sum of the estimates is off by.
-    """
-    constant = float(weights.mean())
-    centred = estimate.linear(weights - constant)
-    return Statistic(centred.value + constant, centred.stderr, centred.skew)
-
-
 def mean(estimate: Estimates) -> Statistic:
     """Mean of a number in whole units. Raises UnitsError for another type."""
-    return _centred(estimate, bin_middles(estimate))
+    return estimate.linear(bin_middles(estimate))
 
 
 def deviation(estimate: Estimates) -> Deviation:
@@ -65,7 +55,7 @@ def deviation(estimate: Estimates) -> Deviation:
     with few reports it is most of it.
     """
     centre = mean(estimate)
-    square = _centred(estimate, np.square(bin_middles(estimate) - centre.value))
+    square = estimate.linear(np.square(bin_middles(estimate) - centre.value))
     error = centre.stderr**2
     stderr = math.hypot(square.stderr, math.sqrt(2) * error)
     skew = square.skew * (square.stderr / stderr) ** 2 if stderr else 0.0

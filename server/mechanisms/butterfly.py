@@ -38,7 +38,7 @@ def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
         return _blocks_of_two(level, counts) if level.t else counts
     g = level.g
     out = np.empty(class_count(level), dtype=np.int64)
-    for j, start in enumerate(_starts(level)):
+    for j, start in enumerate(_starts(level.g, level.t)):
         size = g**j
         codes = counts[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g)
         block = np.zeros((size, g), dtype=np.int64)
@@ -55,7 +55,7 @@ def expand(level: Level, values: Array) -> Array:
     g = level.g
     rest = values.shape[1:]
     out = np.empty((level.code_count, *rest), dtype=values.dtype)
-    for j, start in enumerate(_starts(level)):
+    for j, start in enumerate(_starts(level.g, level.t)):
         size = g**j
         block = values[start : start + size * g].reshape(g, size, *rest).swapaxes(0, 1)
         codes = out[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g, *rest)
@@ -69,16 +69,18 @@ def class_supports(level: Level, classes: Array) -> Array:
 
     Exact for integers; the sum of the counts must stay below 2**63.
     """
-    if not level.t:
-        return classes.copy()
-    g = level.g
+    return values_supported(level.g, level.t, classes)[: level.domain] if level.t else classes.copy()
+
+
+def values_supported(g: int, t: int, classes: Array) -> Array:
+    """class_supports of all g**t values that t digits can tell apart."""
     total = np.zeros(1, dtype=classes.dtype)
-    for j, start in enumerate(_starts(level)):
+    for j, start in enumerate(_starts(g, t)):
         block = classes[start : start + g ** (j + 1)]
         for i in range(j):
             block = _butterfly(block, g, g ** (j - 1 - i), g**i, 1)
         total = (block.reshape(g, -1) + total).reshape(-1)
-    return total[: level.domain]
+    return total
 
 
 def least_supports(level: Level, masses: Floats) -> Floats:
@@ -91,7 +93,7 @@ def least_supports(level: Level, masses: Floats) -> Floats:
         return masses
     g = level.g
     least = np.array([np.inf])
-    for j, start in enumerate(_starts(level)):
+    for j, start in enumerate(_starts(level.g, level.t)):
         block = masses[start : start + g ** (j + 1)]
         for i in range(j):
             block = _least_butterfly(block, g, g ** (j - 1 - i), g**i)
@@ -115,7 +117,7 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
     block = np.zeros((g**level.t, batch))
     block[: level.domain] = r.reshape(level.domain, batch)
     out = np.empty((class_count(level), batch))
-    starts = _starts(level)
+    starts = _starts(level.g, level.t)
     for j in range(level.t - 1, -1, -1):
         classes = block
         for i in range(j):
@@ -159,16 +161,15 @@ def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
     g = level.g
     number = np.arange(first, last, dtype=np.int64)
     index = np.empty((len(number), g), dtype=np.int64)
-    for j, start in enumerate(_starts(level)):
+    for j, start in enumerate(_starts(level.g, level.t)):
         begin = (g**j - 1) // (g - 1)
         here = (number >= begin) & (number < begin + g**j)
         index[here] = start + (number[here] - begin)[:, None] + g**j * np.arange(g)
     return index
 
 
-def _starts(level: Level) -> list[int]:
-    g = level.g
-    return [g * (g**j - 1) // (g - 1) for j in range(level.t)]
+def _starts(g: int, t: int) -> list[int]:
+    return [g * (g**j - 1) // (g - 1) for j in range(t)]
 
 
 def _blocks_of_two(level: Level, counts: Counts) -> Counts:

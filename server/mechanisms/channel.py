@@ -12,7 +12,7 @@ import numpy as np
 
 from ...device.ldp_client import ONE, Level
 from ..arrays import Floats
-from . import butterfly
+from . import butterfly, fourier
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,11 @@ class LevelCode:
 
     def law(self, nodes: Floats) -> Floats:
         """Chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
-        chances = butterfly.class_weights(self.level, nodes)
+        g, t = self.level.g, self.level.t
+        if nodes.ndim == 1 and t > 1 and g > 2:
+            chances = fourier.class_weights(g, t, nodes)
+        else:
+            chances = butterfly.class_weights(self.level, nodes)
         chances *= self._seed * (self.channel.p - self.channel.lie)
         chances += self._seed * self.channel.lie * nodes.sum(axis=0)
         return chances

@@ -65,17 +65,7 @@ class Smoothed:
         return Smoothed(data, shares, supports, implied)
 
 
-def binomial(smoothed: Smoothed, supports: Floats) -> Spread:
-    """Of statistics that a report either supports or not: a share of supports each, shape (n,)."""
-    share = np.clip(supports, 0, 1)
-    variance = share * (1 - share)
-    skew = (1 - 2 * share) * smoothed.data.code.scale / smoothed.data.reports
-    return Spread(variance * smoothed.data.factor, np.where(variance > 0, skew, 0))
-
-
-def exact(
-    tree: hierarchy.Tree | None, levels: Sequence[Smoothed | None], domain: int
-) -> tuple[Spread, Spread]:
+def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) -> tuple[Spread, Spread]:
     """Of all frequencies and of the distribution function, by the effect of every class of codes on them."""
     cumulants = np.zeros((2, 2, domain))  # of frequencies or prefixes; second or third
     for number, smoothed in enumerate(levels):
@@ -83,11 +73,9 @@ def exact(
             continue
         moments = np.zeros((2, 3, domain))
         for supported, shares in _class_chunks(smoothed, max(1, _CHUNK // domain)):
-            effect = supported
-            if tree:
-                parts: list[Floats | None] = [None] * len(levels)
-                parts[number] = supported
-                effect = hierarchy.solve(tree, parts, root=0.0)[-1]
+            parts: list[Floats | None] = [None] * len(levels)
+            parts[number] = supported
+            effect = hierarchy.solve(tree, parts, root=0.0)[-1]
             for which, e in enumerate((effect, np.cumsum(effect, axis=0))):
                 moments[which, 0] += e @ shares
                 square = e * e
@@ -127,54 +115,13 @@ def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
     return smoothed.data.factor * (both - mean**2)
 
 
-def _hashed_prefixes(smoothed: Smoothed, values: Floats) -> Floats:
-    """Variances of a flat hashed mechanism's distribution function, O(domain).
-
-    Exact for the code distribution that the estimates imply. Three values share a cell more often where they
-    are on a line of the space of digits, so lines through points of a prefix are counted, digit by digit
-    from the top: a prefix is `full` whole blocks of b = g**j values and r of the next one. A line meets each
-    of the g blocks around it once, unless it stays in one; what stays in the last is counted a digit lower.
-    """
-    channel, g = smoothed.data.code.channel, smoothed.data.code.channel.g
-    x = _shares(smoothed, values)
-    p, lie, c = channel.p, channel.lie, channel.collision
-    size = smoothed.data.code.level.seeds + 1
-    c3 = (size // g**2 - 1) / (size - 1)  # three values that are not on a line share a cell
-    apart = p * c3 + lie * (c - c3)
-    line = (c - c3) * (p - lie)
-
-    below = np.append(0.0, np.cumsum(x))
-    n = np.arange(1, len(x) + 1)
-    start, rest, lines = np.zeros_like(n), n, np.zeros(len(n))
-    for j in range(smoothed.data.code.level.t - 1, -1, -1):
-        b = g**j
-        full, r = np.divmod(rest, b)
-        ends = (start + full * b, start + (full + 1) * b, start + g * b)
-        at_start, at_full, at_next, at_end = (below[np.minimum(i, len(x))] for i in (start, *ends))
-        lines += (at_full - at_start) * ((b - 1) * (g - 2) + (full - 1) * (b * (full - 2) + 2 * r))
-        lines += (at_next - at_full) * full * b * (full - 1)
-        lines += (at_end - at_next) * full * (b * (full - 1) + 2 * r)
-        start, rest = ends[0], r
-
-    inside = below[n]
-    second = np.cumsum(smoothed.supports) + n * (n - 1) * apart + lines * line
-    second += inside * 2 * (n - 1) * (c * p - apart)
-    mean = channel.q * n + (p - channel.q) * inside
-    return np.maximum(second - mean**2, 0) * smoothed.data.factor
-
-
 def model(
-    tree: hierarchy.Tree | None, levels: Sequence[Smoothed | None], values: Sequence[Floats]
+    tree: hierarchy.Tree, levels: Sequence[Smoothed | None], values: Sequence[Floats]
 ) -> tuple[Spread, Spread]:
     """Of all frequencies and of the distribution function, by a model of the covariances; skew left at 0.
 
     In O(nodes levels). values: the nodes' estimates, by level.
     """
-    if tree is None:
-        (smoothed,) = levels
-        assert smoothed is not None
-        prefix = _hashed_prefixes(smoothed, values[0])
-        return binomial(smoothed, smoothed.supports), Spread(prefix, np.zeros_like(prefix))
     d = [np.zeros(n) for n in tree.nodes]
     e = [np.zeros((n, 2)) for n in tree.nodes]
     for number, (smoothed, x) in enumerate(zip(levels, values, strict=True)):

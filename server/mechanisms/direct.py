@@ -7,9 +7,15 @@ privacy", ICML 2016.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
-from .supports import SupportMechanism
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import Counts, Floats
+from .decoded import Spread
+from .supports import SupportDecoded, SupportMechanism
 
 
 class Direct(SupportMechanism):
@@ -22,3 +28,37 @@ class Direct(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 12, "mechanism": "grr"},
     )
     direct: ClassVar[bool] = True
+
+    def decode(self, counts: Counts) -> SupportDecoded:
+        return DirectDecoded(self, self.collapse(counts))
+
+    def frequency_variance(self, share: float | None) -> float:
+        """Variance, times reports, of the frequency of a value of this share; of the worst one for None."""
+        return self.codes[0].channel.frequency_variance(share)
+
+
+class DirectDecoded(SupportDecoded):
+    """A histogram of direct answers: a report supports what is asked for or not."""
+
+    @cached_property
+    def frequency_spread(self) -> Spread:
+        return self._binomial(self._leaf.supports)
+
+    @cached_property
+    def cdf_spread(self) -> Spread:
+        return self._binomial(np.cumsum(self._leaf.supports))
+
+    def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
+        supports = np.append(0.0, np.cumsum(self._leaf.supports))
+        return self._binomial(supports[high] - supports[low])
+
+    def rare_variance(self) -> float:
+        return self.codes[0].channel.variance / self.reports[0]
+
+    def _binomial(self, supports: Floats) -> Spread:
+        """Of statistics that a report either supports or not: a share of supports each, shape (n,)."""
+        share = np.clip(supports, 0, 1)
+        variance = share * (1 - share)
+        data = self._leaf.data
+        skew = (1 - 2 * share) * data.code.scale / data.reports
+        return Spread(variance * data.factor, np.where(variance > 0, skew, 0))

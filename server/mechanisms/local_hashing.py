@@ -8,10 +8,15 @@ Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from .supports import SupportMechanism
+import numpy as np
+
+from ..arrays import Counts, Floats
+from . import hashed_moments
+from .decoded import Spread
+from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree, tree
 
 
@@ -36,7 +41,54 @@ class LocalHashing(SupportMechanism):
     def words(self) -> str:
         return f"olh, {self.experiment.levels[0].g} cells"
 
+    def decode(self, counts: Counts) -> SupportDecoded:
+        return HashedDecoded(self, self.collapse(counts))
+
+    def frequency_variance(self, share: float | None) -> float:
+        """Variance, times reports, of the frequency of a value of this share; of the worst one for None.
+
+        A mean over all values, each holding the share while the others hold what is left in equal parts.
+        """
+        (code,), channel, domain = self.codes, self.codes[0].channel, self.domain
+        excess = hashed_moments.excess_supported(channel.g, code.level.t, domain)
+        # The part of all values that a class supports. The second moment of a report's weight is linear in
+        # the shares: one term for whatever is reported, one for even shares, one for what the value has more.
+        part = np.full(self.class_count, 1 / channel.g) + (0.0 if excess is None else excess / domain)
+        other = part * (1 - part)
+        seed, kept = channel.g / self.class_count, channel.p - channel.lie
+        any_share = seed * channel.lie * other.sum()
+        even = seed * kept * domain * float(part @ other)
+        more = seed * kept * float(other @ (1 - part))
+        none, all_of_it = any_share + (even - more) / (domain - 1), any_share + more
+        slope = code.scale**2 * (all_of_it - none)
+        f = min(max(1 / domain + slope / 2, 0.0), 1.0) if share is None else share
+        return code.scale**2 * none + slope * f - (f - 1 / domain) ** 2
+
 
 @lru_cache(maxsize=16)
 def _one_family(domain: int) -> Tree:
     return tree(domain, domain, [1.0])
+
+
+class HashedDecoded(SupportDecoded):
+    """A histogram of flat local hashing; all moments are exact, by hashed_moments."""
+
+    @cached_property
+    def frequency_spread(self) -> Spread:
+        leaf = self._leaf
+        return self._spread(hashed_moments.frequencies(leaf.data.code.level, leaf.shares, leaf.supports))
+
+    @cached_property
+    def cdf_spread(self) -> Spread:
+        leaf = self._leaf
+        return self._spread(hashed_moments.prefixes(leaf.data.code.level, leaf.shares))
+
+    def rare_variance(self) -> float:
+        assert isinstance(self.mechanism, LocalHashing)
+        return self.mechanism.frequency_variance(0.0) / self.reports[0]
+
+    def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
+        """From second and third cumulants of what one report supports."""
+        data = self._leaf.data
+        second, third = cumulants
+        return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)

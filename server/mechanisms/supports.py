@@ -25,8 +25,8 @@ from .invariants import Check, bounded_supports, even_runs, known_chances
 from .mechanism import Mechanism, Stratum, Weights
 from .tree_influence import influences
 
-# Errors of all frequencies, or of the whole distribution function, are exact up to this many pairs of a class
-# of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
+# A hierarchy's errors of all frequencies, or of the distribution function, are exact up to this many pairs of
+# a class of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
 _MAX_EXACT_PAIRS = 25_000_000
 # The same where many statistics of a hierarchy are asked for at once, in numbers that the butterflies add.
 _MAX_EXACT_WORK = 500_000_000
@@ -83,7 +83,7 @@ class SupportMechanism(Mechanism):
         return draws.codes(self.experiment, indices, rng)
 
     def decode(self, counts: Counts) -> SupportDecoded:
-        return SupportDecoded(self, self.collapse(counts))
+        return TreeDecoded(self, self.collapse(counts))
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
         parts = Mechanism.collapse(self, counts)
@@ -109,19 +109,14 @@ class SupportMechanism(Mechanism):
 
 
 class SupportDecoded(Decoded):
-    """A histogram of such a mechanism, decoded by butterflies, its moments by the short ways there are."""
+    """A histogram of such a mechanism, decoded by butterflies."""
 
     def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)
         self.codes = mechanism.codes
-        self._direct = mechanism.direct
         self._least_squares = mechanism.tree
         parts = zip(self.codes, counts, self.reports, strict=True)
         self._levels = [LevelCounts(code, n, part) if n else None for code, part, n in parts]
-        informed = [level.code.level for level in self._levels if level]
-        self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in informed)
-        pairs = sum(map(butterfly.class_count, informed))
-        self.exact = mechanism.direct or pairs * mechanism.domain <= _MAX_EXACT_PAIRS
 
     @cached_property
     def _tree(self) -> hierarchy.Tree | None:
@@ -155,39 +150,44 @@ class SupportDecoded(Decoded):
     def value(self, statistic: Floats) -> Floats:
         return self.frequencies @ statistic
 
+
+class TreeDecoded(SupportDecoded):
+    """A histogram of a hierarchy; moments by the short ways there are, or by a model of the covariances."""
+
+    def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
+        super().__init__(mechanism, counts)
+        informed = [level.code.level for level in self._levels if level]
+        self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in informed)
+        pairs = sum(map(butterfly.class_count, informed))
+        self.exact = pairs * mechanism.domain <= _MAX_EXACT_PAIRS
+
+    @property
+    def _known(self) -> hierarchy.Tree:
+        tree = self._tree
+        assert tree is not None
+        return tree
+
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
-        if self._tree and at_once > _ALWAYS_EXACT and at_once * self._work > _MAX_EXACT_WORK:
-            parts, _ = hierarchy.transpose(self._tree, statistic)
+        if at_once > _ALWAYS_EXACT and at_once * self._work > _MAX_EXACT_WORK:
+            parts, _ = hierarchy.transpose(self._known, statistic)
             return covariance.model_of(parts, self._smoothed, self._values)
         return super().spread(statistic, at_once)
 
     @cached_property
     def frequency_spread(self) -> Spread:
-        if not self._tree:
-            return covariance.binomial(self._leaf, self._leaf.supports)
         return self._spreads[0]
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        if self._direct:
-            return covariance.binomial(self._leaf, np.cumsum(self._leaf.supports))
         return self._spreads[1]
 
     @cached_property
     def _spreads(self) -> tuple[Spread, Spread]:
         if self.exact:
-            return covariance.exact(self._tree, self._smoothed, self.mechanism.domain)
-        return covariance.model(self._tree, self._smoothed, self._values)
-
-    def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
-        if not self._direct:
-            return None
-        supports = np.append(0.0, np.cumsum(self._leaf.supports))
-        return covariance.binomial(self._leaf, supports[high] - supports[low])
+            return covariance.exact(self._known, self._smoothed, self.mechanism.domain)
+        return covariance.model(self._known, self._smoothed, self._values)
 
     def rare_variance(self) -> float:
         own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
-        if not self._tree:
-            return own[-1]
-        d = [np.full(n, v) for n, v in zip(self._tree.nodes, own, strict=True)]
-        return float(influences(self._tree, d)[0].squares.mean())
+        d = [np.full(n, v) for n, v in zip(self._known.nodes, own, strict=True)]
+        return float(influences(self._known, d)[0].squares.mean())

@@ -202,8 +202,6 @@ def test_all_shares_sum_to_one_with_no_error() -> None:
     [
         designed("hh", 1024, 1, fanout=4, cells=[4, 5, 3, 3, 3]),
         designed("hh", 777, 2, fanout=5, cells=[2, 7, 7, 7, 7]),
-        designed("olh", 1024, 1, g=3),
-        designed("olh", 1000, 3, g=23),
     ],
     ids=lambda e: f"{e.mechanism}{e.domain}",
 )
@@ -229,9 +227,8 @@ def test_approximate_errors_are_near_the_exact_ones(
     rough = estimate(experiment, counts)
     monkeypatch.setattr(supports, "_MAX_EXACT_PAIRS", 10**9)
     exact = estimate(experiment, counts)
-    limit = 0.12 if experiment.fanout else 1e-5
-    np.testing.assert_allclose(rough.stderr, exact.stderr, rtol=limit)
-    np.testing.assert_allclose(rough.cdf_stderr[:-1], exact.cdf_stderr[:-1], rtol=limit)
+    np.testing.assert_allclose(rough.stderr, exact.stderr, rtol=0.12)
+    np.testing.assert_allclose(rough.cdf_stderr[:-1], exact.cdf_stderr[:-1], rtol=0.12)
 
 
 def test_many_ranges_at_once_are_those_asked_for_one_by_one() -> None:

@@ -1,0 +1,64 @@
+"""The butterfly's map between classes of codes and values in floating point, by Fourier transforms.
+
+A class (a, y) supports v where a·v = y mod g, and the indicator of that is the mean over k of ω^(k (a·v - y))
+with ω = exp(2πi/g). As a runs over the seeds with leading digit 1 and k over 1..g-1, k a runs over all
+seeds, each once: one Fourier transform over the digits of k a does for the whole butterfly, for about
+g / (2 log g) of its cost. Counts stay with the butterfly, which is exact. Layouts are butterfly.py's.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.fft  # pyright: ignore[reportMissingTypeStubs]
+
+from ..arrays import Floats
+
+fft: Any = scipy.fft  # whose types say less than it does
+
+
+def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
+    """Sums of numbers over the classes that support each value: (class_count,) to (g**t,) for each.
+
+    Two at a time cost as much as one.
+    """
+    if not numbers:
+        return []
+    classes = numbers[0].astype(np.complex128)
+    if len(numbers) > 1:
+        classes.imag = numbers[1]
+    waves = np.empty(g**t, dtype=np.complex128)
+    waves[0] = classes.sum()
+    for block, at in _blocks(g, t):
+        waves[at] = fft.fft(classes[block].reshape(g, -1), axis=0)[1:]
+    sums: npt.NDArray[np.complex128] = fft.ifftn(waves.reshape((g,) * t), norm="forward", overwrite_x=True)
+    sums = sums.reshape(-1) / g
+    return [sums.real, sums.imag][: len(numbers)] + class_supports(g, t, *numbers[2:])
+
+
+def class_weights(g: int, t: int, values: Floats) -> Floats:
+    """Sum numbers over the values that each class supports, (n,) with n <= g**t to (class_count,)."""
+    padded = np.zeros(g**t)
+    padded[: len(values)] = values
+    waves = fft.fftn(padded.reshape((g,) * t)).reshape(-1)
+    out = np.empty(g * (g**t - 1) // (g - 1))
+    for block, at in _blocks(g, t):
+        half = np.empty((g // 2 + 1, at.shape[1]), dtype=np.complex128)
+        half[0] = waves[0]
+        half[1:] = waves[at[: g // 2]]
+        out[block] = fft.irfft(half, g, axis=0).reshape(-1)
+    return out
+
+
+def _blocks(g: int, t: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    """Yield where a block's classes stand, and where k a stands for k = 1..g-1 and its seeds a."""
+    k = np.arange(1, g)[:, None]
+    times = k * np.arange(g) % g
+    lower = np.zeros((g - 1, 1), dtype=np.int64)
+    start, size = 0, 1
+    for _ in range(t):
+        yield slice(start, start + g * size), k * size + lower
+        start += g * size
+        lower = (times[:, :, None] * size + lower[:, None, :]).reshape(g - 1, -1)
+        size *= g

@@ -1,0 +1,180 @@
+"""Moments of the frequencies and of the distribution function of flat local hashing, exact at any size.
+
+What a report weighs in a value is whether it supports it, less W / D, the part of all D values that it
+supports. Both W and the number of a prefix's values that it supports depend on the seed's lowest digit that
+is not 0. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*, and differs
+for the g blocks of a *group*. A report supports a group evenly, D / g and n / g values are taken off, and of
+what a prefix holds of its last group (whole blocks, and a part of one) it supports one block or none: three
+outcomes for each i. Second and third moments follow from how often each block is supported, and from the
+same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ...device.ldp_client import Level
+from ..arrays import Floats
+from . import butterfly, fourier
+
+_POINTS = 4  # inside a block, at which third moments, cubic there, are evaluated
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    """Means over all reports of what those with seeds of some kind have.
+
+    supported  of 1, excess and excess² times whether a block is supported, shape (3, blocks)
+    totals     of excess**k, k = 0..3
+    """
+
+    supported: Floats
+    totals: Floats
+
+    def without(self, rarer: _Seeds, g: int) -> _Seeds:
+        """Less those of some of the seeds, whose blocks are g times as wide."""
+        repeated = np.repeat(rarer.supported, g, axis=1)[:, : self.supported.shape[1]]
+        return _Seeds(self.supported - repeated, self.totals - rarer.totals)
+
+
+def frequencies(level: Level, shares: Floats, supports: Floats) -> tuple[Floats, Floats]:
+    """Second and third cumulants of a report's weight in each value, two arrays of shape (domain,).
+
+    shares: of the classes of codes, shape (classes,). supports: of reports for each value, shape (domain,).
+    """
+    excess = excess_supported(level.g, level.t, level.domain)
+    if excess is None:
+        return supports * (1 - supports), supports * (1 - supports) * (1 - 2 * supports)
+    part = excess / level.domain
+    once = shares * part
+    twice = once * part
+    of_once, of_twice = (x[: level.domain] for x in _class_supports(level.g, level.t, once, twice))
+    first = supports - once.sum()
+    second = supports - 2 * of_once + twice.sum()
+    third = supports - 3 * of_once + 3 * of_twice - twice @ part
+    return second - first**2, third - 3 * first * second + 2 * first**3
+
+
+def prefixes(level: Level, shares: Floats) -> tuple[Floats, Floats]:
+    """The same of the sums of values 0..v, for each v; all values together are known: 0."""
+    g, t, domain = level.g, level.t, level.domain
+    excess = excess_supported(g, t, domain)
+    every: list[_Seeds] = []  # the seeds whose lowest i digits are 0, by i
+    for i in range(t):
+        every.append(_seeds(g, t - i, -(-domain // g**i), shares, excess))
+        shares = _lowest_digit_zero(g, shares)
+        excess = None if excess is None else _lowest_digit_zero(g, excess)
+    moments = np.zeros((3, domain))
+    for i, seeds in enumerate(every):
+        own = seeds.without(every[i + 1], g) if i + 1 < t else seeds
+        moments += _inside_blocks(_at_points(own, g, g**i, domain), g**i)[:, :domain]
+    first, second, third = moments
+    result = np.zeros((2, domain))
+    result[0, :-1] = (second - first**2)[1:]
+    result[1, :-1] = (third - 3 * first * second + 2 * first**3)[1:]
+    return result[0], result[1]
+
+
+def _seeds(g: int, t: int, blocks: int, shares: Floats, excess: Floats | None) -> _Seeds:
+    weighted = [shares]
+    if excess is not None:
+        weighted += [shares * excess, shares * excess**2]
+    supported, totals = np.zeros((3, blocks)), np.zeros(4)
+    for k, sums in enumerate(_class_supports(g, t, *weighted)):
+        supported[k] = sums[:blocks]
+        totals[k] = weighted[k].sum()
+    if excess is not None:
+        totals[3] = weighted[2] @ excess
+    return _Seeds(supported, totals)
+
+
+def _at_points(seeds: _Seeds, g: int, size: int, domain: int) -> Floats:
+    """First three moments of reports with these seeds' weights of prefixes, shape (3, blocks, points).
+
+    Of prefixes that end some way into each block of size values.
+    """
+    partly = _points(size)
+    block: Floats = np.arange(seeds.supported.shape[1], dtype=np.float64)[:, None]
+    taken = (block % g + partly) / g * size  # the last group's values in the prefix, over g
+    part = (block + partly) * size / domain
+    inside, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
+    # Moments of the values supported in the last group, times the excess to the power k.
+    one, two, three = ((inside + last * partly**power) * size**power for power in (1, 2, 3))
+    n0, n1, n2, n3 = seeds.totals
+    first = one[0] - taken * n0 - part * n1
+    second = two[0] - 2 * (taken * one[0] + part * one[1])
+    second += taken * (taken * n0 + 2 * part * n1) + part**2 * n2
+    third = three[0] - 3 * (taken * two[0] + part * two[1])
+    third += 3 * (taken * (taken * one[0] + 2 * part * one[1]) + part**2 * one[2])
+    third -= taken**2 * (taken * n0 + 3 * part * n1) + part**2 * (3 * taken * n2 + part * n3)
+    return np.stack([first, second, third])
+
+
+def _points(size: int) -> Floats:
+    """Parts of a block at which moments are evaluated: all there are, or enough to interpolate between."""
+    return np.arange(size) / size if size <= _POINTS else np.arange(_POINTS) / (_POINTS - 1)
+
+
+def _inside_blocks(values: Floats, size: int) -> Floats:
+    """From some points of each block to all of its values, shape (3, blocks, points) to (3, blocks size)."""
+    if size > _POINTS:
+        at = np.vander(_points(size))
+        values = values @ np.linalg.solve(at.T, np.vander(np.arange(size) / size, _POINTS).T)
+    return values.reshape(3, -1)
+
+
+def _before(values: Floats, g: int) -> Floats:
+    """Sums over the blocks before each in its group, shape (3, blocks)."""
+    total = np.cumsum(values, axis=1) - values
+    return total - np.repeat(total[:, ::g], g, axis=1)[:, : values.shape[1]]
+
+
+def _class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
+    if g == 2:  # whose butterfly has no multiplications that a Fourier transform could save
+        return [butterfly.values_supported(g, t, one) for one in numbers]
+    return fourier.class_supports(g, t, *numbers)
+
+
+def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
+    """Of the classes of t digits those of seeds that end in 0, as classes of t - 1 digits."""
+    kept: list[Floats] = []
+    start = size = g
+    while start < len(classes):  # the first block's seeds have one digit, and it is not 0
+        size *= g
+        kept.append(classes[start : start + size].reshape(-1, g)[:, 0])
+        start += size
+    return np.concatenate(kept) if kept else classes[:0]
+
+
+@lru_cache(maxsize=4)
+def excess_supported(g: int, t: int, domain: int) -> Floats | None:
+    """How many more than domain / g values each class supports, shape (classes,); None where none does."""
+    if g**t == domain:
+        return None
+    digits = [domain // g**i % g for i in range(t)]
+    # By the seed's lowest digit that is not 0, and by the block of the domain's last group that is supported.
+    table = np.zeros((t, g))
+    for i, digit in enumerate(digits):
+        table[i, :digit] = g**i
+        table[i, digit] = domain % g**i
+        table[i] -= table[i].mean()
+    inverse = np.array([0, *(pow(a, -1, g) for a in range(1, g))])
+    cells = np.arange(g)[:, None]
+    hashed, lowest, scale = (
+        np.zeros(1, dtype=np.int64) for _ in range(3)
+    )  # of the seed below its first digit
+    result: list[Floats] = []
+    for i, digit in enumerate(digits):
+        lowest[0], scale[0] = i, 1  # the seed whose only digit is the first
+        at = ((cells - hashed - digit) * scale + np.array(digits)[lowest]) % g
+        result.append(table[lowest, at].reshape(-1))
+        hashed = (cells * digit + hashed).reshape(-1)
+        lowest, scale = (np.tile(x, (g, 1)) for x in (lowest, scale))
+        lowest[1:, 0], scale[1:, 0] = i, inverse[1:]
+        lowest, scale = lowest.reshape(-1), scale.reshape(-1)
+    excess = np.concatenate(result)
+    excess.flags.writeable = False
+    return excess

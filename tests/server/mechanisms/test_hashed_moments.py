@@ -1,0 +1,134 @@
+"""Flat local hashing under a known sum: fast moments against the general way, enumerated; what it gains."""
+
+import numpy as np
+import pytest
+from designs import designed
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.mechanisms import butterfly, fourier, hashed_moments, mechanism_of
+from hushmote.server.mechanisms.decoded import Decoded
+from hushmote.server.mechanisms.local_hashing import LocalHashing
+
+# Whole powers of g and others; last groups of one value, of some, of all but one; one digit more and less.
+DESIGNS = tuple(
+    designed("olh", domain, epsilon, g=g)
+    for domain, epsilon, g in (
+        (3, 1, 2),
+        (100, 1, 2),
+        (128, 0.5, 2),
+        (4, 1, 3),
+        (64, 1, 3),
+        (81, 2, 3),
+        (300, 1, 3),
+        (200, 3, 5),
+        (64, 2, 7),
+        (50, 2, 7),
+        (500, 3, 11),
+        (60, 4, 53),
+    )
+)
+each_design = pytest.mark.parametrize("experiment", DESIGNS, ids=lambda e: f"{e.domain}-{e.levels[0].g}")
+
+
+def hashing(experiment: Experiment) -> LocalHashing:
+    mechanism = mechanism_of(experiment)
+    assert isinstance(mechanism, LocalHashing)
+    return mechanism
+
+
+@each_design
+def test_moments_are_those_of_every_class_of_codes(experiment: Experiment) -> None:
+    """Of a histogram that no population is likely to make: the moments are those of any shares of classes."""
+    rng = np.random.default_rng(1)
+    mechanism = hashing(experiment)
+    counts = np.append(rng.geometric(0.3, experiment.code_count - 1) - 1, 7)
+    short, general = mechanism.decode(counts), Decoded(mechanism, mechanism.collapse(counts))
+    np.testing.assert_allclose(short.frequencies, general.frequencies, atol=1e-12)
+    for fast, slow in (
+        (short.frequency_spread, general.frequency_spread),
+        (short.cdf_spread, general.cdf_spread),
+    ):
+        np.testing.assert_allclose(fast.variance, slow.variance, rtol=1e-9, atol=1e-14 * slow.variance.max())
+        third = slow.variance * slow.skew
+        np.testing.assert_allclose(fast.variance * fast.skew, third, rtol=1e-9, atol=1e-12 * abs(third).max())
+    assert short.exact
+    assert short.cdf_spread.variance[-1] == 0
+
+
+@each_design
+def test_fourier_transforms_are_the_butterflies(experiment: Experiment) -> None:
+    (level,) = experiment.levels
+    rng = np.random.default_rng(2)
+    numbers = [rng.normal(size=butterfly.class_count(level)) for _ in range(3)]
+    for some in (numbers[:1], numbers[:2], numbers):
+        for one, got in zip(some, fourier.class_supports(level.g, level.t, *some), strict=True):
+            np.testing.assert_allclose(got[: level.domain], butterfly.class_supports(level, one), atol=1e-9)
+    values = rng.normal(size=level.domain)
+    want = butterfly.class_weights(level, values)
+    np.testing.assert_allclose(fourier.class_weights(level.g, level.t, values), want, atol=1e-9)
+
+
+@each_design
+def test_the_excess_is_what_each_class_supports_beyond_an_even_part(experiment: Experiment) -> None:
+    (level,) = experiment.levels
+    excess = hashed_moments.excess_supported(level.g, level.t, level.domain)
+    counted = butterfly.class_weights(level, np.ones(level.domain)) - level.domain / level.g
+    np.testing.assert_allclose(counted, 0 if excess is None else excess, atol=1e-9)
+    assert (excess is None) == (level.g**level.t == level.domain)
+
+
+@each_design
+def test_the_variance_of_one_value_is_the_mean_over_values_of_the_exact_one(experiment: Experiment) -> None:
+    mechanism, domain = hashing(experiment), experiment.domain
+    by_share: list[float] = []
+    for share in (0.0, 0.3, 1.0):
+        shares = np.full((domain, domain), (1 - share) / (domain - 1))
+        np.fill_diagonal(shares, share)
+        (weights,), _ = mechanism.weights(np.eye(domain), [1])
+        (law,) = mechanism.law(shares)
+        assert weights is not None
+        by_share.append(float(((law * weights**2).sum(axis=0) - (law * weights).sum(axis=0) ** 2).mean()))
+        assert mechanism.frequency_variance(share) == pytest.approx(by_share[-1], rel=1e-9)
+    parabola = np.polyfit([0.0, 0.3, 1.0], by_share, 2)
+    worst = np.polyval(parabola, np.linspace(0, 1, 100_001)).max()
+    assert mechanism.frequency_variance(None) == pytest.approx(worst, rel=1e-8)
+    counts = np.ones(experiment.code_count, dtype=np.int64)
+    of_rare = mechanism.frequency_variance(0.0) / counts.sum()
+    decoded = mechanism.decode(counts)
+    assert decoded.rare_variance() == pytest.approx(of_rare)
+    assert Decoded.rare_variance(decoded) == pytest.approx(of_rare)
+
+
+def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
+    """Mean exact variance over all ranges and over single values, with the known sum and without, (2, 2)."""
+    (level,), domain = experiment.levels, experiment.domain
+    mechanism = hashing(experiment)
+    (law,) = mechanism.law(shares)
+    supported = np.stack([butterfly.class_weights(level, one) for one in np.eye(domain)], axis=1)
+    result = np.empty((2, 2))
+    for row, weights in enumerate((supported - supported.mean(axis=1, keepdims=True), supported)):
+        before = np.append(np.zeros((len(law), 1)), weights.cumsum(axis=1), axis=1)
+        before -= law @ before
+        covariance = (before.T * law) @ before
+        own = covariance.diagonal()
+        ranges = own[:, None] + own - 2 * covariance
+        result[row] = ranges[np.triu_indices(domain + 1, 1)].mean(), ranges.diagonal(1).mean()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("domain", "epsilon", "g", "of_free"), [(64, 1.1, 3, 0.84), (300, 1.1, 3, 0.57), (64, 2, 7, 0.34)]
+)
+def test_a_known_sum_makes_ranges_better_and_single_values_no_worse(
+    domain: int, epsilon: float, g: int, of_free: float
+) -> None:
+    """Exact variances, of all ranges and of all values: an even, a skewed and a concentrated population."""
+    experiment = designed("olh", domain, epsilon, g=g)
+    even = np.full(domain, 1 / domain)
+    known, free = mean_variances(experiment, even)
+    assert known[0] / free[0] == pytest.approx(of_free, abs=0.006)
+    peak = np.append(even[1:] * 0.1, 0.9 + 0.1 * even[0])
+    for shares in (even, 1 / (1 + np.arange(domain)), peak):
+        known, free = mean_variances(experiment, shares / shares.sum())
+        assert known[0] / free[0] < 0.9
+        assert 0.9 < known[1] / free[1] < 1

@@ -35,7 +35,7 @@ EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
 ERRORS = (0.01, 0.005, 0.02, 0.03)
 EACH = 6  # plans of each question
 GROUPS = 200  # of fleets whose levels have the same numbers of reports
-MANY_CLASSES = 1500  # of codes: from there on half as many groups
+MANY_CLASSES = 1500  # of codes: from there on half as many groups, from five times that a quarter
 PLACES = 50  # of a group
 FLEETS = 4  # of a group at each place
 THROUGH_ESTIMATE = 3
@@ -113,7 +113,8 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
     """Draw a plan's fleets."""
     design, mechanism = plan.design, plan.design.mechanism
     asked = places(design, plan.question)
-    groups = groups // 2 if design.classes > MANY_CLASSES else groups
+    for most in (MANY_CLASSES, 5 * MANY_CLASSES):
+        groups = groups // 2 if design.classes > most else groups
     squares = np.empty((groups, PLACES, FLEETS))
     for group in range(groups):
         reports = rng.multinomial(plan.devices, mechanism.drawn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, hal
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
+from ...server.planning.second_epsilon import AGAINST, HistogramEpsilon
 from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
@@ -107,8 +108,10 @@ def _about(design: Design, question: Question) -> list[tuple[str, str]]:
     ]
 
 
-def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
-    """Print a plan of one report for each device."""
+def one_report(
+    plan: Plan, reading: Reading, density: float | None, seen: HistogramEpsilon, wanted: float | None
+) -> None:
+    """Print a plan of one report for each device; wanted: of the histogram, if that was asked for."""
 
     def mark(name: str, text: str) -> str:
         return f"{text}   <- the answer" if plan.solved == name else text
@@ -120,7 +123,8 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
             "devices",
             mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
         ),
-        ("ε", mark("epsilon", f"{plan.epsilon:g}")),
+        ("ε", mark("epsilon", f"{plan.epsilon:g}") + _of_report(wanted)),
+        ("", f"histogram: ε = {seen.epsilon:.3g}, δ = {seen.delta:g}, {AGAINST}"),
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
@@ -137,6 +141,12 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
         show.out.print(table)
     if plan.error >= NOTHING:
         show.out.print("An interval this wide says nothing: take more devices, a larger ε or fewer values.")
+
+
+def _of_report(wanted: float | None) -> str:
+    if wanted is None:
+        return " of a report"
+    return f" of a report, the largest with which the histogram stays at ε = {wanted:g}"
 
 
 def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
@@ -184,8 +194,14 @@ def _best(best: Spending) -> str:
     return f"{words.reports(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
 
 
-def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
-    """Print how a budget is best spent, what else was compared, and what the fleet will show."""
+def lifetime(
+    life: LifetimePlan,
+    reading: Reading,
+    density: float | None,
+    error: float | None,
+    seen: Mapping[str, HistogramEpsilon],
+) -> None:
+    """Print how a budget is best spent, what else was compared, what the fleet will show and give away."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
@@ -221,6 +237,11 @@ def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error:
         show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
     show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
     _shows(life, reading, density, error)
+    given = ", ".join(
+        f"{name}{'' if name == 'all of it' else ', last'} {s.epsilon:.3g}" for name, s in seen.items()
+    )
+    delta = next(iter(seen.values())).delta
+    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {AGAINST}")
 
 
 def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:

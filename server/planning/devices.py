@@ -171,7 +171,11 @@ def solve(
         text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
         wrong = f"{', '.join(missing)} are missing" if missing else "one must be left open"
         raise PlanError(f"{text}: {wrong}")
-    _check(question, devices, epsilon, domain, error)
+    check_sizes(question, devices, domain)
+    if epsilon is not None:
+        check_epsilon(epsilon, PlanError)
+    if error is not None and not 0 < error < 0.5:
+        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if devices is None:
         assert epsilon is not None
         assert domain is not None
@@ -193,15 +197,10 @@ def solve(
     return _solve_domain(question, devices, epsilon, error)
 
 
-def _check(
-    question: Question, devices: int | None, epsilon: int | None, domain: int | None, error: float | None
-) -> None:
+def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
+    """Raise PlanError for a fleet, a domain or a question outside of what is planned; None is left open."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
-    if epsilon is not None:
-        check_epsilon(epsilon, PlanError)
-    if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if question.share is not None and not 0 <= question.share <= 1:
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # the simulator stands on the server
 
 _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
+_SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
+_SEEN |= {"all of it": "all reports"}
 NOTHING = 0.5  # a half-width from which on an interval says nothing
 
 
@@ -124,7 +126,7 @@ def one_report(
             mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
         ),
         ("ε", mark("epsilon", f"{plan.epsilon:g}") + _of_report(wanted)),
-        ("", f"histogram: ε = {seen.epsilon:.3g}, δ = {seen.delta:g}, {AGAINST}"),
+        ("", f"{seen.epsilon:.3g} of the histogram (δ = {seen.delta:g}), {AGAINST}"),
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
@@ -145,8 +147,8 @@ def one_report(
 
 def _of_report(wanted: float | None) -> str:
     if wanted is None:
-        return " of a report"
-    return f" of a report, the largest with which the histogram stays at ε = {wanted:g}"
+        return " of a report, against everybody"
+    return f" of a report, the largest with which the histogram stays at {wanted:g}; against everybody"
 
 
 def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
@@ -183,9 +185,7 @@ def _unit_rows(error: float, domain: int, reading: Reading, density: float | Non
 
 def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
     """Fewest devices with which the last `days` days meet an error."""
-    best = life.best
-    reports = devices_for(best.design, life.question, error)
-    return -int(-reports // best.per_device(days))
+    return devices_for(life.best.design, life.question, error, life.best.per_device(days))
 
 
 def _best(best: Spending) -> str:
@@ -237,10 +237,8 @@ def lifetime(
         show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
     show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
     _shows(life, reading, density, error)
-    given = ", ".join(
-        f"{name}{'' if name == 'all of it' else ', last'} {s.epsilon:.3g}" for name, s in seen.items()
-    )
-    delta = next(iter(seen.values())).delta
+    given = ", ".join(f"{one.epsilon:.3g} of {_SEEN[name]}" for name, one in seen.items())
+    delta = seen["all of it"].delta
     show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {AGAINST}")
 
 

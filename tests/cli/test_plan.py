@@ -144,16 +144,14 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     assert result["epsilon"] < 0.1
     assert (result["delta"], result["reports"], result["own_reports"]) == (1e-6, 26_000, 1)
     text = " ".join(plan(line).split())
-    assert (
-        f"histogram: ε = {result['epsilon']:.3g}, δ = 1e-06, against whoever sees histograms only; not"
-        in text
-    )
+    said = f"{result['epsilon']:.3g} of the histogram (δ = 1e-06), against whoever sees histograms only; not"
+    assert said in text
     life = LIFE + " --yes-no"
     windows = json.loads(plan(life + " --json"))["histograms"]
     assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
     text = " ".join(plan(life).split())
-    for w in windows:
-        assert f"{w['window']}{'' if w['window'] == 'all of it' else ', last'} {w['epsilon']:.3g}" in text
+    day, week, month, all_of_it = (f"{w['epsilon']:.3g} of" for w in windows)
+    assert f"{day} the last day, {week} the last week, {month} the last 30 days, {all_of_it} all" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 
 
@@ -164,7 +162,8 @@ def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
     assert result["histogram"]["epsilon"] <= result["histogram"]["wanted"] == 0.05 < result["epsilon"]
     text = " ".join(plan(line).split())
     assert (
-        f"ε {result['epsilon']:g} of a report, the largest with which the histogram stays at ε = 0.05" in text
+        f"ε {result['epsilon']:g} of a report, the largest with which the histogram stays at 0.05; against"
+        in text
     )
     weaker = json.loads(plan(line + " --delta 1e-4 --json"))
     assert weaker["histogram"]["delta"] == 1e-4

@@ -8,6 +8,12 @@ from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
 MICRO = 1_000_000
 """Micro-nats in a nat."""
 
+LEAST: int = EPSILON_MIN
+"""The smallest ε of a report that boards take, micro-nats."""
+
+MOST: int = EPSILON_MAX
+"""The largest one."""
+
 
 def micro_nats(nats: float, error: type[Exception]) -> int:
     """Return an ε in nats as micro-nats; raises error where they are not a whole number above 0."""

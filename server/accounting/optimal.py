@@ -25,6 +25,7 @@ import numpy as np
 from scipy import optimize, special
 
 from ..epsilon import MICRO
+from .binomial import log_chances
 from .errors import positive, probability, whole
 from .theorem import MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
 
@@ -232,36 +233,4 @@ def _falls_below(bound: float, inside: int, limit: int, trials: int, nats: float
 
 
 def _log_binomial(successes: np.ndarray, trials: int, nats: float) -> np.ndarray:
-    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities, shape of `successes`.
-
-    Loader's saddle-point form: the large parts of the factorials and powers, which would cancel, are taken
-    away on paper. Loader 2000, Fast and accurate computation of binomial probabilities.
-    """
-    x = successes
-    y = trials - x
-    inner = (x > 0) & (y > 0)
-    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
-    n = float(trials)
-    result = _stirling_error(np.array([n])) - _stirling_error(safe_x) - _stirling_error(safe_y)
-    result -= _deviance(safe_x, n * special.expit(-nats)) + _deviance(safe_y, n * special.expit(nats))
-    result += 0.5 * (math.log(n / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
-    result = np.where(x == 0, n * special.log_expit(nats), result)
-    return np.where(y == 0, n * special.log_expit(-nats), result)
-
-
-def _deviance(x: np.ndarray, mean: float) -> np.ndarray:
-    """x ln(x / mean) + mean - x, without cancellation near the mean."""
-    u = (x - mean) / mean
-    return mean * ((1 + u) * np.log1p(u) - u)
-
-
-def _stirling_error(n: np.ndarray) -> np.ndarray:
-    """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
-    inverse = 1 / n
-    square = inverse * inverse
-    series = inverse * (
-        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
-    )
-    few = np.minimum(n, 16.0)
-    exact = special.gammaln(few + 1) - (few + 0.5) * np.log(few) + few - 0.5 * math.log(2 * math.pi)
-    return np.where(n < 16, exact, series)
+    return log_chances(successes, np.array(float(trials)), nats)

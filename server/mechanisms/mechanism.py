@@ -125,6 +125,14 @@ class Mechanism(ABC):
         """A stratum's number where there are several."""
         return stratum if len(self.strata) > 1 else None
 
+    def blanket(self) -> tuple[float, float, float] | None:
+        """Odds of a report, and chances of being drawn from the law that all readings have in common.
+
+        (E, K, γ) of accounting.Blanket: E no smaller than `odds`, K for codes that support the one of two
+        readings and not the other, γ for any code. None where only the odds are known.
+        """
+        return None
+
     # --- What follows ------------------------------------------------------------------------------
 
     @cached_property

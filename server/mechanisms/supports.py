@@ -107,6 +107,20 @@ class SupportMechanism(Mechanism):
         """Every pair of values that differs on a level reaches that level's: some seed separates them."""
         return max(c.channel.odds for c, chance in zip(self.codes, self.drawn, strict=True) if chance)
 
+    def blanket(self) -> tuple[float, float, float]:
+        """Two readings that differ on every level hide worst; untrue cells are what all have in common.
+
+        Thresholds are rounded, so that levels' odds differ a little. A level of lower odds is one of the
+        highest whose cells are sometimes drawn anew: all levels are taken at the highest, which hides less.
+        """
+        odds = self.odds * (1 + 1e-12)  # above what rounding can have taken
+        pair = whole = 0.0
+        for code, chance in zip(self.codes, self.drawn, strict=True):
+            lie = chance / (odds + code.channel.g - 1)
+            pair += (1 - code.channel.collision) * lie
+            whole += code.channel.g * lie
+        return odds, pair, whole
+
 
 class SupportDecoded(Decoded):
     """A histogram of such a mechanism, decoded by butterflies."""

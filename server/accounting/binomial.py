@@ -1,0 +1,48 @@
+"""Chances of a binomial distribution to nearly full precision, however large it is."""
+
+# pyright: reportMissingTypeStubs=false
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ..arrays import Floats
+
+
+def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
+    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities; 0 <= successes <= trials.
+
+    successes, trials: whole numbers, trials >= 1, of shapes that go together. Loader's saddle-point form: the
+    large parts of the factorials and powers, which would cancel, are taken away on paper. Loader 2000, Fast
+    and accurate computation of binomial probabilities.
+    """
+    x = successes
+    y = trials - x
+    inner = (x > 0) & (y > 0)
+    safe_x, safe_y = np.where(inner, x, 1.0), np.where(inner, y, 1.0)
+    result = _stirling_error(trials) - _stirling_error(safe_x) - _stirling_error(safe_y)
+    result -= _deviance(safe_x, trials * special.expit(-nats)) + _deviance(
+        safe_y, trials * special.expit(nats)
+    )
+    result += 0.5 * (np.log(trials / (2 * math.pi)) - np.log(safe_x) - np.log(safe_y))
+    result = np.where(x == 0, trials * special.log_expit(nats), result)
+    return np.where(y == 0, trials * special.log_expit(-nats), result)
+
+
+def _deviance(x: Floats, mean: Floats) -> Floats:
+    """x ln(x / mean) + mean - x, without cancellation near the mean."""
+    u = (x - mean) / mean
+    return mean * ((1 + u) * np.log1p(u) - u)
+
+
+def _stirling_error(n: Floats) -> Floats:
+    """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
+    inverse = 1 / n
+    square = inverse * inverse
+    series = inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    )
+    few = np.minimum(n, 16.0)
+    exact = special.gammaln(few + 1) - (few + 0.5) * np.log(few) + few - 0.5 * math.log(2 * math.pi)
+    return np.where(n < 16, exact, series)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from hushmote.server.answers.answer import Shown
 from hushmote.server.answers.tables import table
 from hushmote.server.planning.devices import MICRO, Plan, solve
 from hushmote.server.planning.expected_error import Question
+from hushmote.server.planning.second_epsilon import AGAINST, HistogramEpsilon, histogram
 
 _ASKED = {
     "frequency": "the share of one value",
@@ -37,7 +39,7 @@ class FleetPlan(Shown):
 
     @property
     def epsilon(self) -> float:
-        """Privacy of one report, nats."""
+        """Privacy of one report, against everybody, nats."""
         return self.plan.epsilon
 
     @property
@@ -58,9 +60,14 @@ class FleetPlan(Shown):
         parts = [f"{name} {str(n).strip('[]').replace(',', '')}" for name, n in numbers if n]
         return ", ".join([fields["mechanism"], *parts])
 
+    @cached_property
+    def histogram(self) -> HistogramEpsilon:
+        """What the histogram of all reports gives away, and against whom that holds."""
+        return histogram(self.plan.design, self.devices)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, those of `hushmote plan --json`."""
-        return self.plan.to_dict()
+        return self.plan.to_dict() | {"histogram": self.histogram.to_dict() | {"wanted": None}}
 
     def _rows(self) -> list[tuple[str, str]]:
         question = self.plan.question
@@ -70,6 +77,7 @@ class FleetPlan(Shown):
         rows = {
             "devices": f"{self.devices:,}",
             "epsilon": f"{self.epsilon:g}",
+            "its histogram": f"ε = {self.histogram.epsilon:.3g}, δ = {self.histogram.delta:g}, {AGAINST}",
             "values": f"{self.values:,}",
             "error": f"±{self.error:.3%} of the devices",
             "asked": _ASKED[question.kind] + held,

@@ -1,36 +1,77 @@
 """A plan against simulated fleets: errors that were predicted beside errors that were measured.
 
 Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. What is
-measured is the error against the population that the fleets were drawn from.
+measured is the error against the population that the fleets were drawn from. So that like is compared with
+like, each fleet is asked about one of the places that the plan's error is a mean over, drawn at random, in
+the population that is stated for it; its squared error is taken in parts of the variance that is predicted
+there, and times its number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
+
+The sum over fleets is then a chi-square's, with fewer degrees of freedom where errors have heavier tails than
+normal ones, so that the band in which a right prediction agrees is known.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from ..server.arrays import Floats
 from ..server.estimate.estimate import estimate
-from ..server.experiments.payload import choice_fields, experiment_over
 from ..server.planning.devices import Plan, Z
-from ..server.planning.expected_error import Design, Question, even_ranges, parabola
+from ..server.planning.expected_error import Design, Places, Question, places
 from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
 
-MOST_REPORTS = 20_000_000  # in all fleets of one check
-_FEWEST_FLEETS = 20
-_FEWEST_REPORTS = 30  # below, a window shows nothing that could be measured
+FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
+MOST_REPORTS = 50_000_000  # in all fleets of one row
+_FEWEST_REPORTS = 30  # of a level: below, the prediction takes too much for granted
+_MANY_REPORTS = 300  # of a level, in a part of a fleet
+_SLACK = 0.01  # of the error: that much a right prediction may be off, being one for many reports
+_TAILS = 16  # places whose fourth moments are looked at
+
+_DrawReports = Callable[[np.random.Generator], int]
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """What one row of a check draws. reports: expected of a fleet; draw_reports: how many one makes."""
+
+    name: str
+    design: Design
+    question: Question
+    reports: float
+    draw_reports: _DrawReports
+    fleets: int
+
+    @property
+    def fewest(self) -> float:
+        """Expected reports of the level that gets fewest."""
+        return self.reports * _least_chance(self.design)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A row that cannot be measured, and why not."""
+
+    name: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"name": self.name, "unmeasured": self.why}
 
 
 @dataclass(frozen=True)
 class PlanCheck:
     """Half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured one.
 
-    reports, fleets: drawn, on average for a fleet; population: what devices held, in words.
+    reports, fleets: drawn, on average for a fleet; population: what devices held, in words; least, most: what
+    is measured where the prediction is right, but for a chance of FALSE_ALARM; cause: the likely one of a no.
     """
 
     name: str
@@ -40,61 +81,77 @@ class PlanCheck:
     predicted: float
     measured: float
     uncertainty: float
+    least: float
+    most: float
+    cause: str = field(repr=False)
 
     @property
     def agrees(self) -> bool:
-        """Whether the two are within 4 uncertainties, or within 2 %."""
-        return abs(self.measured - self.predicted) <= max(4 * self.uncertainty, 0.02 * self.predicted)
+        """Whether what is measured lies where a right prediction has it."""
+        return self.least <= self.measured <= self.most
+
+    @property
+    def why(self) -> str | None:
+        """Why it does not agree, in one line; None where it does."""
+        if self.agrees:
+            return None
+        errors = abs(self.measured - self.predicted) / self.uncertainty
+        side = "less" if self.measured < self.predicted else "more"
+        return (
+            f"predicted ±{self.predicted:.3%}, measured ±{self.measured:.3%}: {errors:.1f} standard errors"
+            f" {side}; {self.cause}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self) | {"agrees": self.agrees}
+        values = asdict(self)
+        del values["cause"]
+        return values | {"agrees": self.agrees, "why": self.why}
 
 
-@dataclass(frozen=True)
-class _Target:
-    population: Floats
-    words: str
-    variance: float  # times reports
-    squared_error: Callable[[Floats], float]  # of estimated shares of the indices
+def plan_row(plan: Plan, fleets: int) -> CheckRow | Unmeasured:
+    """The plan's error; of smaller fleets where the whole ones would take too long."""
+    part = _part(plan.devices, fleets, plan.design)
+    devices = max(2, int(plan.devices * part))
+    row = CheckRow(
+        "" if part == 1 else "a part", plan.design, plan.question, devices, lambda _: devices, fleets
+    )
+    return _measurable(row)
 
 
-def check(
-    design: Design,
-    question: Question,
-    reports: float,
-    draw_reports: Callable[[np.random.Generator], int],
-    fleets: int,
-    rng: np.random.Generator,
-    name: str,
-) -> PlanCheck:
-    """Draw fleets and compare. reports: expected of one; draw_reports: how many a fleet makes."""
-    target = _target(design, question)
-    experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
-    squares = np.empty(fleets)
-    made = np.empty(fleets)
-    for i in range(fleets):
-        made[i] = n = max(2, draw_reports(rng))
-        counts = vectorised.histogram(experiment, rng.multinomial(n, target.population), rng)
-        squares[i] = target.squared_error(estimate(experiment, counts).frequencies)
-    rms, uncertainty = root_mean(squares)
-    predicted = Z * math.sqrt(target.variance / reports)
-    return PlanCheck(name, float(made.mean()), fleets, target.words, predicted, Z * rms, Z * uncertainty)
+def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Unmeasured]:
+    """The errors of the horizon's last day, week and 30 days; with the coin and the cap."""
+    rows: list[CheckRow | Unmeasured] = []
+    for name, days in life.windows().items():
+        per_device = life.best.per_device(days)
+        part = _part(max(1.0, per_device) * life.devices, fleets, life.best.design, per_device)
+        devices = max(2, int(life.devices * part))
+        draw = window_reports(life.best, devices, days)
+        name = name if part == 1 else f"{name}, a part"
+        row = CheckRow(name, life.best.design, life.question, per_device * devices, draw, fleets)
+        rows.append(_measurable(row))
+    return rows
 
 
-def root_mean(squares: Floats) -> tuple[float, float]:
-    """Root of the mean, and its standard error."""
-    root = math.sqrt(squares.mean())
-    return root, float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * root)
+def _measurable(row: CheckRow) -> CheckRow | Unmeasured:
+    if row.fewest >= _FEWEST_REPORTS:
+        return row
+    fewest = f"{row.fewest:.2g}" if row.fewest < 10 else f"{row.fewest:.0f}"
+    where = "" if row.fewest == row.reports else f" on one level of the tree, of {row.reports:,.0f}"
+    return Unmeasured(row.name, f"{fewest} reports{where} are too few; {_FEWEST_REPORTS} are needed")
 
 
-def affordable(reports: float, fleets: int) -> tuple[int, float]:
-    """Fleets, and the share of each to draw, so that a check takes seconds: fewer first, then smaller."""
-    fleets = min(fleets, max(_FEWEST_FLEETS, int(MOST_REPORTS / max(reports, 1))))
-    return fleets, min(1.0, MOST_REPORTS / (fleets * max(reports, 1)))
+def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
+    """The share of each fleet to draw, so that a check takes seconds; work: reports or boards of a fleet."""
+    enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
+    return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
 
 
-def window_reports(spending: Spending, devices: int, days: float) -> Callable[[np.random.Generator], int]:
+def _least_chance(design: Design) -> float:
+    return min(chance for chance in design.mechanism.drawn if chance)
+
+
+def window_reports(spending: Spending, devices: int, days: float) -> _DrawReports:
     """How many reports a fleet makes in its last `days` days, board by board: coin, cap and all."""
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
@@ -111,67 +168,96 @@ def window_reports(spending: Spending, devices: int, days: float) -> Callable[[n
     return draw
 
 
-def _target(design: Design, question: Question) -> _Target:
-    """A population that the question's prediction holds for exactly, and the error to measure in it."""
-    domain = design.domain
-    if question.all_ranges and domain > 2:
-        even = np.full(domain, 1 / domain)
+def measure(
+    row: CheckRow, rng: np.random.Generator, drawn: Callable[[int], object] = lambda _: None
+) -> PlanCheck:
+    """Draw a row's fleets and compare. drawn: told of each fleet that is done."""
+    design, fleets = row.design, row.fleets
+    asked = places(design, row.question)
+    predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
+    total, made = 0.0, 0
+    for _ in range(fleets):
+        place = int(rng.integers(len(asked.low)))
+        low, high = int(asked.low[place]), int(asked.high[place])
+        n = max(2, row.draw_reports(rng))
+        held = rng.multinomial(n, population(design.domain, low, high, asked.share))
+        counts = vectorised.histogram(design.experiment, held, rng)
+        off = estimate(design.experiment, counts).frequencies[low:high].sum() - asked.share
+        total += off * off * n / asked.variance[place]
+        made += n
+        drawn(1)
+    excess = excess_kurtosis(design, asked, row.reports)
+    freedom = fleets / (1 + excess / 2)
+    least, most = band(freedom, row.fewest)
+    return PlanCheck(
+        row.name,
+        made / fleets,
+        fleets,
+        _words(asked, row.question),
+        predicted,
+        predicted * math.sqrt(total / fleets),
+        predicted / math.sqrt(2 * freedom),
+        predicted * least,
+        predicted * most,
+        _cause(row, excess),
+    )
 
-        def over_ranges(shares: Floats) -> float:
-            off = np.cumsum(shares - even)
-            return float((domain + 1) * (off @ off) - off.sum() ** 2) / (domain * (domain + 1) / 2)
 
-        return _Target(even, "even", even_ranges(design), over_ranges)
-    low, high = _place(design, question)
-    asked = np.zeros(domain)
-    asked[low:high] = 1
-    variances = parabola(design, asked[:, None])
-    share = float(variances.worst_share[0]) if question.share is None else question.share
-    population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
-    words = f"{share:.0%} hold value {low}" if high == low + 1 else f"{share:.0%} in values {low}:{high}"
-    variance = float(variances.at(share)[0])
-    return _Target(population, words, variance, lambda shares: float(asked @ shares - share) ** 2)
+def band(freedom: float, fewest: float) -> tuple[float, float]:
+    """Least and most of measured over predicted where the prediction is right, but for FALSE_ALARM.
+
+    freedom: degrees of freedom of the sum of squares, the number of fleets where errors are normal; fewest:
+    expected reports of the level that gets fewest. The number that arrives is drawn, which adds half of one
+    over it to the error at most; that, and 1 %, are no disagreement.
+    """
+    slack = _SLACK + 0.5 / fewest
+    low, high = np.sqrt(stats.chi2.ppf((FALSE_ALARM / 2, 1 - FALSE_ALARM / 2), freedom) / freedom)
+    return float(low) * (1 - slack), float(high) * (1 + slack)
 
 
-def _place(design: Design, question: Question) -> tuple[int, int]:
-    """The range to measure: of a list the one with the largest error, else one in the middle."""
-    domain = design.domain
-    if question.ranges:
-        errors = []
-        for low, high in question.ranges:
-            asked = np.zeros((domain, 1))
-            asked[low:high] = 1
-            errors.append(float(parabola(design, asked).at(question.share)[0]))
-        return question.ranges[int(np.argmax(errors))]
-    if domain == 2:
-        return 1, 2
+def population(domain: int, low: int, high: int, share: float) -> Floats:
+    """Shares of the values: those from low to below high hold a share evenly, all others the rest."""
+    inside = np.zeros(domain)
+    inside[low:high] = 1
+    return share * inside / (high - low) + (1 - share) * (1 - inside) / (domain - high + low)
+
+
+def excess_kurtosis(design: Design, asked: Places, reports: float) -> float:
+    """Excess kurtosis of the estimates' errors, a mean over some of the places."""
+    mechanism = design.mechanism
+    total = 0.0
+    chosen = np.unique(np.linspace(0, len(asked.low) - 1, _TAILS).astype(int))
+    for low, high, variance in zip(
+        *(x[chosen] for x in (asked.low, asked.high, asked.variance)), strict=True
+    ):
+        statistic = np.zeros((design.domain, 1))
+        statistic[low:high] = 1
+        laws = mechanism.law(population(design.domain, int(low), int(high), asked.share))
+        weights, _ = mechanism.weights(statistic, mechanism.drawn)
+        for w, law, chance in zip(weights, laws, mechanism.drawn, strict=True):
+            if w is not None:
+                off = w[:, 0] - law @ w[:, 0]
+                fourth = law @ off**4 - 3 * (law @ off**2) ** 2
+                total += float(fourth / (chance**3 * reports * variance**2))
+    return total / len(chosen)
+
+
+def _words(asked: Places, question: Question) -> str:
+    share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
+    if len(asked.low) == 1:
+        low, high = int(asked.low[0]), int(asked.high[0])
+        return f"{share} hold value {low}" if high == low + 1 else f"{share} in values {low}:{high}"
     if question.kind == "quantile":
-        return 0, domain // 2
-    width = (question.width or 1) if question.kind == "range" else 1
-    low = min(domain // 3, domain - width)
-    return low, low + width
+        return f"{share} below a value"
+    if question.kind == "frequency" or question.width == 1:
+        return f"{share} hold a value"
+    return f"{share} in {question.width} bins" if question.width else f"{share} in a range"
 
 
-def check_plan(plan: Plan, fleets: int, seed: int | None = None) -> list[PlanCheck]:
-    """The plan's error, measured; with fewer devices where the whole fleets would take too long."""
-    fleets, part = affordable(plan.devices, fleets)
-    devices = max(2, int(plan.devices * part))
-    rng = np.random.default_rng(seed)
-    name = "" if part == 1 else "a part of them"
-    return [check(plan.design, plan.question, devices, lambda _: devices, fleets, rng, name)]
-
-
-def check_lifetime(life: LifetimePlan, fleets: int, seed: int | None = None) -> list[PlanCheck]:
-    """The errors of the horizon's last day, week and 30 days, measured; with the coin and the cap."""
-    rng = np.random.default_rng(seed)
-    checks = []
-    for name, days in life.windows().items():
-        per_device = life.best.per_device(days)
-        if per_device * life.devices < _FEWEST_REPORTS:
-            continue
-        some, part = affordable(max(1.0, per_device) * life.devices, fleets)
-        devices = max(2, int(life.devices * part))
-        draw = window_reports(life.best, devices, days)
-        name = name if part == 1 else f"{name}, a part"
-        checks.append(check(life.best.design, life.question, per_device * devices, draw, some, rng, name))
-    return checks
+def _cause(row: CheckRow, excess: float) -> str:
+    """What a difference that is no chance is likely to come from."""
+    if row.fewest < min(_MANY_REPORTS, row.reports):
+        return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
+    if excess > 1:
+        return "likely cause: so few reports differ from the rest that errors are far from normal"
+    return "no cause is known: please report it, with the command and its --seed"

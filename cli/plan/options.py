@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from ...server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
-from ...server.planning.devices import PlanError, check_ranges
+from ...server.planning.devices import PlanError, check_ranges, check_sizes
 from ...server.planning.expected_error import Kind, Question
 from ...server.planning.experiment_file import Reading, Terms
 from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
+from ...server.planning.second_epsilon import epsilon_for_histogram
 from ..options import AsJson
 
 
@@ -34,6 +36,14 @@ class QuestionOptions:
 
     devices: Annotated[int | None, typer.Option(help="Number of devices.")] = None
     epsilon: Annotated[float | None, typer.Option(help="Privacy of one report, nats: 0.001 to 16.")] = None
+    histogram_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="In place of --epsilon: the ε that the histogram of all reports may have, against whoever"
+            " sees histograms only; not against the broker, the aggregator's operator or the database's"
+            " journal."
+        ),
+    ] = None
     bins: Annotated[int | None, typer.Option(help="Bins of a number.")] = None
     labels: Annotated[str | None, typer.Option(help="Labels of a choice: a,b,c. 'other' comes on top.")] = (
         None
@@ -159,7 +169,13 @@ class PlanOptions(QuestionOptions):
     lifetime: Annotated[
         float | None, typer.Option(help="Plan a life: the ε that all of a board's reports may cost.")
     ] = None
-    delta: Annotated[float, typer.Option(help="With --lifetime: the δ that goes with it.")] = 0.0
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --lifetime: the δ that goes with it; with --histogram-epsilon: the histogram's.",
+            show_default="0 of a lifetime, 1e-6 of a histogram",
+        ),
+    ] = None
     horizon: Annotated[str | None, typer.Option(help="With --lifetime: how long, such as 2y.")] = None
     call: Annotated[
         str | None, typer.Option(help="With --lifetime: time between calls to report(), such as 10min.")
@@ -172,7 +188,7 @@ class PlanOptions(QuestionOptions):
         ),
     ] = None
     check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
-    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw, at most.")] = 200
+    fleets: Annotated[int, typer.Option(help="With --check: fleets to draw.")] = 1000
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
     write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None
     name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None
@@ -184,14 +200,39 @@ class PlanOptions(QuestionOptions):
     def check_no_lifetime(self) -> None:
         """Raise PlanError for an option that needs --lifetime."""
         for option in ("horizon", "call", "limit", "delta"):
-            if getattr(self, option):
+            given = getattr(self, option) is not None
+            if given and not (option == "delta" and self.histogram_epsilon is not None):
                 raise PlanError(f"--{option} goes with --lifetime, the budget of a board's whole life")
+
+    def epsilon_of_report(self, question: Question, domain: int | None) -> int | None:
+        """Micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
+        if self.histogram_epsilon is None:
+            return micro("epsilon", self.epsilon)
+        if self.epsilon is not None:
+            raise PlanError("--histogram-epsilon finds the ε of a report: leave --epsilon out")
+        if self.devices is None or domain is None or self.error is not None or self.unit_error is not None:
+            raise PlanError(
+                "--histogram-epsilon needs --devices and one of --bins, --labels and --yes-no, and no error:"
+                " what ε a report may have depends on how many there are, and the error follows"
+            )
+        check_sizes(question, self.devices, domain)
+        wanted = finite("histogram-epsilon", self.histogram_epsilon)
+        return epsilon_for_histogram(question, self.devices, domain, wanted, self.histogram_delta)
+
+    @property
+    def histogram_delta(self) -> float:
+        """δ of the histograms' ε."""
+        if self.histogram_epsilon is None or self.delta is None:
+            return USUAL_HISTOGRAM_DELTA
+        return finite("delta", self.delta)
 
     def lifetime_parts(self) -> tuple[LifetimeBudget, Rhythm, int]:
         """LifetimeBudget, rhythm, and the most micro-nats of one report; raises PlanError."""
+        if self.histogram_epsilon is not None:
+            raise PlanError("--histogram-epsilon is for one report of each device: leave --lifetime out")
         if self.horizon is None or self.call is None:
             raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
-        budget = LifetimeBudget(micro("lifetime", self.lifetime) or 0, finite("delta", self.delta))
+        budget = LifetimeBudget(micro("lifetime", self.lifetime) or 0, finite("delta", self.delta or 0.0))
         rhythm = Rhythm(parse_duration(self.call), parse_duration(self.horizon))
         most = micro("limit", self.limit)
         return budget, rhythm, DEFAULT_LIMIT if most is None else most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,16 @@ from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, hal
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
+from ...server.planning.second_epsilon import AGAINST, HistogramEpsilon
 from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
-    from ...simulator.plan_check import PlanCheck
+    from ...simulator.plan_check import PlanCheck, Unmeasured
 
 _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
+_SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
+_SEEN |= {"all of it": "all reports"}
 NOTHING = 0.5  # a half-width from which on an interval says nothing
 
 
@@ -107,8 +110,10 @@ def _about(design: Design, question: Question) -> list[tuple[str, str]]:
     ]
 
 
-def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
-    """Print a plan of one report for each device."""
+def one_report(
+    plan: Plan, reading: Reading, density: float | None, seen: HistogramEpsilon, wanted: float | None
+) -> None:
+    """Print a plan of one report for each device; wanted: of the histogram, if that was asked for."""
 
     def mark(name: str, text: str) -> str:
         return f"{text}   <- the answer" if plan.solved == name else text
@@ -120,7 +125,8 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
             "devices",
             mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
         ),
-        ("ε", mark("epsilon", f"{plan.epsilon:g}")),
+        ("ε", mark("epsilon", f"{plan.epsilon:g}") + _of_report(wanted)),
+        ("", f"{seen.epsilon:.3g} of the histogram (δ = {seen.delta:g}), {AGAINST}"),
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
@@ -137,6 +143,12 @@ def one_report(plan: Plan, reading: Reading, density: float | None) -> None:
         show.out.print(table)
     if plan.error >= NOTHING:
         show.out.print("An interval this wide says nothing: take more devices, a larger ε or fewer values.")
+
+
+def _of_report(wanted: float | None) -> str:
+    if wanted is None:
+        return " of a report, against everybody"
+    return f" of a report, the largest with which the histogram stays at {wanted:g}; against everybody"
 
 
 def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
@@ -173,9 +185,7 @@ def _unit_rows(error: float, domain: int, reading: Reading, density: float | Non
 
 def devices_needed(life: LifetimePlan, days: float, error: float) -> int:
     """Fewest devices with which the last `days` days meet an error."""
-    best = life.best
-    reports = devices_for(best.design, life.question, error)
-    return -int(-reports // best.per_device(days))
+    return devices_for(life.best.design, life.question, error, life.best.per_device(days))
 
 
 def _best(best: Spending) -> str:
@@ -184,8 +194,14 @@ def _best(best: Spending) -> str:
     return f"{words.reports(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"
 
 
-def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
-    """Print how a budget is best spent, what else was compared, and what the fleet will show."""
+def lifetime(
+    life: LifetimePlan,
+    reading: Reading,
+    density: float | None,
+    error: float | None,
+    seen: Mapping[str, HistogramEpsilon],
+) -> None:
+    """Print how a budget is best spent, what else was compared, what the fleet will show and give away."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
@@ -221,6 +237,9 @@ def lifetime(life: LifetimePlan, reading: Reading, density: float | None, error:
         show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
     show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
     _shows(life, reading, density, error)
+    given = ", ".join(f"{one.epsilon:.3g} of {_SEEN[name]}" for name, one in seen.items())
+    delta = seen["all of it"].delta
+    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {AGAINST}")
 
 
 def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
@@ -269,25 +288,42 @@ def _count(reports: float) -> str:
     return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
 
 
-def after(checked: Sequence[PlanCheck], written: Path | None, plot: Path | None) -> None:
+def after(checked: Sequence[PlanCheck | Unmeasured], written: Path | None, plot: Path | None) -> None:
     """Print what was measured, and which files there are now."""
     if checked:
-        show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
-        headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
-        table = tables.table(None, headings, 2)
-        for c in checked:
-            table.add_row(
-                c.name,
-                c.population,
-                f"{c.fleets:,}",
-                _count(c.reports),
-                f"{c.predicted:.3%}",
-                f"{c.measured:.3%} ({c.uncertainty:.3%})",
-                "yes" if c.agrees else "no",
-            )
-        show.out.print(table)
-        show.out.print("  half-widths; in brackets the standard error of what was measured")
+        _checked(checked)
     if written:
         show.out.print(f"experiment: {written}")
     if plot:
         show.out.print(f"plot: {plot}")
+
+
+def _checked(checked: Sequence[PlanCheck | Unmeasured]) -> None:
+    from ...simulator.plan_check import FALSE_ALARM, Unmeasured
+
+    show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
+    headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
+    table = tables.table(None, headings, 2)
+    notes: list[str] = []
+    for row in checked:
+        name = f"{row.name}: " if row.name else ""
+        if isinstance(row, Unmeasured):
+            notes.append(f"{name}not measured: {row.why}")
+            continue
+        table.add_row(
+            row.name,
+            row.population,
+            f"{row.fleets:,}",
+            _count(row.reports),
+            f"{row.predicted:.3%}",
+            f"{row.measured:.3%} ({row.uncertainty:.3%})",
+            "yes" if row.agrees else "no",
+        )
+        if row.why:
+            notes.append(f"{name}{row.why}")
+    if table.row_count:
+        show.out.print(table)
+        show.out.print("  half-widths; in brackets the standard error of what was measured; a right plan")
+        show.out.print(f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows")
+    for note in notes:
+        show.out.print(f"  {note}")

@@ -102,16 +102,6 @@ class Channel:
         """Mean over values of the squared error against the sample's frequencies, times reports."""
         return self.variance + (1 - self.p - self.q) / ((self.p - self.q) * self.domain)
 
-    def frequency_variance(self, share: float | None) -> float:
-        """Variance, times reports, of the frequency of a value of this share, or of the worst one for None.
-
-        A report supports the value or does not: which value it is and what the others hold changes nothing.
-        """
-        spread = self.p - self.q
-        f = min(max((0.5 - self.q) / spread, 0.0), 1.0) if share is None else share
-        support = self.q + spread * f
-        return support * (1 - support) / spread**2
-
 
 def level_channel(level: Level) -> Channel:
     """Channel of an experiment's level."""

@@ -17,6 +17,7 @@ from ..epsilon import check_epsilon
 from . import allocation
 from . import tree as hierarchy
 from .channel import Channel
+from .flat_variance import frequency_variance
 from .workload import Workload
 
 _MAX_CODES = 1 << 24
@@ -83,6 +84,11 @@ def primes(below: int) -> tuple[int, ...]:
 Cost = Callable[[Channel], float]
 _RARE: Cost = attrgetter("variance")
 _EVEN: Cost = attrgetter("even")
+
+
+def _alone(channel: Channel) -> float:
+    """Variance of the frequency of a value that nobody holds, where shares are known to sum to 1."""
+    return frequency_variance(channel, 0.0)
 
 
 def best_hash(domain: int, epsilon: int, max_codes: int = _MAX_CODES, cost: Cost = _RARE) -> Channel | None:
@@ -201,10 +207,10 @@ def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
         channel = Channel(2, 2, truth_threshold(epsilon, 2) / ONE, 0.0)
         return Choice("rr", 0, 0, (), None, channel.variance)
     if workload.kind == "frequencies":
-        channel = best_channel(domain, epsilon)
+        channel = best_channel(domain, epsilon, cost=_alone)
         if channel.g == domain:
-            return Choice("grr", 0, 0, (), None, channel.variance)
-        return Choice("olh", channel.g, 0, (), None, channel.variance)
+            return Choice("grr", 0, 0, (), None, _alone(channel))
+        return Choice("olh", channel.g, 0, (), None, _alone(channel))
     plans: list[Choice] = []
     fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
     if domain <= _MAX_FLAT:

@@ -10,9 +10,8 @@ Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Di
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from ...device.ldp_client import Experiment
 from .supports import SupportMechanism
 from .tree import Tree, tree
 
@@ -20,10 +19,7 @@ _NUMBER = {"type": "number", "low": 0, "high": 1000, "mechanism": "hh"}
 
 
 class Hierarchy(SupportMechanism):
-    """The mechanism hh.
-
-    by: the numbers of a level's Channel that least squares takes for its nodes' variances.
-    """
+    """The mechanism hh."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"type": "bool", "mechanism": "hh", "fanout": 2, "cells": [2]},
@@ -32,16 +28,10 @@ class Hierarchy(SupportMechanism):
         _NUMBER | {"bins": 27, "fanout": 5, "cells": [2, 3, 7], "weights": [1, 2, 3]},
     )
 
-    def __init__(self, experiment: Experiment, by: Literal["assumed", "variance"] = "assumed"):
-        super().__init__(experiment)
-        self._by = by
-
     def tree(self, reports: Sequence[float]) -> Tree:
         # The least squares must not depend on what was reported, or it would not be linear.
-        variances = [
-            getattr(code.channel, self._by) / n if n else math.inf
-            for code, n in zip(self.codes, reports, strict=True)
-        ]
+        parts = zip(self.codes, reports, strict=True)
+        variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return _tree(self.domain, self.experiment.fanout, tuple(variances))
 
     def lacks(self, reports: Sequence[int]) -> str:

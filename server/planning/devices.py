@@ -18,6 +18,7 @@ from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms.channel import Channel
 from ..mechanisms.choose import Choice, choose, flat_channel, primes
+from ..mechanisms.flat_variance import frequency_variance
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, variance, well_sampled
 
@@ -120,7 +121,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
         return design
     flat = _flat_choices(domain, epsilon)
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
-    tried = {min(flat, key=lambda choice: flat[choice].frequency_variance(share)) for share in shares}
+    tried = {min(flat, key=lambda choice: frequency_variance(flat[choice], share)) for share in shares}
     designs = [Design(domain, epsilon, choice) for choice in tried]
     exact = [d for d in designs if well_sampled(d, question)]
     # Of two that err alike the one that asks for the value itself: a tree of one level is no more than that.
@@ -135,7 +136,7 @@ def _flat_choices(domain: int, epsilon: int) -> dict[Choice, Channel]:
         channel = flat_channel(domain, g, epsilon)
         if channel is not None:
             name, cells = ("grr", 0) if g == domain else ("olh", g)
-            channels[Choice(name, cells, 0, (), None, channel.variance)] = channel
+            channels[Choice(name, cells, 0, (), None, frequency_variance(channel, 0.0))] = channel
     return channels
 
 
@@ -144,10 +145,12 @@ def half_width(n: float, design: Design, question: Question) -> float:
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
-def devices_for(design: Design, question: Question, error: float) -> int:
-    """Fewest reports whose 95 % interval has at most the half-width error."""
-    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2))
-    while half_width(n, design, question) > error:
+def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
+    """Fewest devices, 2 or more, of so many expected reports each, whose error is at most this half-width."""
+    n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
+    while n > 2 and half_width((n - 1) * reports_each, design, question) <= error:
+        n -= 1
+    while half_width(n * reports_each, design, question) > error:
         n += 1
     return n
 
@@ -170,7 +173,11 @@ def solve(
         text = "give three of devices, epsilon, domain (bins, labels or yes-no) and error, to get the fourth"
         wrong = f"{', '.join(missing)} are missing" if missing else "one must be left open"
         raise PlanError(f"{text}: {wrong}")
-    _check(question, devices, epsilon, domain, error)
+    check_sizes(question, devices, domain)
+    if epsilon is not None:
+        check_epsilon(epsilon, PlanError)
+    if error is not None and not 0 < error < 0.5:
+        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if devices is None:
         assert epsilon is not None
         assert domain is not None
@@ -192,15 +199,10 @@ def solve(
     return _solve_domain(question, devices, epsilon, error)
 
 
-def _check(
-    question: Question, devices: int | None, epsilon: int | None, domain: int | None, error: float | None
-) -> None:
+def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
+    """Raise PlanError for a fleet, a domain or a question outside of what is planned; None is left open."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
-    if epsilon is not None:
-        check_epsilon(epsilon, PlanError)
-    if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if question.share is not None and not 0 <= question.share <= 1:
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:

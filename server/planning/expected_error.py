@@ -12,7 +12,6 @@ exact too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -26,7 +25,7 @@ from ..experiments.payload import choice_fields, experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms import choose as oracle
 from ..mechanisms.channel import Channel, level_channel
-from ..mechanisms.hierarchy import Hierarchy
+from ..mechanisms.flat_variance import frequency_variance
 
 Kind = Literal["frequency", "range", "quantile"]
 
@@ -76,9 +75,7 @@ class Design:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """What boards run."""
-        if self.choice.fanout:
-            return Hierarchy(self.experiment, by="variance")
+        """What boards run, and estimates are made with."""
         return mechanism_of(self.experiment)
 
     @property
@@ -123,6 +120,21 @@ def well_sampled(design: Design, question: Question) -> bool:
     return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
 
 
+@dataclass(frozen=True)
+class Places:
+    """What a question's error is the root of the mean square over: runs of values, arrays of shape (n,).
+
+    low, high  indices, half-open
+    share      what each run holds of the population, spread evenly; the rest evenly outside
+    variance   of each run's estimate, times reports
+    """
+
+    low: npt.NDArray[np.integer]
+    high: npt.NDArray[np.integer]
+    share: float
+    variance: Floats
+
+
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
     """Variance, times reports, of what is asked; population sampling included.
@@ -131,15 +143,12 @@ def variance(design: Design, question: Question) -> float:
     statistics is taken over a sample of them that is spread evenly.
     """
     if question.kind == "frequency" and not design.choice.fanout:
-        return design.channel.frequency_variance(question.share)
-    parts = [parabola(design, weights) for weights in _statistics(design, question)]
-    joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
-    worst = joined.at(question.share).max() if question.ranges else joined.mean().at(question.share)[0]
-    return float(worst)
+        return frequency_variance(design.channel, question.share)
+    return float(places(design, question).variance.mean())
 
 
-def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield indicators of what is asked, shape (domain, n), few at a time."""
+def places(design: Design, question: Question) -> Places:
+    """All places that a question is about, or an even sample of many; of a list of ranges the worst one."""
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
@@ -147,8 +156,17 @@ def _statistics(design: Design, question: Question) -> Iterator[npt.NDArray[np.b
         low, high = _places(domain, question, max(_FEWEST, _MAX_PAIRS // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
-    for i in range(0, len(low), step):
-        yield (index >= low[i : i + step]) & (index < high[i : i + step])
+    parts = [
+        parabola(design, (index >= low[i : i + step]) & (index < high[i : i + step]))
+        for i in range(0, len(low), step)
+    ]
+    joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
+    if question.ranges:
+        worst = [int(np.argmax(joined.at(question.share)))]
+        low, high = low[worst], high[worst]
+        joined = Parabola(joined.a[worst], joined.b[worst], joined.c[worst])
+    share = float(joined.mean().worst_share[0]) if question.share is None else question.share
+    return Places(low, high, share, joined.at(share))
 
 
 def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -162,6 +180,8 @@ def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any
     if count > most:
         # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
         number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
+    if domain == 2:
+        return np.array([1]), np.array([2])
     if prefixes:
         return np.zeros_like(number), number + 1
     if all_ranges:
@@ -198,30 +218,15 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
     return Parabola(a, b, c)
 
 
-def even_ranges(design: Design) -> float:
-    """Mean over all ranges of the variance, times reports, in an even population; of the whole domain too.
+def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
+    """Mean of the variances, times reports, of statistics in a population of shape (domain,).
 
-    Exact: a range is a difference of two of the domain + 1 prefixes.
+    weights: shape (domain, n).
     """
-    domain = design.domain
-    index = np.arange(domain)[:, None]
-    step = max(1, _CHUNK // max(design.classes, domain))
-    prefixes = sum(
-        _even(design, (index <= np.arange(first, min(first + step, domain))).astype(float))
-        for first in range(0, domain, step)
-    )
-    of_sum = _even(design, np.arange(domain, 0, -1, dtype=float)[:, None])
-    return ((domain + 1) * prefixes - of_sum) / (domain * (domain + 1) / 2)
-
-
-def _even(design: Design, weights: Floats) -> float:
-    """Sum over statistics of their variances in an even population; weights (domain, n)."""
     total = 0.0
     mechanism = design.mechanism
-    laws = mechanism.law(np.full(design.domain, 1 / design.domain))
-    for w, chance, law in zip(
-        mechanism.weights(weights, mechanism.drawn)[0], mechanism.drawn, laws, strict=True
-    ):
+    parts = (mechanism.weights(weights, mechanism.drawn)[0], mechanism.drawn, mechanism.law(population))
+    for w, chance, law in zip(*parts, strict=True):
         if w is not None:
             total += float((law @ w**2 - (law @ w) ** 2).sum()) / chance
-    return total
+    return total / weights.shape[1]

@@ -27,14 +27,12 @@ from ...server.accounting import optimal_epsilon
 from ...server.arrays import Floats
 from ...server.epsilon import MICRO
 from ...server.estimate.estimate import estimate
-from ...server.experiments.payload import choice_fields, experiment_over
 from ...server.mechanisms import choose as oracle
 from ...server.mechanisms.workload import FREQUENCIES
 from ...server.planning.devices import best_design
-from ...server.planning.expected_error import Design, Kind, Question, variance
+from ...server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
-from ..plan_check import root_mean
 
 DOMAIN = 64
 DAYS = 365
@@ -148,18 +146,20 @@ def flat_design(epsilon: int) -> Design:
 
 def predicted_error(design: Design, held: Floats, reports: float) -> float:
     """Root mean square over values of the error of `reports` reports, held being the values' shares."""
-    channel = design.channel
-    support = channel.q + (channel.p - channel.q) * held
-    each = support * (1 - support) / (channel.p - channel.q) ** 2
-    return math.sqrt(float(each.mean()) / reports)
+    return math.sqrt(mean_variance(design, held, np.eye(design.domain)) / reports)
 
 
 def squared_error(design: Design, held: Floats, reports: int, rng: np.random.Generator) -> float:
     """Mean square over values of one drawn window's error."""
-    experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
-    counts = vectorised.histogram(experiment, rng.multinomial(reports, held), rng)
-    off = estimate(experiment, counts).frequencies - held
+    counts = vectorised.histogram(design.experiment, rng.multinomial(reports, held), rng)
+    off = estimate(design.experiment, counts).frequencies - held
     return float(off @ off) / len(held)
+
+
+def root_mean(squares: Floats) -> tuple[float, float]:
+    """Root of the mean, and its standard error."""
+    root = math.sqrt(squares.mean())
+    return root, float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * root)
 
 
 def epsilon_of(way: str, lifetime: int) -> int:
@@ -186,7 +186,7 @@ def cell(
     elif way == "coin":
         by_day = devices * np.diff(reports_made(np.arange(DAYS + 1), DAYS, 1))
         reports = float(by_day.mean())
-        predicted = math.sqrt(np.mean([predicted_error(design, held, n) ** 2 for n in by_day]))
+        predicted = predicted_error(design, held, 1 / float(np.mean(1 / by_day)))
         for _ in range(repeats):
             spoken = rng.multinomial(devices, np.append(by_day, devices - by_day.sum()) / devices)[:-1]
             squares += [squared_error(design, held, int(n), rng) for n in spoken]

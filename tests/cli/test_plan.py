@@ -127,15 +127,72 @@ def test_plots_are_written(tmp_path: Path) -> None:
 def test_check_prints_predicted_beside_measured() -> None:
     result = json.loads(plan("--devices 5000 --epsilon 1 --yes-no --check --fleets 50 --seed 1 --json"))
     (checked,) = result["check"]
+    assert (checked["agrees"], checked["why"]) == (
+        checked["least"] <= checked["measured"] <= checked["most"],
+        None,
+    )
     assert checked["predicted"] == pytest.approx(result["half_width_95"])
     assert checked["measured"] == pytest.approx(checked["predicted"], rel=0.5)
-    assert "predicted" in plan(f"{LIFE} --yes-no --check --fleets 20 --seed 2")
+    text = plan(f"{LIFE} --yes-no --check --fleets 20 --seed 2")
+    assert "predicted" in text
+    assert "a day: not measured: 10 reports are too few; 30 are needed" in text
+
+
+def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() -> None:
+    line = "--devices 26000 --epsilon 2 --bins 64"
+    result = json.loads(plan(line + " --json"))["histogram"]
+    assert result["epsilon"] < 0.1
+    assert (result["delta"], result["reports"], result["own_reports"]) == (1e-6, 26_000, 1)
+    text = " ".join(plan(line).split())
+    said = f"{result['epsilon']:.3g} of the histogram (δ = 1e-06), against whoever sees histograms only; not"
+    assert said in text
+    life = LIFE + " --yes-no"
+    windows = json.loads(plan(life + " --json"))["histograms"]
+    assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
+    text = " ".join(plan(life).split())
+    day, week, month, all_of_it = (f"{w['epsilon']:.3g} of" for w in windows)
+    assert f"{day} the last day, {week} the last week, {month} the last 30 days, {all_of_it} all" in text
+    assert "not against the broker, the aggregator's operator or the database's journal" in text
+
+
+def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
+    line = "--devices 26000 --bins 16 --histogram-epsilon 0.05"
+    result = json.loads(plan(line + " --json"))
+    assert result["solved"] == "error"
+    assert result["histogram"]["epsilon"] <= result["histogram"]["wanted"] == 0.05 < result["epsilon"]
+    text = " ".join(plan(line).split())
+    assert (
+        f"ε {result['epsilon']:g} of a report, the largest with which the histogram stays at 0.05; against"
+        in text
+    )
+    weaker = json.loads(plan(line + " --delta 1e-4 --json"))
+    assert weaker["histogram"]["delta"] == 1e-4
+    assert weaker["epsilon"] > result["epsilon"]
+
+
+def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not() -> None:
+    common = "--lifetime 2 --horizon 1y --call 1h --yes-no --error 0.04 --json"
+    for place, needed in enumerate(
+        json.loads(plan(f"--devices 20000 {common}"))["devices_for_error"].values()
+    ):
+        for devices, meets in ((needed, True), (needed - 1, False)):
+            best = json.loads(plan(f"--devices {devices} {common}"))["best"]
+            assert (best["windows"][place]["half_width_95_last"] <= 0.04) is meets
 
 
 @pytest.mark.parametrize(
     ("line", "text"),
     [
         ("", "are missing"),
+        ("--bins 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and one of"),
+        ("--devices 1000 --bins 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
+        ("--devices 1000 --bins 16 --epsilon 1 --histogram-epsilon 0.1", "leave --epsilon out"),
+        ("--devices 1000 --bins 16 --histogram-epsilon 0", "above 0"),
+        ("--devices 1000 --bins 16 --histogram-epsilon 1e-9", "take more devices"),
+        ("--devices 1000 --bins 16 --histogram-epsilon 0.1 --delta 2", "delta"),
+        ("--devices 1 --bins 16 --histogram-epsilon 0.1", "devices must be from 2"),
+        ("--devices 1000 --bins 16 --epsilon 1 --delta 1e-6", "goes with --lifetime"),
+        (LIFE + " --yes-no --histogram-epsilon 0.1", "leave --lifetime out"),
         ("--devices 1000 --epsilon nan --bins 16", "epsilon must be a number"),
         ("--devices 1000 --epsilon 0 --bins 16", "from 0.001 to 16, not 0"),
         ("--devices 1000 --epsilon 1 --bins 16 --labels a", "one of --bins"),

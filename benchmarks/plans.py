@@ -1,0 +1,215 @@
+"""Do fleets err as `hushmote plan` says: a grid of plans, each against tens of thousands of drawn fleets.
+
+    python benchmarks/plans.py [--quick]
+
+Questions of a value, a range (all, of a width, a list) and a quantile, at stated and at worst shares; 2 to
+1,024 values, powers and others; ε 0.5 to 7; rr, grr, olh and trees, each also asked what it was not chosen
+for; as many devices as the plan asks for at ±0.5 to ±3 %. A fleet is asked at one of the places that the
+question is about, in the population that is stated there. Its levels' numbers of reports are drawn, then its
+histogram of classes of codes from the channel's exact law, and the estimate is made of that with the
+estimator's own weights for these numbers; a few of each plan's fleets also go through estimate() itself.
+Prints a table and writes benchmarks/results/plans.json; --quick takes a tenth of the fleets and writes
+nothing.
+"""
+
+import argparse
+import itertools
+import math
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from results_file import machine, write
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from hushmote.server.epsilon import MICRO
+from hushmote.server.estimate import estimate
+from hushmote.server.planning.devices import Plan, best_design, devices_for, half_width
+from hushmote.server.planning.expected_error import Design, Question, places
+from hushmote.simulator.plan_check import population
+
+DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
+ERRORS = (0.01, 0.005, 0.02, 0.03)
+EACH = 6  # plans of each question
+GROUPS = 200  # of fleets whose levels have the same numbers of reports
+MANY_CLASSES = 1500  # of codes: from there on half as many groups, from five times that a quarter
+PLACES = 50  # of a group
+FLEETS = 4  # of a group at each place
+THROUGH_ESTIMATE = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One plan: the question in words, what was planned, and the half-widths, shares of devices.
+
+    fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
+    """
+
+    asked: str
+    domain: int
+    epsilon: float
+    mechanism: str
+    devices: int
+    fewest: float
+    fleets: int
+    predicted: float
+    measured: float
+    uncertainty: float
+
+    @property
+    def off(self) -> float:
+        """Measured over predicted, less 1."""
+        return self.measured / self.predicted - 1
+
+
+def questions(domain: int) -> list[tuple[str, Question, Question]]:
+    """Words, the question that a design is chosen for, and the one that is asked."""
+    third, width = domain // 3, max(1, domain // 7)
+    pieces = ((third, domain - third // 2), (0, max(1, third)))
+    plain = {
+        "a value, worst share": Question("frequency"),
+        "a value of 2 %": Question("frequency", 0.02),
+        "a value of 60 %": Question("frequency", 0.6),
+        "any range, worst share": Question(),
+        "any range of 20 %": Question(share=0.2),
+        f"{width} neighbours, worst share": Question(width=width),
+        f"{width} neighbours of 10 %": Question(share=0.1, width=width),
+        "a list, worst share": Question(ranges=pieces),
+        "a list of 10 %": Question(share=0.1, ranges=pieces),
+        "median": Question("quantile", 0.5),
+        "0.95 quantile": Question("quantile", 0.95),
+    }
+    result = [(words, question, question) for words, question in plain.items()]
+    result.append(("any range, of a plan for values", Question("frequency"), Question(share=0.2)))
+    result.append(("a value of 5 %, of a plan for ranges", Question(), Question("frequency", 0.05)))
+    return result
+
+
+def grid() -> list[tuple[str, Plan]]:
+    """The plans: yes or no at every ε, and each question at six of the domains and ε, in turn."""
+    plans: list[tuple[str, Plan]] = []
+    for epsilon, share in zip(EPSILONS, (None, 0.05, 0.3, 0.5, 0.01, None, 0.2), strict=True):
+        question = Question("frequency", share)
+        plans.append(("yes or no", _plan(2, epsilon, question, question, 0.01)))
+    for number in range(len(questions(10))):
+        for turn in range(EACH):
+            domain = DOMAINS[(2 * number + 4 * turn) % len(DOMAINS)]
+            epsilon = EPSILONS[(number + 3 * turn) % len(EPSILONS)]
+            words, chosen_for, asked = questions(domain)[number]
+            plans.append((words, _plan(domain, epsilon, chosen_for, asked, ERRORS[turn % len(ERRORS)])))
+    return plans
+
+
+def _plan(domain: int, epsilon: float, chosen_for: Question, asked: Question, error: float) -> Plan:
+    design = best_design(domain, round(epsilon * MICRO), chosen_for)
+    devices = max(1000, devices_for(design, asked, error))
+    return Plan(asked, devices, design, "devices", error)
+
+
+def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Row:
+    """Draw a plan's fleets."""
+    design, mechanism = plan.design, plan.design.mechanism
+    asked = places(design, plan.question)
+    for most in (MANY_CLASSES, 5 * MANY_CLASSES):
+        groups = groups // 2 if design.classes > most else groups
+    squares = np.empty((groups, PLACES, FLEETS))
+    for group in range(groups):
+        reports = rng.multinomial(plan.devices, mechanism.drawn)
+        chosen = rng.integers(0, len(asked.low), PLACES)
+        ends = list(zip(asked.low[chosen].tolist(), asked.high[chosen].tolist(), strict=True))
+        index = np.arange(design.domain)[:, None]
+        statistic = ((index >= asked.low[chosen]) & (index < asked.high[chosen])).astype(float)
+        shares = np.stack([population(design.domain, *end, asked.share) for end in ends], axis=1)
+        weights, constant = mechanism.weights(statistic, reports)
+        values = np.repeat(constant[:, None], FLEETS, axis=1)
+        drawn = []
+        for w, law, n in zip(weights, mechanism.law(shares), reports.tolist(), strict=True):
+            chances = (law / law.sum(axis=0)).T[:, None, :]
+            counts = rng.multinomial(n, np.broadcast_to(chances, (PLACES, FLEETS, chances.shape[2])))
+            drawn.append(counts)
+            if w is not None:
+                values += np.einsum("pfc,cp->pf", counts, w) / n
+        if group < THROUGH_ESTIMATE:
+            low, high = ends[0]
+            codes = _codes(design, [counts[0, 0] for counts in drawn])
+            again = estimate(design.experiment, codes).range(low, high).value
+            if not math.isclose(again, values[0, 0], rel_tol=1e-6, abs_tol=1e-9):
+                raise AssertionError(f"estimate() says {again}, its weights {values[0, 0]}: {plan}")
+        squares[group] = (values - asked.share) ** 2
+    mean = squares.mean()
+    uncertainty = squares.mean(axis=(1, 2)).std(ddof=1) / math.sqrt(groups)
+    z = half_width(1, design, plan.question) / math.sqrt(asked.variance.mean())
+    choice = design.choice
+    fewest = plan.devices * min(chance for chance in mechanism.drawn if chance)
+    name = {"olh": f"olh {choice.g}", "hh": f"hh {choice.fanout}"}.get(choice.mechanism, choice.mechanism)
+    return Row(
+        words,
+        design.domain,
+        plan.epsilon,
+        name,
+        plan.devices,
+        fewest,
+        squares.size,
+        plan.error,
+        z * math.sqrt(mean),
+        z * uncertainty / (2 * math.sqrt(mean)),
+    )
+
+
+def _codes(design: Design, classes: list[np.ndarray]) -> np.ndarray:
+    """A histogram of codes that collapses to these counts of classes: all of a class on its first code."""
+    mechanism = design.mechanism
+    ends = np.cumsum([0, *map(len, classes)])
+    of_code = mechanism.expand([np.arange(a, b) for a, b in itertools.pairwise(ends)])
+    result = np.zeros(design.experiment.code_count, np.int64)
+    found, first = np.unique(of_code, return_index=True)
+    result[first] = np.concatenate(classes)[found]
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    console = Console()
+    start = time.monotonic()
+    rng = np.random.default_rng(13)
+    plans = grid()
+    groups = GROUPS // 10 if quick else GROUPS
+    rows = [measure(words, plan, groups, rng) for words, plan in track(plans, "plans", console=console)]
+    table = Table("asked", "values", "ε", "mechanism", "devices", "predicted", "measured", "off", "±")
+    for r in sorted(rows, key=lambda r: -abs(r.off)):
+        table.add_row(
+            r.asked,
+            str(r.domain),
+            f"{r.epsilon:g}",
+            r.mechanism,
+            f"{r.devices:,}",
+            f"{r.predicted:.3%}",
+            f"{r.measured:.3%}",
+            f"{r.off:+.2%}",
+            f"{r.uncertainty / r.predicted:.2%}",
+        )
+    console.print(table)
+    off = np.array([r.off for r in rows])
+    noise = np.array([r.uncertainty / r.predicted for r in rows])
+    summary = {
+        "plans": len(rows),
+        "fewest_fleets": min(r.fleets for r in rows),
+        "worst_off": float(np.abs(off).max()),
+        "mean_off": float(off.mean()),
+        "root_mean_square_off": float(np.sqrt((off**2).mean())),
+        "largest_standard_error": float(noise.max()),
+        "fewest_reports_of_a_level": min(r.fewest for r in rows),
+        "seconds": time.monotonic() - start,
+    }
+    console.print(summary)
+    if not quick:
+        write("plans.json", {"machine": machine(), "summary": summary, "rows": [asdict(r) for r in rows]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What a plan's histograms give away of one board, and the ε of a report that a wanted ε of theirs allows.
+
+The ε of a report holds against everybody. That of a histogram holds against whoever sees histograms only; not
+against the broker, the aggregator's operator or the database's journal.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...device.ldp_client import EPSILON_MAX
+from ..accounting import AccountingError
+from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
+from ..accounting.theorem import largest
+from ..estimate.shuffled import histogram_epsilon
+from .devices import EPSILON_STEP, PlanError, best_design
+from .expected_error import Design, Question
+from .lifetime import LifetimePlan
+
+AGAINST = (
+    "against whoever sees histograms only; not against the broker, the aggregator's operator or the"
+    " database's journal"
+)
+
+
+@dataclass(frozen=True)
+class HistogramEpsilon:
+    """A histogram of these reports, at most `own` of them one board's, is (epsilon, delta)-DP; nats."""
+
+    reports: int
+    own: int
+    epsilon: float
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "reports": self.reports,
+            "own_reports": self.own,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "holds": AGAINST,
+        }
+
+
+def histogram(
+    design: Design, reports: float, own: int = 1, delta: float = USUAL_HISTOGRAM_DELTA
+) -> HistogramEpsilon:
+    """What a histogram of an expected number of reports gives away; delta from 0 to below 1.
+
+    Raises PlanError for another delta.
+    """
+    whole = max(1, int(reports))
+    try:
+        epsilon = histogram_epsilon(design.experiment, whole, delta, own)
+    except AccountingError as e:
+        raise PlanError(str(e)) from None
+    return HistogramEpsilon(whole, own, epsilon, delta)
+
+
+def lifetime_histograms(
+    life: LifetimePlan, delta: float = USUAL_HISTOGRAM_DELTA
+) -> dict[str, HistogramEpsilon]:
+    """By name: of each window at the end of the horizon and of all reports, with the most of one board."""
+    best, rhythm = life.best, life.rhythm
+    result: dict[str, HistogramEpsilon] = {}
+    for name, days in life.windows().items():
+        own = min(best.cap, max(1, round(rhythm.calls_in(days))))
+        result[name] = histogram(best.design, life.devices * best.per_device(days), own, delta)
+    result["all of it"] = histogram(best.design, life.devices * best.used * best.cap, best.cap, delta)
+    return result
+
+
+def epsilon_for_histogram(
+    question: Question, devices: int, domain: int, wanted: float, delta: float = USUAL_HISTOGRAM_DELTA
+) -> int:
+    """The largest ε of a report, in steps of 0.001, whose histogram of that many stays at a wanted ε.
+
+    wanted: nats, > 0. Micro-nats; the board's largest where even that stays below. A report each, with the
+    best mechanism for the question. Raises PlanError where not even 0.001 does.
+    """
+    if not wanted > 0:
+        raise PlanError(f"the ε of a histogram must be above 0, not {wanted:g}")
+
+    def keeps(steps: int) -> bool:
+        design = best_design(domain, steps * EPSILON_STEP, question)
+        return histogram(design, devices, 1, delta).epsilon <= wanted
+
+    if not keeps(1):
+        raise PlanError(
+            f"no ε of a report keeps the histogram of {devices:,} at ε = {wanted:g} with δ = {delta:g}: take"
+            " more devices"
+        )
+    return largest(keeps, EPSILON_MAX // EPSILON_STEP) * EPSILON_STEP

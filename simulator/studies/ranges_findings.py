@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class BreakEven:
                 Kulkarni, Srivastava, VLDB 2019, section 4)
     summed      by the exact law, ranges added up from the fewest nodes as the formula has it
     consistent  by the exact law of what is shipped: least squares, the total known
-    measured    the first of the lengths that were tried
+    measured    as it was measured; this and the two before are the first of EVEN_LENGTHS
     """
 
     fanout: int
@@ -295,14 +296,32 @@ def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: fl
     for series in series_of:
         days = len(series.counts)
         here = [point for point in short if point.days == days]
-        flat = {point.length: point.rmse for point in here if point.family == "local flat"}
+        flat = {point.length: point for point in here if point.family == "local flat"}
         for fanout in sorted({point.fanout for point in here if point.fanout}):
-            tree = {point.length: point.rmse for point in here if point.fanout == fanout}
-            summed = break_even(epsilon, Flaws(inconsistent=True), fanout, series)
-            consistent = break_even(epsilon, CORRECT, fanout, series)
-            measured = _first_better(tree, flat)
+            tree = {point.length: point for point in here if point.fanout == fanout}
+            consistent = _first_better(
+                {r: point.predicted for r, point in tree.items()},
+                {r: point.predicted for r, point in flat.items()},
+            )
+            measured = _first_better(
+                {r: point.rmse for r, point in tree.items()}, {r: point.rmse for r, point in flat.items()}
+            )
+            summed = _summed(epsilon, fanout, series, flat)
             result.append(BreakEven(fanout, days, formula_length(fanout, days), summed, consistent, measured))
     return result
+
+
+def _summed(epsilon: float, fanout: int, series: Daily, flat: dict[int, Point]) -> int | None:
+    """The first of flat's lengths at which, by theory, sums of the fewest nodes err less."""
+    tree = FlawedStructure(fanout, Flaws(inconsistent=True))
+    days, tried = len(series.counts), sorted(flat)
+
+    def better(length: int) -> bool:
+        lo = starts(days, length, _RANGES)
+        return tree.law(series.counts, epsilon, lo, lo + length).rmse < flat[length].predicted
+
+    at = bisect.bisect_left(tried, True, key=better)
+    return tried[at] if at < len(tried) else None
 
 
 def _first_better(tree: dict[int, float], flat: dict[int, float]) -> int | None:

@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import hushmote as called
+from once import once
 
 from hushmote.simulator.studies.central import CentralFlat
 from hushmote.simulator.studies.daily import Daily, flights, synthetic
 from hushmote.simulator.studies.local import LocalHierarchy
-from hushmote.simulator.studies.ranges_cell import RangeCell, run_cell, starts
-from hushmote.simulator.studies.ranges_design import FULL, LENGTHS, QUICK, StudyError, fitting_design
-from hushmote.simulator.studies.ranges_findings import CASES
+from hushmote.simulator.studies.ranges_cell import FAMILIES, RangeCell, run_cell, starts
+from hushmote.simulator.studies.ranges_design import (
+    FULL,
+    LENGTHS,
+    QUICK,
+    StudyError,
+    fits_for,
+    fitting_design,
+)
+from hushmote.simulator.studies.ranges_findings import CASES, formula_length
 from hushmote.simulator.studies.ranges_report import FIGURES
 from hushmote.simulator.studies.structures import noise_variance
 
@@ -31,7 +40,7 @@ def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
         env=os.environ | {"COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert run.returncode == expect, run.stdout + run.stderr
     return run.stderr if expect else run.stdout
@@ -61,10 +70,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("study")
-    text = hushmote("study", "ranges", "--quick", "--seed", "7", "--out", "out", "--json", cwd=folder)
+    def make(folder: Path) -> None:
+        text = hushmote("study", "ranges", "--quick", "--seed", "7", "--out", "out", "--json", cwd=folder)
+        (folder / "printed.json").write_text(text, encoding="utf-8")
+
+    folder = once(tmp_path_factory, "quick study of ranges", make)
     out = folder / "out"
-    return Ran(out, json.loads(text), read(out / "ranges.csv"), read(out / "flaws.csv"))
+    summary = json.loads((folder / "printed.json").read_text(encoding="utf-8"))
+    return Ran(out, summary, read(out / "ranges.csv"), read(out / "flaws.csv"))
 
 
 @pytest.mark.slow
@@ -158,7 +171,8 @@ def test_what_is_not_private_is_labelled_and_spends_more_than_it_says(ran: Ran):
 
 
 def test_the_folder_has_every_figure_and_table(ran: Ran):
-    tables = {"ranges.csv", "flaws.csv", "fits.csv", "agreement.csv"}
+    tables = {"ranges.csv", "flaws.csv", "short.csv", "fits.csv", "agreement.csv", "tables.md"}
+    tables |= {"length_fits.csv", "break_even.csv"}
     assert {path.name for path in ran.folder.iterdir()} == tables | {f"{name}.png" for name in FIGURES}
     assert len(FIGURES) == 12
     for name in FIGURES:
@@ -211,9 +225,77 @@ def test_own_days_decide_which_domains_are_studied():
 
 @pytest.mark.slow
 def test_a_mistake_is_one_line(tmp_path: Path):
-    (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,4\n", encoding="utf-8")
-    text = hushmote("study", "ranges", "--csv", "trips.csv:date:count", cwd=tmp_path, expect=1)
-    assert text == (
-        "hushmote: trips.csv, line 3: 2020-01-01 comes after 2020-01-02; every date once, in rising order\n"
-    )
+    (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
+    csv_file = ("study", "ranges", "--csv", "trips.csv")
+    for arguments, text in (
+        (
+            (*csv_file, "--time", "date", "--value", "count"),
+            "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
+        ),
+        (csv_file, "--csv FILE needs --time COLUMN, the column of dates or timestamps"),
+        (
+            ("study", "ranges", "--by", "site"),
+            "--time, --value, --by and --only are about a file: --csv FILE",
+        ),
+        (
+            ("study", "ranges", "--range", "2013-01-01:2014-01-01"),
+            "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01",
+        ),
+    ):
+        assert called(*arguments, cwd=tmp_path, expect=1) == f"hushmote: {text}\n"
     assert not (tmp_path / "study").exists()
+
+
+def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(tmp_path: Path):
+    """Each error is compared with theory: 8 standard deviations are a false alarm below 1e-12 of a normal
+    law, and below 1e-9 of a few Laplace numbers.
+    """
+    rows = [f"{i},2024-0{1 + i % 3}-{1 + i % 28:02d}T08:00,{'AB'[i % 2]}\n" for i in range(20_000)]
+    (tmp_path / "loans.csv").write_text("id,out,library\n" + "".join(rows), encoding="utf-8")
+    asked = ("--csv", "loans.csv", "--time", "out", "--by", "library", "--only", "A")
+    ranges = ("--range", "2024-01-01:2024-01-31", "--range", "2024-02-10:2024-02-10")
+    shown = json.loads(called("study", "ranges", *asked, *ranges, "--json", cwd=tmp_path))
+    assert [row["structure"] for row in shown["ranges"]] == list(FAMILIES) * 2
+    days = [(1 + i % 3, 1 + i % 28) for i in range(0, 20_000, 2)]
+    for row in shown["ranges"]:
+        month = row["range"].startswith("2024-01")
+        assert row["days"] == (31 if month else 1)
+        assert row["truth"] == sum(day[0] == 1 if month else day == (2, 10) for day in days)
+        assert row["error"] == pytest.approx(row["answer"] - row["truth"])
+        assert abs(row["error"]) < 8 * row["expected"] + 1
+    text = called("study", "ranges", *asked, *ranges, "--seed", "3", cwd=tmp_path)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "2024-01-01 to 2024-01-31: 31 days," in text
+    assert "2024-02-10 to 2024-02-10: 1 day," in text
+    assert text == called("study", "ranges", *asked, *ranges, "--seed", "3", cwd=tmp_path)
+    assert not (tmp_path / "study").exists()
+
+
+def test_break_even_lengths_are_the_formulas_and_the_laws_are_below(ran: Ran):
+    """The tables of the formula, and that consistency lets the hierarchy win long before it."""
+    days = (256, 512, 1024, 2048)
+    assert [formula_length(2, n) for n in days] == [256, 324, 400, 484]
+    assert [formula_length(3, n) for n in days] == [216, 216, 294, 294]
+    assert [formula_length(4, n) for n in days] == [128, 200, 200, 288]
+    rows = ran.summary["break_even"]
+    assert [(row["fanout"], row["days"]) for row in rows] == [(2, 512), (3, 512), (4, 512)]
+    for row in rows:
+        assert row["consistent"] < row["summed"] < row["formula"]
+        assert row["consistent"] / 2 <= row["measured"] <= 2 * row["consistent"]
+
+
+def test_each_structure_has_the_law_of_its_length(ran: Ran):
+    fits = {(f["family"], f["neighbours"], f["days"]): f for f in ran.summary["length_fits"]}
+    assert {family for family, _, _ in fits} == set(FAMILIES)
+    for neighbours in ("added", "replaced"):
+        flat = fits["central flat", neighbours, 512]
+        assert flat["r2_root"] > 0.95
+    for fit in fits.values():
+        assert all(0 <= fit[name] <= 1 for name in ("r2_root", "r2_log", "r2_line"))
+
+
+def test_many_records_have_fewer_fits():
+    few, many = (Daily("trips", flights().first, np.full(32, a_day)) for a_day in (10**3, 10**6))
+    assert fits_for(FULL, LocalHierarchy(), few) == FULL.local_fits
+    assert fits_for(FULL, LocalHierarchy(), many) == 3
+    assert fits_for(FULL, CentralFlat(), many) == FULL.fits

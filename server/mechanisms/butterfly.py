@@ -190,14 +190,17 @@ def _scaled(g: int, j: int, k: int) -> npt.NDArray[np.int64]:
 def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
     """out[y, :, v, :] = sum over a of block[(y + sign a v) mod g, :, a, :], shape (g, high, g, low)."""
     s = block.reshape(g, high, g, low)
-    out = np.zeros_like(s)
+    out = np.empty_like(s)
     if g <= _SLICED_G:
         for v in range(g):
-            for a in range(g):
+            sums = out[:, :, v]
+            added = s[:, :, 0]  # for a = 0, which nothing shifts; then the sums so far
+            for a in range(1, g):
                 shift = sign * a * v % g
-                out[: g - shift, :, v] += s[shift:, :, a]
+                np.add(added[: g - shift], s[shift:, :, a], out=sums[: g - shift])
                 if shift:
-                    out[g - shift :, :, v] += s[:shift, :, a]
+                    np.add(added[g - shift :], s[:shift, :, a], out=sums[g - shift :])
+                added = sums
         return out
     rows = np.ascontiguousarray(s.swapaxes(1, 2)).reshape(g * g, high * low)
     y, a = np.arange(g)[:, None], np.arange(g)

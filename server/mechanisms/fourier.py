@@ -6,7 +6,7 @@ seeds, each once: one Fourier transform over the digits of k a does for the whol
 g / (2 log g) of its cost. Counts stay with the butterfly, which is exact. Layouts are butterfly.py's.
 """
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import scipy.fft  # pyright: ignore[reportMissingTypeStubs]
 from ..arrays import Floats
 
 fft: Any = scipy.fft  # whose types say less than it does
+_MAX_KEPT = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is kept for the next time
 
 
 def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
@@ -38,27 +39,44 @@ def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
 
 
 def class_weights(g: int, t: int, values: Floats) -> Floats:
-    """Sum numbers over the values that each class supports, (n,) with n <= g**t to (class_count,)."""
-    padded = np.zeros(g**t)
+    """Sum numbers over the values that each class supports, n <= g**t values; the transpose.
+
+    Shape (n,) or, several at once, (n, batch) to (class_count,) or (class_count, batch).
+    """
+    rest = values.shape[1:]
+    padded = np.zeros((g**t, *rest))
     padded[: len(values)] = values
-    waves = fft.fftn(padded.reshape((g,) * t)).reshape(-1)
-    out = np.empty(g * (g**t - 1) // (g - 1))
+    waves = fft.fftn(padded.reshape(*(g,) * t, *rest), axes=range(t)).reshape(-1, *rest)
+    out = np.empty((g * (g**t - 1) // (g - 1), *rest))
     for block, at in _blocks(g, t):
-        half = np.empty((g // 2 + 1, at.shape[1]), dtype=np.complex128)
+        half = np.empty((g // 2 + 1, at.shape[1], *rest), dtype=np.complex128)
         half[0] = waves[0]
         half[1:] = waves[at[: g // 2]]
-        out[block] = fft.irfft(half, g, axis=0).reshape(-1)
+        out[block] = fft.irfft(half, g, axis=0).reshape(-1, *rest)
     return out
 
 
-def _blocks(g: int, t: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
-    """Yield where a block's classes stand, and where k a stands for k = 1..g-1 and its seeds a."""
+_Blocks = list[tuple[slice, npt.NDArray[np.intp]]]
+
+
+def _blocks(g: int, t: int) -> _Blocks:
+    """Where each block's classes stand, and where k a stands for k = 1..g-1 and its seeds a."""
+    return _kept_blocks(g, t) if g**t <= _MAX_KEPT else _made_blocks(g, t)
+
+
+def _made_blocks(g: int, t: int) -> _Blocks:
     k = np.arange(1, g)[:, None]
     times = k * np.arange(g) % g
-    lower = np.zeros((g - 1, 1), dtype=np.int64)
+    lower = np.zeros((g - 1, 1), dtype=np.intp)
+    result: _Blocks = []
     start, size = 0, 1
     for _ in range(t):
-        yield slice(start, start + g * size), k * size + lower
+        result.append((slice(start, start + g * size), k * size + lower))
         start += g * size
-        lower = (times[:, :, None] * size + lower[:, None, :]).reshape(g - 1, -1)
+        if len(result) < t:
+            lower = (times[:, :, None] * size + lower[:, None, :]).reshape(g - 1, -1)
         size *= g
+    return result
+
+
+_kept_blocks = lru_cache(maxsize=8)(_made_blocks)

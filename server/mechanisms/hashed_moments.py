@@ -12,7 +12,7 @@ same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -40,54 +40,72 @@ class _Seeds:
         return _Seeds(self.supported - repeated, self.totals - rarer.totals)
 
 
-def frequencies(level: Level, shares: Floats, supports: Floats) -> tuple[Floats, Floats]:
-    """Second and third cumulants of a report's weight in each value, two arrays of shape (domain,).
+class Moments:
+    """Cumulants of what one report weighs in values and in prefixes.
 
     shares: of the classes of codes, shape (classes,). supports: of reports for each value, shape (domain,).
     """
-    excess = excess_supported(level.g, level.t, level.domain)
-    if excess is None:
-        return supports * (1 - supports), supports * (1 - supports) * (1 - 2 * supports)
-    part = excess / level.domain
-    once = shares * part
-    twice = once * part
-    of_once, of_twice = (x[: level.domain] for x in _class_supports(level.g, level.t, once, twice))
-    first = supports - once.sum()
-    second = supports - 2 * of_once + twice.sum()
-    third = supports - 3 * of_once + 3 * of_twice - twice @ part
-    return second - first**2, third - 3 * first * second + 2 * first**3
+
+    def __init__(self, level: Level, shares: Floats, supports: Floats):
+        self._level = level
+        self._shares = shares
+        self._supports = supports
+        self._excess = excess_supported(level.g, level.t, level.domain)
+
+    @cached_property
+    def _all(self) -> _Seeds:
+        return _seeds(self._level.g, self._level.t, self._shares, self._excess, self._supports)
+
+    def frequencies(self) -> tuple[Floats, Floats]:
+        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        supports, domain = self._supports, self._level.domain
+        if self._excess is None:
+            return supports * (1 - supports), supports * (1 - supports) * (1 - 2 * supports)
+        once, twice = self._all.supported[1] / domain, self._all.supported[2] / domain**2
+        mean, square, cube = self._all.totals[1:] / (domain, domain**2, domain**3)
+        first = supports - mean
+        second = supports - 2 * once + square
+        third = supports - 3 * once + 3 * twice - cube
+        return second - first**2, third - 3 * first * second + 2 * first**3
+
+    def prefixes(self) -> tuple[Floats, Floats]:
+        """The same of the sums of values 0..v, for each v; all values together are known: 0."""
+        g, t, domain = self._level.g, self._level.t, self._level.domain
+        shares, excess, moments = self._shares, self._excess, np.zeros((3, domain))
+        seeds = self._all
+        for i in range(t):  # seeds whose lowest i digits are 0, less those with one more
+            own = seeds
+            if i + 1 < t:
+                shares = _lowest_digit_zero(g, shares)
+                excess = None if excess is None else _lowest_digit_zero(g, excess)
+                seeds = _seeds(g, t - i - 1, shares, excess, blocks=-(-domain // g ** (i + 1)))
+                own = own.without(seeds, g)
+            moments += _inside_blocks(_at_points(own, g, g**i, domain), g**i)[:, :domain]
+        first, second, third = moments
+        result = np.zeros((2, domain))
+        result[0, :-1] = (second - first**2)[1:]
+        result[1, :-1] = (third - 3 * first * second + 2 * first**3)[1:]
+        return result[0], result[1]
 
 
-def prefixes(level: Level, shares: Floats) -> tuple[Floats, Floats]:
-    """The same of the sums of values 0..v, for each v; all values together are known: 0."""
-    g, t, domain = level.g, level.t, level.domain
-    excess = excess_supported(g, t, domain)
-    every: list[_Seeds] = []  # the seeds whose lowest i digits are 0, by i
-    for i in range(t):
-        every.append(_seeds(g, t - i, -(-domain // g**i), shares, excess))
-        shares = _lowest_digit_zero(g, shares)
-        excess = None if excess is None else _lowest_digit_zero(g, excess)
-    moments = np.zeros((3, domain))
-    for i, seeds in enumerate(every):
-        own = seeds.without(every[i + 1], g) if i + 1 < t else seeds
-        moments += _inside_blocks(_at_points(own, g, g**i, domain), g**i)[:, :domain]
-    first, second, third = moments
-    result = np.zeros((2, domain))
-    result[0, :-1] = (second - first**2)[1:]
-    result[1, :-1] = (third - 3 * first * second + 2 * first**3)[1:]
-    return result[0], result[1]
-
-
-def _seeds(g: int, t: int, blocks: int, shares: Floats, excess: Floats | None) -> _Seeds:
-    weighted = [shares]
+def _seeds(
+    g: int, t: int, shares: Floats, excess: Floats | None, supports: Floats | None = None, blocks: int = 0
+) -> _Seeds:
+    """From shares and excesses of classes of t digits; supports: of the blocks, where they are known."""
+    weighted = [] if supports is not None else [shares]
     if excess is not None:
         weighted += [shares * excess, shares * excess**2]
+    sums = _class_supports(g, t, *weighted)
+    if supports is not None:
+        sums.insert(0, supports)
+        blocks = len(supports)
     supported, totals = np.zeros((3, blocks)), np.zeros(4)
-    for k, sums in enumerate(_class_supports(g, t, *weighted)):
-        supported[k] = sums[:blocks]
-        totals[k] = weighted[k].sum()
+    for k, one in enumerate(sums):
+        supported[k] = one[:blocks]
+    totals[0] = shares.sum()
     if excess is not None:
-        totals[3] = weighted[2] @ excess
+        once, twice = weighted[-2:]
+        totals[1:] = once.sum(), twice.sum(), twice @ excess
     return _Seeds(supported, totals)
 
 

@@ -74,14 +74,17 @@ class HashedDecoded(SupportDecoded):
     """A histogram of flat local hashing; all moments are exact, by hashed_moments."""
 
     @cached_property
-    def frequency_spread(self) -> Spread:
+    def _moments(self) -> hashed_moments.Moments:
         leaf = self._leaf
-        return self._spread(hashed_moments.frequencies(leaf.data.code.level, leaf.shares, leaf.supports))
+        return hashed_moments.Moments(leaf.data.code.level, leaf.shares, leaf.supports)
+
+    @cached_property
+    def frequency_spread(self) -> Spread:
+        return self._spread(self._moments.frequencies())
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        leaf = self._leaf
-        return self._spread(hashed_moments.prefixes(leaf.data.code.level, leaf.shares))
+        return self._spread(self._moments.prefixes())
 
     def rare_variance(self) -> float:
         assert isinstance(self.mechanism, LocalHashing)

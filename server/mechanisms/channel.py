@@ -134,11 +134,7 @@ class LevelCode:
 
     def law(self, nodes: Floats) -> Floats:
         """Chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
-        g, t = self.level.g, self.level.t
-        if nodes.ndim == 1 and t > 1 and g > 2:
-            chances = fourier.class_weights(g, t, nodes)
-        else:
-            chances = butterfly.class_weights(self.level, nodes)
+        chances = self._class_weights(nodes)
         chances *= self._seed * (self.channel.p - self.channel.lie)
         chances += self._seed * self.channel.lie * nodes.sum(axis=0)
         return chances
@@ -156,7 +152,12 @@ class LevelCode:
 
     def weights(self, nodes: Floats) -> Floats:
         """Weights on classes whose mean, with constant(), estimates the weighted sum of the nodes' shares."""
-        return butterfly.class_weights(self.level, nodes * self.scale)
+        return self._class_weights(nodes * self.scale)
+
+    def _class_weights(self, nodes: Floats) -> Floats:
+        if self.level.t > 1 and self.level.g > 2:
+            return fourier.class_weights(self.level.g, self.level.t, nodes)
+        return butterfly.class_weights(self.level, nodes)
 
     def constant(self, nodes: Floats) -> Floats:
         """What a report weighs beside that, whatever its code."""

@@ -39,16 +39,20 @@ def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
 
 
 def class_weights(g: int, t: int, values: Floats) -> Floats:
-    """Sum numbers over the values that each class supports, (n,) with n <= g**t to (class_count,)."""
-    padded = np.zeros(g**t)
+    """Sum numbers over the values that each class supports, n <= g**t values; the transpose.
+
+    Shape (n,) or, several at once, (n, batch) to (class_count,) or (class_count, batch).
+    """
+    rest = values.shape[1:]
+    padded = np.zeros((g**t, *rest))
     padded[: len(values)] = values
-    waves = fft.fftn(padded.reshape((g,) * t)).reshape(-1)
-    out = np.empty(g * (g**t - 1) // (g - 1))
+    waves = fft.fftn(padded.reshape(*(g,) * t, *rest), axes=range(t)).reshape(-1, *rest)
+    out = np.empty((g * (g**t - 1) // (g - 1), *rest))
     for block, at in _blocks(g, t):
-        half = np.empty((g // 2 + 1, at.shape[1]), dtype=np.complex128)
+        half = np.empty((g // 2 + 1, at.shape[1], *rest), dtype=np.complex128)
         half[0] = waves[0]
         half[1:] = waves[at[: g // 2]]
-        out[block] = fft.irfft(half, g, axis=0).reshape(-1)
+        out[block] = fft.irfft(half, g, axis=0).reshape(-1, *rest)
     return out
 
 

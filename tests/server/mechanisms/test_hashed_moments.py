@@ -63,9 +63,10 @@ def test_fourier_transforms_are_the_butterflies(experiment: Experiment) -> None:
     for some in (numbers[:1], numbers[:2], numbers):
         for one, got in zip(some, fourier.class_supports(level.g, level.t, *some), strict=True):
             np.testing.assert_allclose(got[: level.domain], butterfly.class_supports(level, one), atol=1e-9)
-    values = rng.normal(size=level.domain)
-    want = butterfly.class_weights(level, values)
-    np.testing.assert_allclose(fourier.class_weights(level.g, level.t, values), want, atol=1e-9)
+    for shape in ((level.domain,), (level.domain, 3)):
+        values = rng.normal(size=shape)
+        want = butterfly.class_weights(level, values)
+        np.testing.assert_allclose(fourier.class_weights(level.g, level.t, values), want, atol=1e-9)
 
 
 @each_design

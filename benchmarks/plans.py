@@ -7,8 +7,9 @@ Questions of a value, a range (all, of a width, a list) and a quantile, at state
 for; as many devices as the plan asks for at ±0.5 to ±3 %. A fleet is asked at one of the places that the
 question is about, in the population that is stated there. Its levels' numbers of reports are drawn, then its
 histogram of classes of codes from the channel's exact law, and the estimate is made of that with the
-estimator's own weights for these numbers; a few of each plan's fleets also go through estimate() itself.
-Prints a table and writes benchmarks/results/plans.json; --quick takes a tenth of the fleets and writes
+estimator's own weights for these numbers; three fleets of each plan also go through estimate() itself. The
+squared error is taken in parts of the variance that is predicted at the fleet's place.
+Prints a table and writes benchmarks/results/plans.json; --quick takes a fifth of the fleets and writes
 nothing.
 """
 
@@ -26,7 +27,7 @@ from rich.table import Table
 
 from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate import estimate
-from hushmote.server.planning.devices import Plan, best_design, devices_for, half_width
+from hushmote.server.planning.devices import Plan, best_design, devices_for
 from hushmote.server.planning.expected_error import Design, Question, places
 from hushmote.simulator.plan_check import population
 
@@ -34,10 +35,9 @@ DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
 ERRORS = (0.01, 0.005, 0.02, 0.03)
 EACH = 6  # plans of each question
-GROUPS = 200  # of fleets whose levels have the same numbers of reports
-MANY_CLASSES = 1500  # of codes: from there on half as many groups, from five times that a quarter
-PLACES = 50  # of a group
-FLEETS = 4  # of a group at each place
+GROUPS = 50  # of fleets whose levels have the same numbers of reports
+PLACES = 5  # of a group
+FLEETS = 160  # of a group at each place
 THROUGH_ESTIMATE = 3
 
 
@@ -113,9 +113,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
     """Draw a plan's fleets."""
     design, mechanism = plan.design, plan.design.mechanism
     asked = places(design, plan.question)
-    for most in (MANY_CLASSES, 5 * MANY_CLASSES):
-        groups = groups // 2 if design.classes > most else groups
-    squares = np.empty((groups, PLACES, FLEETS))
+    squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
     for group in range(groups):
         reports = rng.multinomial(plan.devices, mechanism.drawn)
         chosen = rng.integers(0, len(asked.low), PLACES)
@@ -124,24 +122,22 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
         statistic = ((index >= asked.low[chosen]) & (index < asked.high[chosen])).astype(float)
         shares = np.stack([population(design.domain, *end, asked.share) for end in ends], axis=1)
         weights, constant = mechanism.weights(statistic, reports)
+        laws = mechanism.law(shares)
+        parts = list(zip(weights, laws, reports.tolist(), strict=True))
         values = np.repeat(constant[:, None], FLEETS, axis=1)
-        drawn = []
-        for w, law, n in zip(weights, mechanism.law(shares), reports.tolist(), strict=True):
-            chances = (law / law.sum(axis=0)).T[:, None, :]
-            counts = rng.multinomial(n, np.broadcast_to(chances, (PLACES, FLEETS, chances.shape[2])))
-            drawn.append(counts)
+        for w, law, n in parts:
             if w is not None:
-                values += np.einsum("pfc,cp->pf", counts, w) / n
-        if group < THROUGH_ESTIMATE:
-            low, high = ends[0]
-            codes = _codes(design, [counts[0, 0] for counts in drawn])
-            again = estimate(design.experiment, codes).range(low, high).value
-            if not math.isclose(again, values[0, 0], rel_tol=1e-6, abs_tol=1e-9):
-                raise AssertionError(f"estimate() says {again}, its weights {values[0, 0]}: {plan}")
+                values += np.stack([_means(law[:, i], w[:, i], n, rng) for i in range(PLACES)])
         squares[group] = (values - asked.share) ** 2
-    mean = squares.mean()
-    uncertainty = squares.mean(axis=(1, 2)).std(ddof=1) / math.sqrt(groups)
-    z = half_width(1, design, plan.question) / math.sqrt(asked.variance.mean())
+        variances[group] = asked.variance[chosen]
+        if group < THROUGH_ESTIMATE:
+            drawn = [rng.multinomial(n, law[:, 0] / law[:, 0].sum()) for _, law, n in parts]
+            told = sum(x @ w[:, 0] / n for x, (w, _, n) in zip(drawn, parts, strict=True) if w is not None)
+            again = estimate(design.experiment, _codes(design, drawn)).range(*ends[0]).value
+            if not math.isclose(again, constant[0] + told, rel_tol=1e-6, abs_tol=1e-9):
+                raise AssertionError(f"estimate() says {again}, its weights {constant[0] + told}: {plan}")
+    ratios = squares.mean(axis=2) * plan.devices / variances
+    ratio, uncertainty = ratios.mean(), ratios.mean(axis=1).std(ddof=1) / math.sqrt(groups)
     choice = design.choice
     fewest = plan.devices * min(chance for chance in mechanism.drawn if chance)
     name = {"olh": f"olh {choice.g}", "hh": f"hh {choice.fanout}"}.get(choice.mechanism, choice.mechanism)
@@ -154,9 +150,18 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
         fewest,
         squares.size,
         plan.error,
-        z * math.sqrt(mean),
-        z * uncertainty / (2 * math.sqrt(mean)),
+        plan.error * math.sqrt(ratio),
+        plan.error * uncertainty / (2 * math.sqrt(ratio)),
     )
+
+
+def _means(law: np.ndarray, weights: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
+    """Means of a weight over the reports of FLEETS fleets; classes alike in chance and weight are one."""
+    scale = np.abs(weights).max() or 1.0
+    alike = np.round(law / law.max(), 12) + 1j * np.round(weights / scale, 12)
+    _, first, number = np.unique(alike, return_index=True, return_inverse=True)
+    chances = np.bincount(number, law)
+    return rng.multinomial(reports, chances / chances.sum(), FLEETS) @ weights[first] / reports
 
 
 def _codes(design: Design, classes: list[np.ndarray]) -> np.ndarray:
@@ -178,7 +183,7 @@ def main() -> None:
     start = time.monotonic()
     rng = np.random.default_rng(13)
     plans = grid()
-    groups = GROUPS // 10 if quick else GROUPS
+    groups = GROUPS // 5 if quick else GROUPS
     rows = [measure(words, plan, groups, rng) for words, plan in track(plans, "plans", console=console)]
     table = Table("asked", "values", "ε", "mechanism", "devices", "predicted", "measured", "off", "±")
     for r in sorted(rows, key=lambda r: -abs(r.off)):

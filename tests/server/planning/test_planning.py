@@ -17,6 +17,7 @@ from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.supports import SupportMechanism
+from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.server.planning.devices import (
     MICRO,
     PlanError,
@@ -155,6 +156,22 @@ def test_one_value_asked_directly_needs_no_enumeration(domain: int, g: int, shar
     design = Design(domain, 1_500_000, oracle.Choice(name, g % domain, 0, (), None, 0.0))
     general = parabola(design, np.eye(domain)).mean().at(share)[0]
     assert variance(design, Question("frequency", share)) == pytest.approx(general, rel=1e-9)
+
+
+@pytest.mark.parametrize(("domain", "epsilon"), [(9, 100_000), (10, MICRO), (30, 1_500_000), (50, 2 * MICRO)])
+def test_cells_for_single_values_are_the_best_where_shares_sum_to_one(domain: int, epsilon: int) -> None:
+    """Cases in which the variance of a lone support, which knows of no sum, is least with other cells."""
+    chosen = oracle.choose(domain, epsilon, FREQUENCIES)
+    exact: dict[int, float] = {}
+    for g in (*oracle.primes(domain), domain):
+        if oracle.flat_channel(domain, g, epsilon):
+            name = "olh" if g < domain else "grr"
+            design = Design(domain, epsilon, oracle.Choice(name, g % domain, 0, (), None, 0.0))
+            exact[g % domain] = parabola(design, np.eye(domain)).mean().at(0.0)[0]
+    assert chosen.variance == pytest.approx(min(exact.values()), rel=1e-9)
+    assert exact[chosen.g] == min(exact.values())
+    lone = oracle.best_channel(domain, epsilon).g
+    assert exact[lone % domain] > exact[chosen.g] * 1.001
 
 
 def test_the_worst_share_is_the_worst() -> None:

@@ -56,3 +56,6 @@ class Scored(Decoded):
 
     def rare_variance(self) -> float:
         return self._ordinary.rare_variance()
+
+    def nonnegative(self, frequencies: Floats) -> Floats:
+        return self._ordinary.nonnegative(frequencies)

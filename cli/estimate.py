@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..server.answers import tables
+from ..server.answers import second_epsilon, tables
 from ..server.answers.answer import CONFIDENCE, Answer, Answers
 from ..server.answers.fleet_estimate import MEAN, FleetEstimate
 from ..server.answers.query import Selection
+from ..server.answers.second_epsilon import Shuffling, TwoEpsilons
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError, refusing
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
@@ -52,7 +53,22 @@ class SelectionOptions:
 
 
 @dataclass(frozen=True)
-class EstimateOptions(SelectionOptions):
+class EpsilonOptions(SelectionOptions):
+    """What the ε of a histogram is worked out with."""
+
+    delta: Annotated[float, typer.Option(help="δ that goes with the ε of a histogram.")] = 1e-6
+    honest: Annotated[
+        float, typer.Option(help="Part of the reports that hide a board's: forged ones do not.")
+    ] = 1.0
+
+    @property
+    def shuffling(self) -> Shuffling:
+        """The same, checked."""
+        return Shuffling(self.delta, self.honest)
+
+
+@dataclass(frozen=True)
+class EstimateOptions(EpsilonOptions):
     """What is asked of them, and what comes out."""
 
     ranges: Annotated[
@@ -113,9 +129,10 @@ def _run(options: EstimateOptions) -> None:
         experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
         estimate = experiment.estimate(**_how(options.selection, options))
         shares = options.shares(estimate.experiment.type)
+        how = options.shuffling
         if options.trend:
             mean = [MEAN] if estimate.experiment.type == "number" else []
-            answers = experiment.trend(*shares, *mean, **_how(options.selection, options))
+            answers = experiment.trend(*shares, *mean, **_how(options.selection, options), shuffling=how)
         elif against:
             other = store.fleet(against.fleet).experiment(options.name, options.unit)
             before = other.estimate(**_how(against, options))
@@ -124,6 +141,7 @@ def _run(options: EstimateOptions) -> None:
             )
         else:
             answers = _answers(estimate, shares, options)
+        epsilons = _epsilons(store, options, how)
     if options.plot:
         tables.plot(options.plot, estimate.experiment, answers[0])
     if options.csv:
@@ -132,11 +150,13 @@ def _run(options: EstimateOptions) -> None:
         head = {"experiment": options.name, "selection": estimate.about, "against": against and str(against)}
         head |= {"reports": estimate.reports, "confidence": options.confidence}
         head |= {"stderr_method": estimate.estimates.stderr_method}
+        head |= {"epsilon": epsilons.to_dict()}
         print_json(head | {"answers": [one.to_dict() for one in answers]})
         return
     versus = f"; against {against}" if against else ""
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.about}{versus}")
     tables.answers(answers)
+    tables.out.print("\n" + epsilons.words(_seen(options)))
     for path in (options.plot, options.csv):
         if path:
             tables.out.print(f"written: {path}")
@@ -149,6 +169,21 @@ def _how(selection: Selection, options: EstimateOptions) -> dict[str, Any]:
     """What estimates and trends are told alike."""
     how = {"windows": selection.windows, "version": selection.version}
     return how | {"weigh": options.weigh.value, "confidence": options.confidence}
+
+
+def _epsilons(store: StoreReader, options: EstimateOptions, how: Shuffling) -> TwoEpsilons:
+    """Both ε of all histograms that the answers tell of."""
+    if options.against:
+        return second_epsilon.of_change(store.store, options.against, options.selection, how)
+    if options.trend:
+        return second_epsilon.of_windows(store.store, options.selection, how)[1]
+    return second_epsilon.of_selection(store.store, options.selection, how)
+
+
+def _seen(options: EstimateOptions) -> str:
+    if options.against:
+        return "both sides' histograms"
+    return "the windows' histograms together" if options.trend else "the histogram"
 
 
 def _answers(estimate: FleetEstimate, shares: list[str], options: EstimateOptions) -> Answers:

@@ -10,10 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ..server.answers import second_epsilon
 from ..server.answers import tables as show
+from ..server.answers.query import Selection
+from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
-from ..server.store.store import Store
+from ..server.store.store import Store, Version
 from . import tables
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
@@ -60,6 +63,7 @@ def status_command(
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
                     "devices": participation.devices if participation else 0,
+                    "epsilon": _epsilons(opened, v) if counts.any() else None,
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
@@ -83,6 +87,7 @@ def status_command(
             f"{line['devices']:,}",
         )
     show.out.print(table)
+    _show_epsilons([line for line in lines if line["epsilon"]])
     for line in lines:
         if line["plausibility"]["implausible"]:
             text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
@@ -94,6 +99,52 @@ def status_command(
     show.out.print(table if table.row_count else "nothing rejected")
     if boards is not None:
         _show_boards(boards)
+
+
+def _epsilons(store: Store, version: Version) -> dict[str, Any]:
+    """ε of a report, and of a version's histograms: the newest window's, their sum's, all windows'."""
+    digest = version.experiment.digest.hex()
+    selection = Selection(version.experiment.name, version.fleet, version=digest)
+    windows, apart = second_epsilon.of_windows(store, selection)
+    added_up = second_epsilon.of_selection(store, selection)
+    newest = max(windows)
+    return {
+        "report": added_up.report,
+        "delta": added_up.delta,
+        "own": added_up.own,
+        "newest_window": newest,
+        "newest": windows[newest].histogram,
+        "added_up": added_up.histogram,
+        "all_windows": apart.histogram,
+        "histogram_holds": second_epsilon.LIMITS,
+    }
+
+
+def _show_epsilons(lines: list[dict[str, Any]]) -> None:
+    """Both ε of each version."""
+    if not lines:
+        return
+    headings = (
+        "fleet",
+        "experiment",
+        "digest",
+        "report",
+        "newest window",
+        "windows added",
+        "each seen",
+        "own",
+    )
+    table = tables.table("ε of a report, and of histograms", headings, 3)
+    for line in lines:
+        epsilon = line["epsilon"]
+        shown = [rounded_up(epsilon[name]) for name in ("report", "newest", "added_up", "all_windows")]
+        table.add_row(line["fleet"], line["experiment"], line["digest"], *shown, f"{epsilon['own']:,}")
+    show.out.print(table)
+    delta = lines[0]["epsilon"]["delta"]
+    show.out.print(
+        f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
+        f"{second_epsilon.LIMITS}."
+    )
 
 
 def _boards(

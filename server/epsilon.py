@@ -1,7 +1,7 @@
 """The ε of one report: a whole number of micro-nats in code and on boards, nats where people read it."""
 
 import math
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from ..device.ldp_client import EPSILON_MAX, EPSILON_MIN
 
@@ -26,6 +26,14 @@ def micro_nats(nats: float, error: type[Exception]) -> int:
 def nats(micro: int) -> str:
     """The exact number of nats in micro-nats, without zeros at its end."""
     return f"{Decimal(micro) / MICRO:f}"
+
+
+def rounded_up(nats: float) -> str:
+    """An ε in nats with three digits, never less than it is: 0.0516 for 0.051513."""
+    if not nats:
+        return "0"
+    unit = Decimal(10) ** (math.floor(math.log10(nats)) - 2)
+    return f"{float((Decimal(repr(nats)) / unit).to_integral_value(ROUND_CEILING) * unit):g}"
 
 
 def check_epsilon(micro: float, error: type[Exception], name: str = "epsilon", shown: object = None) -> None:

@@ -27,10 +27,12 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..device.ldp_client import Experiment
-from ..server.answers import answer
+from ..server.answers import answer, second_epsilon
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.answers.query import Selection
+from ..server.answers.second_epsilon import TwoEpsilons
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
@@ -84,6 +86,7 @@ class DemoResult:
     count_s: float
     plot: Path
     store: Path
+    epsilons: TwoEpsilons
 
     @property
     def answers(self) -> tuple[answer.Answer, ...]:
@@ -96,6 +99,7 @@ class DemoResult:
         return {
             "experiment": self.experiment.name,
             "epsilon": self.experiment.epsilon / 1e6,
+            "epsilons": self.epsilons.to_dict(),
             "reports": self.reports,
             "report_bytes": self.report_bytes,
             "histogram": [row.to_dict() for row in self.histogram.rows],
@@ -163,8 +167,9 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
             say("devices", f"take the experiment from the broker. {_privacy(asked)}")
             fleet, fleet_s = _report(broker, announced, fleet_keys, readings, quiet)
             count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, quiet)
-        counts = store.histogram(FLEET, asked.digest)
-    return _judge(definition, fleet, estimate(asked, counts), fleet_s, count_s, folder)
+        estimated = estimate(asked, store.histogram(FLEET, asked.digest))
+        epsilons = second_epsilon.of_selection(store, Selection(NAME, FLEET))
+    return _judge(definition, fleet, estimated, epsilons, fleet_s, count_s, folder)
 
 
 def _say(label: str, text: str) -> None:
@@ -300,6 +305,7 @@ def _judge(
     definition: experiment.Definition,
     fleet: SimulatedFleet,
     estimated: Estimate,
+    epsilons: TwoEpsilons,
     fleet_s: float,
     count_s: float,
     folder: Path,
@@ -319,6 +325,7 @@ def _judge(
         count_s=count_s,
         plot=folder / "demo.png",
         store=folder / "demo.sqlite",
+        epsilons=epsilons,
     )
     show.plot(outcome.plot, e, outcome.histogram)
     return outcome
@@ -335,6 +342,7 @@ def show_outcome(outcome: DemoResult) -> None:
     show.out.print(show.answer(outcome.median, "and the median"))
     show.out.print()
     show.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    show.out.print(outcome.epsilons.words())
     code_bytes = outcome.experiment.code_bytes
     show.out.print(f"{outcome.report_bytes} bytes per report: {code_bytes} of code, the rest header and tag")
     rate = outcome.reports / outcome.fleet_s

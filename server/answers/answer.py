@@ -88,10 +88,11 @@ class ChangeRow(Row):
 
 @dataclass(frozen=True)
 class TrendRow(Row):
-    """A statistic in one window, with the window's number of reports."""
+    """A statistic in one window, with the window's number of reports and the ε of its histogram, if known."""
 
     window: str = ""
     reports: int = 0
+    histogram_epsilon: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from ..errors import UsageError
 from ..store.store import Store
-from . import query
+from . import query, second_epsilon
 from .answer import CONFIDENCE, Answers
 from .fleet_estimate import FleetEstimate, trend
 from .query import Selection, WeighBy
+from .second_epsilon import Shuffling, TwoEpsilons
 
 
 class StoreReader:
@@ -130,13 +131,33 @@ class ExperimentReader:
         version: str = "",
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
+        shuffling: Shuffling | None = None,
     ) -> Answers:
         """How "mean", ranges or labels went over the windows: a row for each, with a test of no change.
 
-        Without statistics a number's mean, or the shares of the labels. Otherwise as estimate().
+        Without statistics a number's mean, or the shares of the labels. Each row has the ε of its window's
+        histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        by_window = query.by_window(self._reader.store, self._selection(windows, version), weigh)
-        return trend(by_window, statistics, self.unit or "", confidence)
+        selection, store = self._selection(windows, version), self._reader.store
+        trends = trend(query.by_window(store, selection, weigh), statistics, self.unit or "", confidence)
+        return second_epsilon.beside(trends, second_epsilon.of_windows(store, selection, shuffling)[0])
+
+    def two_epsilons(
+        self,
+        windows: str | Sequence[str] = (),
+        *,
+        version: str = "",
+        shuffling: Shuffling | None = None,
+        apart: bool = False,
+    ) -> TwoEpsilons:
+        """ε of a report, and of the histogram over windows, as estimate() adds them up.
+
+        The latter holds against whoever sees histograms only. apart: for whom each window is seen by itself.
+        """
+        selection, store = self._selection(windows, version), self._reader.store
+        if apart:
+            return second_epsilon.of_windows(store, selection, shuffling)[1]
+        return second_epsilon.of_selection(store, selection, shuffling)
 
     def _selection(self, windows: str | Sequence[str] = (), version: str = "") -> Selection:
         chosen = (windows,) if isinstance(windows, str) else tuple(windows)

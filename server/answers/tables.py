@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...device.ldp_client import Experiment
+from ..epsilon import rounded_up
 from ..experiments import words
 from ..plain_text import visible
 from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
@@ -131,6 +132,8 @@ def _columns(table_of: Answer) -> list[Column]:
     if kind is TrendRow:
         columns.insert(0, ("window", lambda r: r.window))
         columns.append(("reports", lambda r: f"{r.reports:,}"))
+    if any(row.histogram_epsilon is not None for row in table_of.rows if isinstance(row, TrendRow)):
+        columns.append(("ε", lambda r: rounded_up(r.histogram_epsilon)))
     if kind is ChangeRow:
         columns += [("before", lambda r: number(r.before)), ("after", lambda r: number(r.after))]
     if known:

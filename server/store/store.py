@@ -37,10 +37,14 @@ __all__ = ["Participation", "Store", "StoreError", "Version", "VersionRefused", 
 
 @dataclass(frozen=True)
 class Participation:
-    """How many devices had at least one report accepted for an experiment's name, and reports in all."""
+    """How many devices had at least one report accepted for an experiment's name, and reports in all.
+
+    most: the most of any one device.
+    """
 
     devices: int
     reports: int
+    most: int
 
 
 class Store(Database):
@@ -323,9 +327,10 @@ class Store(Database):
         """Return experiment name -> accepted reports and the devices they came from."""
         table = schema.dedupe
         with self.reading() as connection:
-            query = select(table.c.experiment, func.count(), func.sum(table.c.accepted))
-            query = query.where(table.c.fleet == fleet, table.c.accepted > 0).group_by(table.c.experiment)
-            return {name: Participation(devices, int(n)) for name, devices, n in connection.execute(query)}
+            accepted = table.c.accepted
+            query = select(table.c.experiment, func.count(), func.sum(accepted), func.max(accepted))
+            query = query.where(table.c.fleet == fleet, accepted > 0).group_by(table.c.experiment)
+            return {name: Participation(*map(int, row)) for name, *row in connection.execute(query)}
 
     def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
         """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""

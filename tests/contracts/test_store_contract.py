@@ -62,7 +62,7 @@ class TestEveryStore:
         with Store(store_url, create=False) as again:
             assert list(again.histogram("open", TEMP.digest)) == counts
             assert again.windows("open", TEMP.digest) == ("2026-11-21",)
-            assert again.participation("open") == {"temp": Participation(devices=60, reports=60)}
+            assert again.participation("open") == {"temp": Participation(devices=60, reports=60, most=1)}
 
     def test_a_report_counts_once_within_a_batch_and_over_batches(self, store: Store):
         messages, counts = crowd(40)

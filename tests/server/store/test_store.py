@@ -84,7 +84,7 @@ def test_what_was_committed_is_there_after_opening_again(store_url):
     with Store(store_url, create=False) as store:
         assert store.fleets() == {"home": True}
         assert store.histogram("home", exp.digest)[1] == 1
-        assert store.participation("home") == {"temp": Participation(devices=1, reports=2)}
+        assert store.participation("home") == {"temp": Participation(devices=1, reports=2, most=2)}
         assert store.rejects() == {"home": {"duplicate": 4}}
         with store.ingest() as transaction:
             assert transaction.seen([key, ("home", "temp", "new")])[key] == NumberSet((1, 3))

@@ -1,0 +1,228 @@
+"""ε of a histogram: against enumeration, 40 digits and known numbers; never too small, never rising."""
+
+import functools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from experiments import experiment_json, number_json
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from shuffled_enumeration import code_chances, exact_delta
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.accounting.errors import AccountingError
+from hushmote.server.accounting.shuffle import (
+    MOST_SHUFFLED,
+    Blanket,
+    composed_epsilon,
+    histogram_delta,
+    histogram_epsilon,
+)
+from hushmote.server.estimate.shuffled import blanket_of
+
+MILLION = 1_000_000
+SMALL = {
+    "grr": number_json(4, epsilon=MILLION),
+    "grr 2": number_json(3, epsilon=2 * MILLION),
+    "rr": experiment_json(),
+    "rr 2": experiment_json(epsilon=2 * MILLION),
+    "olh": number_json(4, mechanism="olh", g=3, epsilon=MILLION),
+    "olh, g 2": number_json(3, mechanism="olh", g=2, epsilon=2 * MILLION),
+    "hh": number_json(4, mechanism="hh", fanout=2, cells=[2, 4], weights=[1, 2], epsilon=MILLION),
+    "hh, hashed": number_json(4, mechanism="hh", fanout=2, cells=[2, 3], epsilon=2 * MILLION),
+}
+POINTS = [
+    *(("grr", 8, x) for x in (0.1, 0.3, 0.6, 0.9)),
+    *(("grr 2", 6, x) for x in (0.3, 1.0, 1.7)),
+    *(("rr", 30, x) for x in (0.1, 0.3, 0.8)),
+    *(("rr 2", 20, x) for x in (0.5, 1.2)),
+    *(("olh", 4, x) for x in (0.2, 0.5, 0.8)),
+    *(("olh, g 2", 5, x) for x in (0.4, 1.5)),
+    *(("hh", 5, x) for x in (0.2, 0.5, 0.8)),
+    *(("hh, hashed", 3, x) for x in (0.3, 1.5)),
+]
+
+
+def _grr(epsilon: float, domain: int) -> Blanket:
+    lie = 1 / (math.exp(epsilon) + domain - 1)
+    return Blanket(math.exp(epsilon), lie, domain * lie)
+
+
+def _hashed(epsilon: float, g: int, domain: int) -> Blanket:
+    size = g
+    while size < domain:
+        size *= g
+    lie = 1 / (math.exp(epsilon) + g - 1)
+    return Blanket(math.exp(epsilon), (1 - (size / g - 1) / (size - 1)) * lie, g * lie)
+
+
+@functools.cache
+def _chances(name: str) -> np.ndarray:
+    return code_chances(Experiment.parse(SMALL[name]))
+
+
+@pytest.mark.parametrize(("name", "reports", "epsilon"), POINTS)
+def test_never_below_the_enumeration_of_all_histograms(name: str, reports: int, epsilon: float) -> None:
+    exact = exact_delta(_chances(name), reports, epsilon)
+    bound = histogram_delta(blanket_of(Experiment.parse(SMALL[name])), reports, epsilon)
+    assert exact <= bound <= 1
+    assert bound < 5 * exact + 1e-3  # nor far above: with grr of 4 values 1.25 times
+
+
+def test_known_enumeration() -> None:
+    chances, blanket = _chances("grr"), blanket_of(Experiment.parse(SMALL["grr"]))
+    assert exact_delta(chances, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
+    assert exact_delta(chances, 8, 0.6) == pytest.approx(0.006219, abs=1e-6)
+    assert histogram_delta(blanket, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
+    assert histogram_delta(blanket, 8, 0.6) == pytest.approx(0.007744, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "reports", "delta"), [("grr", 6, 0.05), ("rr", 20, 0.02), ("hh", 4, 0.1)])
+def test_two_reports_of_one_board_keep_their_epsilon_too(name: str, reports: int, delta: float) -> None:
+    blanket = blanket_of(Experiment.parse(SMALL[name]))
+    epsilon = histogram_epsilon(blanket, reports, delta, own=2)
+    assert exact_delta(_chances(name), reports, epsilon, own=2) <= delta
+    assert epsilon > histogram_epsilon(blanket, reports, delta)
+
+
+@pytest.mark.parametrize(
+    ("blanket", "reports", "known"),
+    [
+        (_grr(2, 16), 26_000, 0.0404),
+        (_hashed(2, 7, 64), 26_000, 0.0527),
+        (_grr(2, 2), 26_000, 0.0685),
+        (Blanket.of_clones(math.e**2), 26_000, 0.0685),
+        (Blanket.of_clones(math.e), 26_000, 0.0258),
+        (Blanket.of_clones(math.e**4), 26_000, 0.244),
+        (Blanket.of_clones(math.e**2), 1_000, 0.397),
+    ],
+)
+def test_known_numbers(blanket: Blanket, reports: int, known: float) -> None:
+    assert histogram_epsilon(blanket, reports, 1e-6) == pytest.approx(known, rel=0.02)
+
+
+def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
+    """The definition, term by term, at 40 digits."""
+    with mpmath.workdps(40):
+        odds, k = mpmath.mpf(blanket.odds), mpmath.mpf(blanket.pair)
+        neither, x = mpmath.mpf(blanket.whole) - 2 * k, mpmath.exp(mpmath.mpf(epsilon))
+        rest, total = 1 - mpmath.mpf(blanket.whole), mpmath.mpf(0)
+        for n0 in range(n + 1):
+            for n1 in range(n - n0 + 1):
+                for n2 in range(n - n0 - n1 + 1):
+                    gain = n0 * (odds - x) + n1 * (1 - x * odds) + n2 * (1 - x)
+                    if gain <= 0:
+                        break
+                    ways = mpmath.binomial(n, n0) * mpmath.binomial(n - n0, n1)
+                    ways *= mpmath.binomial(n - n0 - n1, n2)
+                    total += gain * ways * k ** (n0 + n1) * neither**n2 * rest ** (n - n0 - n1 - n2)
+        return total / n
+
+
+@pytest.mark.parametrize(("epsilon", "reports"), [(0.05, 40), (0.3, 40), (0.9, 25), (1.5, 12)])
+def test_rounded_up_by_little(epsilon: float, reports: int) -> None:
+    blanket = _grr(2, 5)
+    true = _direct(blanket, reports, epsilon)
+    assert true <= histogram_delta(blanket, reports, epsilon) <= true * mpmath.mpf(1.000001)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.3), (6_000, 0.12)])
+def test_blocks_and_chords_lose_little(n: int, epsilon: float) -> None:
+    """Against every term of the sum over M and N2, without blocks."""
+    blanket, x = _hashed(2, 7, 64), math.exp(epsilon)
+    odds, k = blanket.odds, blanket.pair
+    m = np.arange(n * 2 * k - 250, n * 2 * k + 450).round()
+    m = m[(m >= 1) & (m <= n)][:, None]
+    centre = n * (blanket.whole - 2 * k)
+    n2 = np.arange(max(0, centre - 320), centre + 320).round()[None, :]
+    a, t = (x + 1) * (odds - 1), m * (x * odds - 1) + n2 * (x - 1)
+    least = np.floor(t / a) + 1
+    mean = a * m / 2 * stats.binom.sf(least - 2, m - 1, 0.5) - t * stats.binom.sf(least - 1, m, 0.5)
+    law = stats.binom.pmf(m, n, 2 * k) * stats.binom.pmf(n2, n - m, (blanket.whole - 2 * k) / (1 - 2 * k))
+    true = float((law * np.maximum(mean, 0)).sum() / n)
+    assert true * (1 - 1e-9) <= histogram_delta(blanket, n, epsilon) <= true * 1.01
+
+
+@pytest.mark.parametrize(("trials", "sigmas"), [(10**6, 5), (10**9, 4), (10**9, 9)])
+def test_chances_of_a_billion_trials(trials: int, sigmas: float) -> None:
+    """The library's tail of a binomial distribution errs by less than the margin taken for it."""
+    from scipy import special
+
+    k = int(trials / 2 + sigmas * math.sqrt(trials) / 2)
+    with mpmath.workdps(40):
+        # The beta integral to ½; below ½ - w it is nothing.
+        w = mpmath.mpf(60) / (2 * (2 * k - trials))
+        half, logs = mpmath.mpf(1) / 2, mpmath.loggamma
+        front = logs(trials + 1) - logs(k) - logs(trials - k + 1)
+
+        def density(t: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.exp(front + (k - 1) * mpmath.log(t) + (trials - k) * mpmath.log(1 - t))
+
+        true = mpmath.quad(density, [half - w * i / 12 for i in range(12, -1, -1)])
+        assert abs(special.betainc(k, trials - k + 1, 0.5) / true - 1) < 1e-9
+
+
+BLANKETS = [_grr(1, 4), _grr(0.1, 2), _grr(6, 1000), _hashed(2, 7, 64), _hashed(4, 53, 256)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(BLANKETS),
+    st.integers(1, 60_000),
+    st.integers(1, 60_000),
+    st.sampled_from([1e-12, 1e-6, 1e-3]),
+    st.integers(1, 3),
+)
+def test_more_reports_never_raise_it(blanket: Blanket, one: int, other: int, delta: float, own: int) -> None:
+    few, many = sorted((one + own - 1, other + own - 1))  # a board with own reports is among them
+    assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
+
+
+@pytest.mark.parametrize("blanket", BLANKETS)
+def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
+    numbers = [
+        *range(1, 40),
+        *range(250, 270),
+        *range(5_000, 5_400, 16),
+        *range(10**6, 10**6 + 60_000, 8_192),
+    ]
+    epsilons = [histogram_epsilon(blanket, n, 1e-6) for n in numbers]
+    assert epsilons == sorted(epsilons, reverse=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(BLANKETS), st.integers(1, 10**9), st.sampled_from([0.0, 1e-12, 1e-6]), st.integers(1, 50)
+)
+def test_within_the_reports_own_epsilon(blanket: Blanket, reports: int, delta: float, own: int) -> None:
+    epsilon = histogram_epsilon(blanket, reports, delta, own)
+    assert 0 <= epsilon <= min(own, reports) * blanket.epsilon * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("reports", [3, 50, 1_000, 26_000, 10**6, MOST_SHUFFLED])
+def test_epsilon_keeps_delta(reports: int) -> None:
+    blanket = _hashed(2, 7, 64)
+    epsilon = histogram_epsilon(blanket, reports, 1e-6)
+    assert histogram_delta(blanket, reports, epsilon) <= 1e-6 * (1 + 1e-4)
+
+
+def test_histograms_seen_together_count_where_reports_hide_worst() -> None:
+    blanket = _hashed(2, 7, 64)
+    alone = histogram_epsilon(blanket, 1_000, 1e-6)
+    assert composed_epsilon([(blanket, 1_000), (blanket, 26_000)], 1e-6) == alone
+    # A window of one report holds one: the second is where a thousand are.
+    pair = composed_epsilon([(blanket, 1), (blanket, 1_000)], 1e-6, own=2)
+    assert blanket.epsilon + alone <= pair < blanket.epsilon + 1.1 * alone
+    assert composed_epsilon([(blanket, 1_000)] * 5, 1e-6, own=3) == histogram_epsilon(blanket, 1_000, 1e-6, 3)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    blanket = _grr(1, 4)
+    for wrong in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0), (2.5, 1e-6, 1)):
+        with pytest.raises(AccountingError):
+            histogram_epsilon(blanket, *wrong)
+    with pytest.raises(AccountingError, match="blanket"):
+        Blanket(2.0, 0.6, 1.0)

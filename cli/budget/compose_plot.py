@@ -17,14 +17,16 @@ from ...server.epsilon import MICRO
 
 _NAMES = ("basic", "zcdp", "optimal", "advanced", "rogers", "closed form")
 _COLOUR: dict[str, str] = dict(zip(_NAMES, COLOURS, strict=False))
-_PREFIXES = 40
-_SLACKS = np.geomspace(1e-12, 0.3, 25)
+_PREFIXES, _FEW_PREFIXES = 40, 10  # the fewer where there are more than _MANY different ε
+_MANY = 50
+_SLACKS = np.geomspace(1e-12, 0.3, 13)
 
 
 def plot_composed(path: Path, history: History, slack: float) -> None:
     """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
     with figure(path, columns=2) as (made, (left, right)):
-        counts = np.unique(np.linspace(1, history.count, _PREFIXES).astype(int)).tolist()
+        points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
+        counts = np.unique(np.linspace(1, history.count, points).astype(int)).tolist()
         _curves(left, counts, [compose(first, slack) for first in _prefixes(history, counts)])
         title = "As the list goes on"
         style(left, title, f"each theorem adds δ = {slack:g}", "releases so far", "ε of all so far, nats")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
+from ...server.answers.second_epsilon import LIMITS
 from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
-from ...server.privacy.histogram import LIMITS, HistogramView
+from ...server.privacy.histogram import HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice
 from ...simulator.studies.sensitivity import many

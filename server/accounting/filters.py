@@ -10,6 +10,7 @@ Pr[L > E] <= δ makes a course (E, δ)-LDP.
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 
 from ..epsilon import MICRO
 from .errors import AccountingError, probability
@@ -108,6 +109,7 @@ class RogersFilter(Theorem):
         return above(mean_loss(history) + spread.sqrt())
 
 
+@lru_cache(maxsize=4)  # searches for a total ask again and again
 def mean_loss(history: History) -> Decimal:
     """½Σε_i(e^{ε_i} - 1) in nats: what reports of these ε lose on average, at most."""
     loss = Decimal(0)

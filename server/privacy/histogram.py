@@ -14,6 +14,7 @@ from typing import Any
 
 from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment, ExperimentRefused
 from ..accounting.errors import positive, probability, whole
+from ..answers.second_epsilon import LIMITS
 from ..epsilon import MICRO
 from ..estimate.shuffled import histogram_epsilon
 from ..experiments import words
@@ -21,10 +22,6 @@ from ..experiments.payload import NoMechanism
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, chosen
 
-LIMITS = (
-    "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
-    "database's journal"
-)
 _AHEAD = tuple(
     1.03**n for n in range(10, 0, -1)
 )  # times the ε that was found: where a larger one is looked for
@@ -124,7 +121,7 @@ def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: flo
 
 @dataclass(frozen=True)
 class HistogramView:
-    """What an attacker who sees only the histogram believes, LIMITS in mind.
+    """What an attacker who sees only the histogram believes, to the limits that the module names.
 
     reports: in the histogram, `own` of them the board's. epsilon: of the histogram at delta, nats. loss:
     nats that the belief moves by at most, except with probability delta. beliefs: each value's name, its

@@ -243,7 +243,7 @@ class _Sum:
         # N2 is taken alike in neighbouring blocks of M: of the fewest trials that one of them leaves.
         alike = max(1, int(_FINE * n * blanket.whole / width))
         group = np.arange(len(last)) // alike
-        trials = n - last[np.minimum(np.arange(group[-1] + 1) * alike + alike - 1, len(last) - 1)]
+        trials = n - last[np.minimum(np.arange(int(group[-1]) + 1) * alike + alike - 1, len(last) - 1)]
         spread = math.sqrt(n * neither * (1 - neither))
         felt = (blanket.odds - 1) * math.sqrt(n * pairs) / max(math.expm1(guess), 1e-9)
         few = 0.1 if n * pairs < 100 else 2.0  # few terms are steps, many are smooth

@@ -22,6 +22,8 @@ from hushmote.server.accounting.shuffle import (
     histogram_epsilon,
 )
 from hushmote.server.estimate.shuffled import blanket_of
+from hushmote.server.mechanisms.direct import Direct
+from hushmote.server.mechanisms.mechanism import Mechanism
 
 MILLION = 1_000_000
 SMALL = {
@@ -70,6 +72,25 @@ def test_never_below_the_enumeration_of_all_histograms(name: str, reports: int, 
     bound = histogram_delta(blanket_of(Experiment.parse(SMALL[name])), reports, epsilon)
     assert exact <= bound <= 1
     assert bound < 5 * exact + 1e-3  # nor far above: with grr of 4 values 1.25 times
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_a_mechanism_says_of_its_blanket_is_what_all_its_values_share(name: str) -> None:
+    chances, blanket = _chances(name), blanket_of(Experiment.parse(SMALL[name]))
+    shared = chances.min(axis=1)
+    assert 0.99 * blanket.odds < (chances.max(axis=1) / shared).max() <= blanket.odds
+    assert blanket.whole <= shared.sum() * (1 + 1e-9)
+    first, last = chances[:, 0], chances[:, -1]
+    assert shared[first > 1.5 * last].sum() == pytest.approx(blanket.pair, rel=1e-6)
+
+
+def test_a_mechanism_of_which_only_the_odds_are_known_has_the_clones(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = Experiment.parse(SMALL["grr"])
+    known = blanket_of(experiment)
+    monkeypatch.setattr(Direct, "blanket", Mechanism.blanket)
+    clones = blanket_of(experiment)
+    assert clones == Blanket.of_clones(known.odds)
+    assert histogram_epsilon(clones, 1_000, 1e-6) > histogram_epsilon(known, 1_000, 1e-6)
 
 
 def test_known_enumeration() -> None:
@@ -221,8 +242,8 @@ def test_histograms_seen_together_count_where_reports_hide_worst() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     blanket = _grr(1, 4)
-    for wrong in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0), (2.5, 1e-6, 1)):
+    for reports, delta, own in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0)):
         with pytest.raises(AccountingError):
-            histogram_epsilon(blanket, *wrong)
+            histogram_epsilon(blanket, reports, delta, own)
     with pytest.raises(AccountingError, match="blanket"):
         Blanket(2.0, 0.6, 1.0)

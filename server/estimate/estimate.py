@@ -27,19 +27,17 @@ class Estimates:
 
     experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
     stderr_method: "exact" or "approximate", by this table; pairs are of a class of codes and a value. The
-    model of the covariances is mostly within 2 % of the exact errors, at worst some 10 % off.
+    model of a hierarchy's covariances is mostly within 2 % of the exact errors, at worst some 10 % off.
 
     ====================================  ============================  =====================================
     errors of                             exact up to                   beyond that
     ====================================  ============================  =====================================
-    single values, ranges and linear()    16 at once; more of a         from the model
-                                          hierarchy where butterflies
-                                          add up to 500 million numbers
-    stderr of rr, grr and olh             any size
-    stderr of hh                          25 million pairs              from the model, without skew
-    cdf_stderr and quantiles, rr and grr  any size
-    cdf_stderr and quantiles of olh       25 million pairs              exact, but without skew
-    cdf_stderr and quantiles of hh        25 million pairs              from the model, without skew
+    anything of rr, grr and olh           any size
+    single values, ranges and linear()    16 at once; more of them      from the model, without skew
+    of hh                                 where butterflies add up to
+                                          500 million numbers
+    stderr, cdf_stderr and quantiles      25 million pairs              from the model, without skew
+    of hh
     ====================================  ============================  =====================================
     """
 

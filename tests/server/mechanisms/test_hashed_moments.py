@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 from designs import designed
+from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import butterfly, fourier, hashed_moments, mechanism_of
 from hushmote.server.mechanisms.decoded import Decoded
 from hushmote.server.mechanisms.local_hashing import LocalHashing
+from hushmote.simulator import vectorised
 
 # Whole powers of g and others; last groups of one value, of some, of all but one; one digit more and less.
 DESIGNS = tuple(
@@ -133,3 +136,20 @@ def test_a_known_sum_makes_ranges_better_and_single_values_no_worse(
         known, free = mean_variances(experiment, shares / shares.sum())
         assert known[0] / free[0] < 0.9
         assert 0.9 < known[1] / free[1] < 1
+
+
+@pytest.mark.slow
+def test_intervals_of_a_wide_domains_cdf_hold_with_few_reports() -> None:
+    """200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at three quarters and nine tenths.
+
+    Few reports have one of the rare seeds that tell wide blocks of values apart, and they weigh most. A
+    coverage of 94 % or more hits less often than this by chance 1e-10; without skew it was 73 and 67 %.
+    """
+    experiment = designed("olh", 4096, 3, g=23)
+    rng, hits = np.random.default_rng(4), np.zeros(2)
+    for _ in range(200):
+        counts = vectorised.histogram(experiment, np.append(1000, np.zeros(4095, dtype=np.int64)), rng)
+        low, high = estimate(experiment, counts).cdf_intervals()
+        at = [3072, 3686]
+        hits += (low[at] <= 1) & (high[at] >= 1)
+    assert (hits >= stats.binom.ppf(1e-10, 200, 0.94)).all(), hits

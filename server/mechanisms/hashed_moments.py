@@ -20,7 +20,7 @@ from ...device.ldp_client import Level
 from ..arrays import Floats
 from . import butterfly, fourier
 
-_POINTS = 4  # inside a block, at which third moments, cubic there, are evaluated
+_POINTS = np.arange(4) / 3  # parts of a block at which third moments, cubic inside it, are evaluated
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,19 @@ class Moments:
     def prefixes(self) -> tuple[Floats, Floats]:
         """The same of the sums of values 0..v, for each v; all values together are known: 0."""
         g, t, domain = self._level.g, self._level.t, self._level.domain
-        shares, excess, moments = self._shares, self._excess, np.zeros((3, domain))
-        seeds = self._all
-        for i in range(t):  # seeds whose lowest i digits are 0, less those with one more
-            own = seeds
-            if i + 1 < t:
-                shares = _lowest_digit_zero(g, shares)
-                excess = None if excess is None else _lowest_digit_zero(g, excess)
-                seeds = _seeds(g, t - i - 1, shares, excess, blocks=-(-domain // g ** (i + 1)))
-                own = own.without(seeds, g)
-            moments += _inside_blocks(_at_points(own, g, g**i, domain), g**i)[:, :domain]
-        first, second, third = moments
+        nested = [self._all]  # the seeds whose lowest 0, 1, ... digits are 0
+        shares, excess = self._shares, self._excess
+        for i in range(1, t):
+            shares = _lowest_digit_zero(g, shares)
+            excess = None if excess is None else _lowest_digit_zero(g, excess)
+            nested.append(_seeds(g, t - i, shares, excess, blocks=-(-domain // g**i)))
+        # From wide blocks to single values: what the rarer seeds have is cubic inside each block.
+        moments = _at_points(nested[-1], g, g ** (t - 1), domain)
+        for i in range(t - 2, -1, -1):
+            finer = _at_points(nested[i].without(nested[i + 1], g), g, g**i, domain)
+            inside = (moments @ _inside_blocks(g, finer.shape[2])).reshape(3, -1, finer.shape[2])
+            moments = finer + inside[:, : finer.shape[1]]
+        first, second, third = moments[:, :, 0]
         result = np.zeros((2, domain))
         result[0, :-1] = (second - first**2)[1:]
         result[1, :-1] = (third - 3 * first * second + 2 * first**3)[1:]
@@ -110,38 +112,39 @@ def _seeds(
 
 
 def _at_points(seeds: _Seeds, g: int, size: int, domain: int) -> Floats:
-    """First three moments of reports with these seeds' weights of prefixes, shape (3, blocks, points).
+    """First three moments of reports' weights, with these seeds, of prefixes, shape (3, blocks, points).
 
-    Of prefixes that end some way into each block of size values.
+    The prefixes end at the points of each block of size values; of a single value, before it.
     """
-    partly = _points(size)
+    partly = _POINTS if size > 1 else _POINTS[:1]
     block: Floats = np.arange(seeds.supported.shape[1], dtype=np.float64)[:, None]
     taken = (block % g + partly) / g * size  # the last group's values in the prefix, over g
     part = (block + partly) * size / domain
-    inside, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
-    # Moments of the values supported in the last group, times the excess to the power k.
-    one, two, three = ((inside + last * partly**power) * size**power for power in (1, 2, 3))
+    before, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
+
+    def inside(power: int, k: int) -> Floats:
+        """Moment of the values supported in the last group, times the excess to the power k."""
+        return (before[k] + last[k] * partly**power) * size**power
+
     n0, n1, n2, n3 = seeds.totals
-    first = one[0] - taken * n0 - part * n1
-    second = two[0] - 2 * (taken * one[0] + part * one[1])
-    second += taken * (taken * n0 + 2 * part * n1) + part**2 * n2
-    third = three[0] - 3 * (taken * two[0] + part * two[1])
-    third += 3 * (taken * (taken * one[0] + 2 * part * one[1]) + part**2 * one[2])
-    third -= taken**2 * (taken * n0 + 3 * part * n1) + part**2 * (3 * taken * n2 + part * n3)
+    one, two = inside(1, 0), inside(2, 0)
+    first = one - taken * n0
+    second = two - 2 * taken * one + taken**2 * n0
+    third = inside(3, 0) - 3 * taken * (two - taken * one) - taken**3 * n0
+    if n2:  # the sum of all estimates errs
+        once, twice = inside(1, 1), taken * n1
+        first -= part * n1
+        second += part * (2 * (twice - once) + part * n2)
+        third += 3 * part * (taken * (2 * once - twice) - inside(2, 1) + part * (inside(1, 2) - taken * n2))
+        third -= part**3 * n3
     return np.stack([first, second, third])
 
 
-def _points(size: int) -> Floats:
-    """Parts of a block at which moments are evaluated: all there are, or enough to interpolate between."""
-    return np.arange(size) / size if size <= _POINTS else np.arange(_POINTS) / (_POINTS - 1)
-
-
-def _inside_blocks(values: Floats, size: int) -> Floats:
-    """From some points of each block to all of its values, shape (3, blocks, points) to (3, blocks size)."""
-    if size > _POINTS:
-        at = np.vander(_points(size))
-        values = values @ np.linalg.solve(at.T, np.vander(np.arange(size) / size, _POINTS).T)
-    return values.reshape(3, -1)
+def _inside_blocks(g: int, points: int) -> Floats:
+    """From cubics at the points of a block to their values at the points of its g parts, (4, g points)."""
+    at = (np.arange(g)[:, None] + _POINTS[:points]) / g
+    between: Floats = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
+    return between
 
 
 def _before(values: Floats, g: int) -> Floats:

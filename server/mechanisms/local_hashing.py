@@ -7,10 +7,12 @@ Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for F
 Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from .supports import SupportMechanism
+from .tree import Tree, tree
 
 
 class LocalHashing(SupportMechanism):
@@ -22,8 +24,19 @@ class LocalHashing(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 32, "mechanism": "olh", "g": 5},
     )
 
+    def tree(self, reports: Sequence[float]) -> Tree | None:
+        # The values are the children of a root that is known to be 1. In a domain of g**t values each code
+        # supports as many as any other, so that estimates sum to 1 by themselves.
+        level = self.experiment.levels[0]
+        return None if level.g**level.t == level.domain else _one_family(self.domain)
+
     def fields(self) -> dict[str, Any]:
         return super().fields() | {"g": self.experiment.levels[0].g}
 
     def words(self) -> str:
         return f"olh, {self.experiment.levels[0].g} cells"
+
+
+@lru_cache(maxsize=16)
+def _one_family(domain: int) -> Tree:
+    return tree(domain, domain, [1.0])

@@ -310,25 +310,27 @@ def main() -> None:
     warnings.simplefilter("ignore", RuntimeWarning)  # pure-ldp's, about small samples and high privacy
     console = Console(width=120)
     path = RESULTS / "peers.json"
-    result = json.loads(path.read_text()) if path.exists() else {}
-    for part in (errors, times):
+    parts = (errors, times)
+    last = json.loads(path.read_text()) if path.exists() and not arguments.quick else {}
+    result = {part.__name__: last[part.__name__] for part in parts if part.__name__ in last}
+    for part in parts:
         if arguments.page or arguments.part not in (None, part.__name__):
             continue
         result[part.__name__] = part(arguments.quick, console)
         if not arguments.quick:
             write("peers.json", result)
     if arguments.quick:
-        for r in result["errors"]["rows"]:
+        for r in result.get("errors", {}).get("rows", []):
             numbers = (
                 f"{r['mark']}{r['mse']:.3g} ± {r['mse_error']:.2g}",
                 f"theory {r['theory'] or math.nan:.3g}",
             )
             console.print(f"{r['method']:16} N {r['reports']:>9,} D {r['domain']:5} ", *numbers)
-        for r in result["times"]["server"]:
+        for r in result.get("times", {}).get("server", []):
             console.print(
                 f"{r['method']:32} N {r['reports']:>9,} D {r['domain']:5} {r['mark']}{r['seconds']:.3g} s"
             )
-    else:
+    elif len(result) == len(parts):
         write_page(result, RESULTS)
 
 

@@ -21,6 +21,7 @@ from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.flat_variance import frequency_mse
 from hushmote.server.mechanisms.workload import ALL_RANGES
 
 LN_3 = 1_098_612  # micro-nats
@@ -102,7 +103,7 @@ def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
         (4_000_000, 1024),
     ):
         exp = experiment("olh", domain, epsilon)
-        formula = level_channel(exp.levels[0]).mse / reports
+        formula = frequency_mse(level_channel(exp.levels[0])) / reports
         errors = np.empty(runs)
         for run in range(runs):
             sizes = rng.multinomial(reports, skewed(domain))

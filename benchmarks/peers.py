@@ -1,50 +1,39 @@
-"""Frequencies side by side with pure-ldp and multi-freq-ldpy: squared error and time, one run, one page.
+"""Frequencies side by side with pure-ldp and multi-freq-ldpy: squared error and time, one page.
 
-    python benchmarks/peers.py [--quick]
+    python benchmarks/peers.py [--quick | --page] [errors | times]
 
-N in 10^4, 10^5, 10^6; D in 16, 128, 1024; ε in 0.5, 1, 2, 4. Every method sees the same sample: a Zipf
-population (exponent 1.3), the same counts of every value in every run, so that an error is the mechanism's
-alone. Each library's own clients make the reports and its own server reads them, one core, in memory.
+N in 10^4, 10^5, 10^6; D in 16, 128, 1024; ε in 0.5, 1, 2, 4. Every method sees the same sample: the counts of
+a Zipf population (exponent 1.3), in every run the same but in a new random order of the values, so that an
+error is the mechanism's and no value's luck. Each library's own clients make the reports and its own server
+reads them, one core, in memory.
 
-Squared error is the mean over all D values against the sample's frequencies, over as many runs as a Monte
-Carlo error of 5 % takes or a time limit allows. What is not measured in full is marked:
+errors: squared error, a mean over all D values against the sample's frequencies. The number of runs is fixed
+beforehand: as many as a relative Monte Carlo error of 4 % takes in theory, where the D errors of a run are
+normal and independent (2 / (D 0.04²)), and at least 20. Its standard error is that of the runs. Beside it
+the formula's. What is not measured in full is marked:
 
-    *  an unbiased estimator's error at N = 10^4, scaled by 1/N (exact for such an estimator)
-    ~  support counts or reports drawn from the mechanism's own distribution, read by the peer's own estimator
-    >  a time at a smaller N, scaled linearly: each report is hashed against each value
+    *  an unbiased estimator's error on fewer reports, scaled by 1/N (exact for such an estimator)
+    ~  support counts or reports drawn from the mechanism's distribution, read by the peer's own estimator
 
-Prints tables and writes benchmarks/results/peers.json, peers.md and plots.
+times: all methods in turn, round after round, so that a busy machine slows all of them; the median round.
+
+    >  a time on fewer reports, scaled linearly: each report is hashed against each value
+
+Prints progress and writes benchmarks/results/peers.json, peers.md and plots.
 """
 
 import argparse
 import json
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
 from accuracy import codes, experiment
-from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
-from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client  # pyright: ignore[reportMissingImports]
+from peers_methods import FLH_HASHES, Method, multi_freq, pure_ldp
 from peers_page import write_page
-from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer  # pyright: ignore[reportMissingImports]
-from pure_ldp.frequency_oracles.hadamard_response import (  # pyright: ignore[reportMissingImports]
-    HadamardResponseClient,
-    HadamardResponseServer,
-)
-from pure_ldp.frequency_oracles.local_hashing import (  # pyright: ignore[reportMissingImports]
-    FastLHClient,
-    FastLHServer,
-    LHClient,
-    LHServer,
-)
-from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer  # pyright: ignore[reportMissingImports]
 from results_file import RESULTS, machine, write
 from rich.console import Console
 from scipy import stats
@@ -52,139 +41,21 @@ from scipy import stats
 from hushmote.device.ldp_client import DRBG, Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.workload import FREQUENCIES
 
 SIZES = (10_000, 100_000, 1_000_000)
 DOMAINS = (16, 128, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
-BASE = SIZES[0]
-FLH_HASHES = 500  # fast local hashing's fixed pool of hash functions
-WANTED_ERROR = 0.05  # relative Monte Carlo error at which runs stop
-CLIPPED = "hushmote clipped"  # as multi-freq-ldpy does, for a comparison of like with like
-LONGEST_S = 3.0  # a longer call is extrapolated
-MOST_PAIRS = 2_000_000  # reports times values that hashing every pair is measured on
+TIMED_EPSILON = 1.0
+WANTED_ERROR = 0.04  # relative Monte Carlo error that the number of runs is fixed for
+LEAST_RUNS = 20
+ROUNDS = 5  # of times
+MOST_PAIRS = 26_000_000  # reports times values times runs that hashing every pair is asked for
+MOST_TIMED_PAIRS = 2_000_000  # and that it is timed on
+CLIENTS_TIMED = 2_000  # reports
 
-Reports = list
 Floats = np.ndarray
-
-
-@dataclass(frozen=True)
-class Method:
-    """A library's mechanism: reports from values, and frequencies from reports.
-
-    server      makes the function that turns reports into frequencies; what it sets up is not timed
-    draw        frequencies from what the mechanism's distribution gives for sizes[v] people, or None
-    unbiased    its error scales with 1/N
-    quadratic   its time is reports times values
-    """
-
-    name: str
-    client: Callable[[np.ndarray], Reports]
-    server: Callable[[], Callable[[Reports], Floats]]
-    draw: Callable[[np.ndarray, np.random.Generator], Floats] | None = None
-    unbiased: bool = True
-    quadratic: bool = False
-
-
-def same(x: int) -> int:
-    return x
-
-
-def pure(name: str, client, server: Callable, **more) -> Method:
-    """A method of pure-ldp, whose clients and servers share one form."""
-
-    def fresh() -> Callable[[Reports], Floats]:
-        one = server()
-
-        def frequencies(reports: Reports) -> Floats:
-            one.aggregate_all(reports)
-            return one.estimate_all(range(one.d), suppress_warnings=True) / len(reports)
-
-        return frequencies
-
-    return Method(f"pure-ldp {name}", lambda v: [client.privatise(int(x)) for x in v], fresh, **more)
-
-
-def pure_ldp(domain: int, epsilon: float) -> list[Method]:
-    hr = HadamardResponseServer(epsilon, domain, index_mapper=same)
-    hr_client = HadamardResponseClient(epsilon, domain, hr.get_hash_funcs(), index_mapper=same)
-    cells = round(math.exp(epsilon)) + 1
-    hashing = {"g": cells, "use_olh": True, "index_mapper": same}
-    pool = FastLHServer(epsilon, domain, FLH_HASHES, **hashing)
-
-    def flh() -> FastLHServer:
-        return FastLHServer(epsilon, domain, FLH_HASHES, hash_matrix=pool.hash_matrix, **hashing)
-
-    def draw_flh(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
-        values = np.repeat(np.arange(domain), sizes)
-        seeds = rng.integers(0, FLH_HASHES, len(values))
-        hashed = pool.hash_matrix[seeds, values].astype(np.int64)
-        lies = rng.random(len(values)) >= math.exp(epsilon) / (math.exp(epsilon) + cells - 1)
-        said = (hashed + lies * rng.integers(1, cells, len(values))) % cells
-        server = flh()
-        np.add.at(server.hash_counts, (seeds, said), 1)
-        server.n = len(values)
-        return server.estimate_all(range(domain), suppress_warnings=True) / len(values)
-
-    def hr_server() -> HadamardResponseServer:
-        hr.reset()
-        return hr
-
-    return [
-        pure("GRR", DEClient(epsilon, domain, same), lambda: DEServer(epsilon, domain, same)),
-        pure(
-            "OLH",
-            LHClient(epsilon, domain, **hashing),
-            lambda: LHServer(epsilon, domain, **hashing),
-            quadratic=True,
-        ),
-        pure("FLH", FastLHClient(epsilon, domain, FLH_HASHES, **hashing), flh, draw=draw_flh, unbiased=False),
-        pure("HR", hr_client, hr_server),
-        pure(
-            "OUE",
-            UEClient(epsilon, domain, use_oue=True, index_mapper=same),
-            lambda: UEServer(epsilon, domain, use_oue=True, index_mapper=same),
-        ),
-    ]
-
-
-def multi_freq(domain: int, epsilon: float) -> list[Method]:
-    """multi-freq-ldpy: its estimators always clip at zero and normalise."""
-    e = math.exp(epsilon)
-    cells = round(e) + 1
-
-    def supports(p: float, q: float) -> Callable[[np.ndarray, np.random.Generator], Floats]:
-        def draw(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
-            n = int(sizes.sum())
-            return MI(rng.binomial(sizes, p) + rng.binomial(n - sizes, q), n, p, q)
-
-        return draw
-
-    def direct(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
-        exp = experiment("grr", domain, round(epsilon * 1e6))
-        n = int(sizes.sum())
-        p = e / (e + domain - 1)
-        counts = np.bincount(codes(exp, sizes, rng), minlength=domain)
-        return MI(counts, n, p, (1 - p) / (domain - 1))
-
-    def method(name: str, client: Callable, aggregate: Callable, draw: Callable, quadratic=False) -> Method:
-        def make(values: np.ndarray) -> Reports:
-            return [client(int(v), domain, epsilon) for v in values]
-
-        return Method(f"multi-freq {name}", make, lambda: aggregate, draw, False, quadratic)
-
-    return [
-        method("GRR", GRR_Client, lambda r: GRR_Aggregator_MI(r, domain, epsilon), direct),
-        method(
-            "OLH",
-            LH_Client,
-            lambda r: LH_Aggregator_MI(r, domain, epsilon),
-            supports(e / (e + cells - 1), 1 / cells),
-            True,
-        ),
-        method("OUE", UE_Client, lambda r: UE_Aggregator_MI(r, epsilon), supports(0.5, 1 / (e + 1))),
-    ]
 
 
 def zipf_sample(domain: int, people: int) -> np.ndarray:
@@ -203,35 +74,36 @@ def chosen(domain: int, epsilon: float) -> Experiment:
     return experiment(choice.mechanism, domain, round(epsilon * 1e6), **fields)
 
 
-def monte_carlo(error: Callable[[], float], limit_s: float, least: int) -> tuple[float, float, int]:
-    """Mean of squared errors, its standard error, and the runs that took."""
-    start = time.process_time()
-    errors: list[float] = []
-    while True:
-        errors.append(error())
-        mean = float(np.mean(errors))
-        spread = float(np.std(errors, ddof=1) / math.sqrt(len(errors))) if len(errors) > 1 else math.inf
-        late = time.process_time() - start > limit_s
-        if len(errors) >= least and (spread < WANTED_ERROR * mean or late):
-            return mean, spread, len(errors)
+def our_experiments(domain: int, epsilon: float) -> dict[str, Experiment]:
+    micro = round(epsilon * 1e6)
+    by_name = {"hushmote": chosen(domain, epsilon)}
+    by_name |= {f"hushmote {m.upper()}": experiment(m, domain, micro) for m in ("olh", "grr")}
+    return by_name
+
+
+def exact_mse(exp: Experiment) -> float:
+    """Squared error against the sample, times reports, for a sample in random order over the values.
+
+    By enumeration of every class of codes: a weight's second moment under an even population, less that of
+    what a report's owner contributes to the sample itself.
+    """
+    mechanism = mechanism_of(exp)
+    law = mechanism.law(np.full(exp.domain, 1 / exp.domain))[0]
+    second = 0.0
+    for _, alone in mechanism.columns():
+        weights, constant = mechanism.weights(alone, [1.0])
+        (one,) = weights
+        assert one is not None
+        second += float((law @ (one + constant) ** 2).sum())
+    return (second - 1) / exp.domain
+
+
+def runs_for(domain: int) -> int:
+    return max(LEAST_RUNS, math.ceil(2 / (domain * WANTED_ERROR**2)))
 
 
 def squared(estimates: Floats, sizes: np.ndarray) -> float:
     return float(np.mean((estimates - sizes / sizes.sum()) ** 2))
-
-
-def seconds(work: Callable[[], object], repeats: int = 1) -> float:
-    """Least of a few CPU times: what the work takes, also while others use the machine."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-def row(method: str, people: int, domain: int, epsilon: float, **more) -> dict:
-    return {"method": method, "reports": people, "domain": domain, "epsilon": epsilon} | more
 
 
 def clipped(frequencies: Floats) -> Floats:
@@ -240,175 +112,226 @@ def clipped(frequencies: Floats) -> Floats:
     return kept / kept.sum()
 
 
-def measure_ours(
-    name: str, exp: Experiment, people: int, epsilon: float, limit_s: float, rng: np.random.Generator
-) -> dict:
-    sizes = zipf_sample(exp.domain, people)
-    after = clipped if name == CLIPPED else np.asarray
-
-    def once() -> float:
-        counts = np.bincount(codes(exp, sizes, rng), minlength=exp.code_count)
-        return squared(after(estimate(exp, counts).frequencies), sizes)
-
-    mse, spread, runs = monte_carlo(once, limit_s, 5)
-    received = codes(exp, sizes, rng)
-    rng.shuffle(received)
-
-    def read() -> tuple[Floats, Floats]:
-        answer = estimate(exp, np.bincount(received, minlength=exp.code_count))
-        return answer.frequencies, answer.stderr
-
-    drbg = DRBG(rng.bytes(384))
-    some = [int(v) for v in rng.choice(exp.domain, 2_000)]
-    client = seconds(lambda: [exp.randomize(v, drbg) for v in some], 3) / len(some)
-    return row(
-        name,
-        people,
-        exp.domain,
-        epsilon,
-        mse=mse,
-        mse_error=spread,
-        runs=runs,
-        mse_mark="",
-        server_s=seconds(read, 5),
-        time_mark="",
-        client_s=client,
-        mechanism=f"{exp.mechanism} {exp.levels[0].g}",
-        theory=level_channel(exp.levels[0]).mse / people,
-    )
+def row(method: str, people: int, domain: int, epsilon: float, errors: list[float], **more) -> dict:
+    about = {"method": method, "reports": people, "domain": domain, "epsilon": epsilon}
+    mse, spread = float(np.mean(errors)), float(np.std(errors, ddof=1)) / math.sqrt(len(errors))
+    return about | {"mse": mse, "mse_error": spread, "runs": len(errors), "mark": "", "theory": None} | more
 
 
-def measure_peer(
+def our_errors(domain: int, epsilon: float, people: int, runs: int, rng: np.random.Generator) -> list[dict]:
+    rows = []
+    sample = zipf_sample(domain, people)
+    for name, exp in our_experiments(domain, epsilon).items():
+        errors: dict[str, list[float]] = {name: []}
+        for _ in range(runs):
+            sizes = rng.permutation(sample)
+            counts = np.bincount(codes(exp, sizes, rng), minlength=exp.code_count)
+            frequencies = estimate(exp, counts).frequencies
+            errors[name].append(squared(frequencies, sizes))
+            if name == "hushmote":  # for a comparison of like with like
+                errors.setdefault("hushmote clipped", []).append(squared(clipped(frequencies), sizes))
+        picked = f"{exp.mechanism} {exp.levels[0].g}"
+        for key, values in errors.items():
+            theory = exact_mse(exp) / people if key == name else None
+            rows.append(row(key, people, domain, epsilon, values, theory=theory, mechanism=picked))
+    return rows
+
+
+def peer_errors(
     method: Method,
     domain: int,
     epsilon: float,
     sizes_of: tuple[int, ...],
-    limit_s: float,
+    runs: int,
     rng: np.random.Generator,
 ) -> list[dict]:
-    # So many people are asked for real; more reports are those again, and more error is scaled or drawn.
-    asked = BASE if not method.quadratic or BASE * domain <= MOST_PAIRS else MOST_PAIRS // domain
-    sizes = zipf_sample(domain, asked)
-    values = np.repeat(np.arange(domain), sizes)
-
-    def once() -> float:
-        return squared(method.server()(method.client(values)), sizes)
-
-    base = monte_carlo(once, limit_s, 2)
-    some = rng.permutation(values)[:2_000]
-    client = seconds(lambda: method.client(some), 3) / len(some)
-    reports = method.client(rng.permutation(values))
-    rows = []
-    timed, timed_on = 0.0, 0
+    # So many people are asked for real; for more, the error is scaled or drawn.
+    asked = min(sizes_of[0], MOST_PAIRS // (domain * runs)) if method.quadratic else sizes_of[0]
+    scaled, rows = [], []
     for people in sizes_of:
-        factor = people / asked
-        (mse, spread, runs), mark = base, ""
-        if factor > 1 and method.draw is None:
-            mse, spread, mark = mse / factor, spread / factor, "*"
-        elif factor > 1 and method.draw is not None:
-            here, draw = zipf_sample(domain, people), method.draw
-            mse, spread, runs = monte_carlo(lambda h=here, d=draw: squared(d(h, rng), h), limit_s, 5)
-            mark = "~"
-        # Only hashing every pair is linear in N throughout: the others have fixed parts and are measured.
-        if timed_on == 0 or not method.quadratic or timed * people / timed_on < LONGEST_S:
-            timed_on = min(people, asked) if timed_on == 0 else people
-            # The server's work does not depend on what the reports say: more of them are the same again.
-            many = reports * (timed_on // asked)
-            timed = seconds(lambda m=many: method.server()(m))
-            if timed < 0.2:
-                timed = min(timed, seconds(lambda m=many: method.server()(m), 3))
-        time_mark = "" if timed_on == people else ">"
-        rows.append(
-            row(
-                method.name,
-                people,
-                domain,
-                epsilon,
-                mse=mse,
-                mse_error=spread,
-                runs=runs,
-                mse_mark=mark,
-                server_s=timed * people / timed_on,
-                time_mark=time_mark,
-                client_s=client,
-            )
-        )
+        sample = zipf_sample(domain, people)
+        theory = method.theory(sample) if method.theory else None
+        if people == asked or (method.unbiased and not scaled):
+            smaller = zipf_sample(domain, asked)
+            measured = []
+            for _ in range(runs):
+                sizes = rng.permutation(smaller)
+                reports = method.client(rng.permutation(np.repeat(np.arange(domain), sizes)))
+                measured.append(squared(method.server()(reports), sizes))
+            scaled = [x * asked for x in measured] if method.unbiased else []
+        if people == asked:
+            errors, mark = measured, ""
+        elif scaled:
+            errors, mark = [x / people for x in scaled], "*"
+        else:
+            assert method.draw is not None
+            orders = (rng.permutation(sample) for _ in range(runs))
+            errors, mark = [squared(method.draw(sizes, rng), sizes) for sizes in orders], "~"
+        rows.append(row(method.name, people, domain, epsilon, errors, theory=theory, mark=mark, asked=asked))
     return rows
 
 
-def check(rows: list[dict]) -> None:
-    """Whoever computes something else is no peer: OLH is OLH on both sides, our error the formula's."""
-    base = {(r["method"], r["domain"], r["epsilon"]): r for r in rows if r["reports"] == BASE}
-    for (name, domain, epsilon), r in base.items():
-        if name == "hushmote":
-            # Student's t: the error is itself estimated from as few as five runs.
-            limit = stats.t.isf(1e-7, r["runs"] - 1) * r["mse_error"]
-            assert abs(r["mse"] - r["theory"]) < limit, r
-        if name == "pure-ldp OLH":
-            assert 0.5 < r["mse"] / base["hushmote OLH", domain, epsilon]["mse"] < 2, r
-
-
-def run(quick: bool, console: Console, rows: list[dict], save: Callable[[dict], None]) -> dict:
-    """All rows, those of earlier cells first; save is given what there is after each cell."""
+def errors(quick: bool, console: Console) -> dict:
     rng = np.random.default_rng(7)
     sizes = SIZES[:2] if quick else SIZES
-    domains = DOMAINS[:2] if quick else DOMAINS
-    epsilons = (1.0,) if quick else EPSILONS
-    limit_s = 0.3 if quick else 2.0
-    done = {(r["domain"], r["epsilon"]) for r in rows}
     start = time.process_time()
-    load = os.getloadavg()[0]
-    result: dict = {}
-    for domain in domains:
-        for epsilon in epsilons:
-            if (domain, epsilon) in done:
-                continue
-            micro = round(epsilon * 1e6)
-            ours = {"hushmote": chosen(domain, epsilon), "hushmote GRR": experiment("grr", domain, micro)}
-            ours[CLIPPED] = ours["hushmote"]
-            ours["hushmote OLH"] = experiment("olh", domain, micro)
-            rows += [
-                measure_ours(name, exp, people, epsilon, limit_s / 2, rng)
-                for name, exp in ours.items()
-                for people in sizes
-            ]
+    rows = []
+    for domain in DOMAINS[:2] if quick else DOMAINS:
+        for epsilon in (1.0,) if quick else EPSILONS:
+            runs = LEAST_RUNS if quick else runs_for(domain)
+            for people in sizes:
+                rows += our_errors(domain, epsilon, people, runs, rng)
             for method in [*pure_ldp(domain, epsilon), *multi_freq(domain, epsilon)]:
-                rows += measure_peer(method, domain, epsilon, sizes, limit_s, rng)
-            console.print(f"D = {domain}, ε = {epsilon:g} after {time.process_time() - start:.0f} s")
-            about = machine() | {"load_average_before": load, "cpu_seconds": time.process_time() - start}
-            about |= {"peers": {name: metadata.version(name) for name in ("pure-ldp", "multi-freq-ldpy")}}
-            result = {"machine": about | {"flh_hashes": FLH_HASHES}, "rows": rows}
-            save(result)
-    return result
+                rows += peer_errors(method, domain, epsilon, sizes, runs, rng)
+            console.print(f"errors, D = {domain}, ε = {epsilon:g} after {time.process_time() - start:.0f} s")
+    return {"machine": about(start), "rows": rows}
+
+
+def check(rows: list[dict]) -> None:
+    """Whoever computes something else than his formula is no peer. Together a false alarm in 10^5 at most."""
+    known = [r for r in rows if r["theory"] is not None]
+    for r in known:
+        # Student's t, both sides, with a margin of four for the skew of a mean square of few values.
+        limit = stats.t.isf(1e-5 / len(known) / 8, r["runs"] - 1) * r["mse_error"]
+        assert abs(r["mse"] - r["theory"]) < limit, r
+
+
+def about(start: float) -> dict:
+    libraries = {name: metadata.version(name) for name in ("pure-ldp", "multi-freq-ldpy")}
+    spent = time.process_time() - start
+    return machine() | {"cpu_seconds": spent, "peers": libraries, "flh_hashes": FLH_HASHES}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
+    """From the list of reports that a peer's server gets, and from the histogram that our store keeps."""
+    received = codes(exp, zipf_sample(exp.domain, people), rng)
+    rng.shuffle(received)
+    listed = received.tolist()
+    histogram = np.bincount(received, minlength=exp.code_count)
+
+    def read(counts: np.ndarray) -> tuple[Floats, Floats]:
+        answer = estimate(exp, counts)
+        return answer.frequencies, answer.stderr
+
+    return {
+        "": lambda: read(np.bincount(np.array(listed), minlength=exp.code_count)),
+        ", from its histogram": lambda: read(histogram),
+    }
+
+
+def server_times(domain: int, sizes: tuple[int, ...], rounds: int, rng: np.random.Generator) -> list[dict]:
+    peers = [*pure_ldp(domain, TIMED_EPSILON), *multi_freq(domain, TIMED_EPSILON)]
+    base = sizes[0]
+    reports = {
+        m.name: m.client(rng.permutation(np.repeat(np.arange(domain), zipf_sample(domain, base))))
+        for m in peers
+    }
+    rows = []
+    for people in sizes:
+        work: dict[str, Callable[[], object]] = {}
+        scale: dict[str, float] = {}
+        for name, exp in our_experiments(domain, TIMED_EPSILON).items():
+            kinds = our_work(exp, people, rng).items()
+            work |= {name + kind: one for kind, one in kinds if not kind or name == "hushmote"}
+        for m in peers:
+            timed = min(people, MOST_TIMED_PAIRS // domain) if m.quadratic else people
+            scale[m.name] = people / timed
+            # The server's work does not depend on what the reports say: more of them are the same again.
+            many = (reports[m.name] * math.ceil(timed / base))[:timed]
+            work[m.name] = lambda m=m, many=many: m.server()(many)
+        rows += in_turn(work, scale, rounds, {"reports": people, "domain": domain})
+    return rows
+
+
+def client_times(domain: int, rounds: int, rng: np.random.Generator) -> list[dict]:
+    values = rng.permutation(np.repeat(np.arange(domain), zipf_sample(domain, CLIENTS_TIMED)))
+    drbg = DRBG(rng.bytes(384))
+    work: dict[str, Callable[[], object]] = {
+        name: lambda exp=exp: [exp.randomize(int(v), drbg) for v in values]
+        for name, exp in our_experiments(domain, TIMED_EPSILON).items()
+    }
+    for m in [*pure_ldp(domain, TIMED_EPSILON), *multi_freq(domain, TIMED_EPSILON)]:
+        work[m.name] = lambda m=m: m.client(values)
+    one = dict.fromkeys(work, 1 / CLIENTS_TIMED)
+    return in_turn(work, one, rounds, {"domain": domain})
+
+
+def in_turn(
+    work: dict[str, Callable[[], object]], scale: dict[str, float], rounds: int, more: dict
+) -> list[dict]:
+    """Median CPU time of each over rounds in which all take their turn, and of its ratio to ours."""
+    for one in work.values():
+        one()  # what is done once, as numba's compiling, is no round's
+    times = {name: np.empty(rounds) for name in work}
+    for number in range(rounds):
+        for name, one in work.items():
+            times[name][number] = seconds(one) * scale.get(name, 1.0)
+    return [
+        more
+        | {
+            "method": name,
+            "seconds": float(np.median(taken)),
+            "ratio": float(np.median(taken / times["hushmote"])),
+            "least_ratio": float((taken / times["hushmote"]).min()),
+            "most_ratio": float((taken / times["hushmote"]).max()),
+            "mark": ">" if scale.get(name, 1.0) > 1 else "",
+        }
+        for name, taken in times.items()
+    ]
+
+
+def times(quick: bool, console: Console) -> dict:
+    rng = np.random.default_rng(8)
+    rounds = 3 if quick else ROUNDS
+    start = time.process_time()
+    server, client = [], []
+    for domain in DOMAINS[:2] if quick else DOMAINS:
+        server += server_times(domain, SIZES[:2] if quick else SIZES, rounds, rng)
+        client += client_times(domain, rounds, rng)
+        console.print(f"times, D = {domain} after {time.process_time() - start:.0f} s")
+    return {"machine": about(start), "rounds": rounds, "server": server, "client": client}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Squared error and time against pure-ldp, multi-freq-ldpy.")
     parser.add_argument("--quick", action="store_true", help="one ε, smaller N and D; writes no file")
     parser.add_argument("--page", action="store_true", help="write page and plots of the last run again")
-    parser.add_argument("--resume", action="store_true", help="go on with what an interrupted run has left")
+    parser.add_argument(
+        "part", nargs="?", choices=("errors", "times"), help="only this, beside the other's last"
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)  # pure-ldp's, about small samples and high privacy
-    if arguments.page:
-        write_page(json.loads((RESULTS / "peers.json").read_text()), RESULTS)
-        return
     console = Console(width=120)
-    if arguments.quick:
-        result = run(True, console, [], lambda _: None)
-        check(result["rows"])
-        for r in result["rows"]:
-            marks = f"{r['mse_mark']}{r['mse']:.3g}", f"{r['time_mark']}{r['server_s']:.3g}"
-            console.print(f"{r['method']:16} N {r['reports']:>9,} D {r['domain']:5} ", *marks)
-        return
     path = RESULTS / "peers.json"
-    rows = json.loads(path.read_text())["rows"] if arguments.resume else []
-
-    def save(so_far: dict) -> None:
-        write("peers.json", so_far)
-
-    result = run(False, console, rows, save)
-    check(result["rows"])
-    write_page(result, RESULTS)
+    parts = (errors, times)
+    last = json.loads(path.read_text()) if path.exists() and not arguments.quick else {}
+    result = {part.__name__: last[part.__name__] for part in parts if part.__name__ in last}
+    for part in parts:
+        if arguments.page or arguments.part not in (None, part.__name__):
+            continue
+        result[part.__name__] = part(arguments.quick, console)
+        if not arguments.quick:
+            write("peers.json", result)
+    check(result.get("errors", {}).get("rows", []))
+    if arguments.quick:
+        for r in result.get("errors", {}).get("rows", []):
+            numbers = (
+                f"{r['mark']}{r['mse']:.3g} ± {r['mse_error']:.2g}",
+                f"theory {r['theory'] or math.nan:.3g}",
+            )
+            console.print(f"{r['method']:16} N {r['reports']:>9,} D {r['domain']:5} ", *numbers)
+        for r in result.get("times", {}).get("server", []):
+            console.print(
+                f"{r['method']:32} N {r['reports']:>9,} D {r['domain']:5} {r['mark']}{r['seconds']:.3g} s"
+            )
+    elif len(result) == len(parts):
+        write_page(result, RESULTS)
 
 
 if __name__ == "__main__":

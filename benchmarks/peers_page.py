@@ -1,7 +1,6 @@
 """The page of peers.py: tables and plots of a run, as Markdown beside the numbers."""
 
 import math
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,69 +39,101 @@ _LIBRARY = {"hushmote": ("o", "-"), "pure-ldp": ("s", "--"), "multi-freq": ("^",
 
 _THEORY: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 4}
 
-Key = tuple[str, int, int, float]
+Cell = tuple[str, int, int, float]  # method, N, D, ε
+Time = tuple[str, int, int]  # method, N, D
 _INTRO = """# Frequencies, side by side with the peers
 
-One run, one machine, the same sample for every method: {when}, {cpu}, {cores} cores, {system}, Python
-{python}, NumPy {numpy}; pure-ldp {pure}, multi-freq-ldpy {multi}. Load average {before:.1f} at the start,
-{load:.1f} at the end: others were using the machine, so times are CPU seconds of one process on one thread.
-Made by `python benchmarks/peers.py` ({spent:.0f} CPU seconds); do not edit.
+The same sample for every method; pure-ldp {pure}, multi-freq-ldpy {multi}; Python {python}, NumPy {numpy}.
+Errors of {errors_when} ({errors_spent:,.0f} CPU seconds), times of {times_when} on {cpu}, {cores} cores,
+{system} ({times_spent:,.0f} CPU seconds; load average {load:.1f} at their end). Made by
+`python benchmarks/peers.py`; do not edit.
 
-* **Sample.** Zipf with exponent 1.3 over D values, its counts rounded and the same in every run: what is
-  measured is the mechanism's error alone.
-* **Error.** Mean over the D values of the squared error of the frequency. The Monte Carlo error of a number
-  is {typical:.0%} of it at the median, {worst:.0%} at most.
+* **Sample.** Zipf with exponent 1.3 over D values. Its counts are the same in every run, in a new random
+  order of the values: what is measured is the mechanism's error alone.
+* **Error.** Mean over the D values of the squared error of the frequency, with its standard error over the
+  runs. The number of runs is fixed beforehand, by theory: {runs}. The standard error is {typical:.1%} of the
+  number at the median, {worst:.0%} at most.
+* **Theory.** The formula's error for the same sample, without any run: ours from the mechanism's whole law
+  and weights, OLH, OUE, GRR and HR up to ε = 1 by Wang et al. (USENIX Security 2017), FLH with what its own
+  pool of {hashes} hash functions errs by. There is none for clipped estimates. Of the {known} measurements
+  with a formula {within_one:.0%} are within one standard error of it, {within_two:.0%} within two, all
+  within {furthest:.1f}; what is scaled from one measurement counts once.
 * **hushmote** is what it picks itself for frequencies; `OLH` and `GRR` are its two mechanisms; `clipped` is
   its pick with the estimates clipped at zero and normalised, as multi-freq-ldpy always does. Clipping
   lowers the error where most values are rare, and biases every one of them.
-* **Server time.** From reports in memory, in the library's own form, to all D frequencies; ours includes
-  counting and all standard errors, which the peers do not give. Set-up (FLH's matrix of hashes, HR's
-  permutation) is not counted.
+* **Server time.** From a Python list of reports in memory to all D frequencies, for ours and for theirs: our
+  reports are integers, theirs integers, pairs or arrays. Ours includes counting and all standard errors,
+  which the peers do not give. `from its histogram` starts at the counts, which is what our store keeps.
+  Set-up (FLH's matrix of hashes, HR's permutation) is not counted.
 * **Client time.** One report: ours by the file that runs on boards, with its own generator on SHA-256; the
   peers' by NumPy's or Python's generator, which is not fit for privacy.
+* **Times** are CPU seconds of one process on one thread, medians of {rounds} rounds in each of which all
+  methods take their turn; a ratio is the median of the rounds' ratios.
 
 Marks: `*` measured on fewer reports and scaled by 1/N, exact for an unbiased estimator. `~` the peer's own
 estimator on reports or support counts drawn from the mechanism's distribution. `>` time on fewer reports,
-scaled linearly. No mark: measured in full. A ratio in parentheses is the peer's over **hushmote**'s; above
+scaled linearly. No mark: measured in full. A ratio in parentheses is the method's over **hushmote**'s; above
 1, ours is better.
 """
 
 
 def write_page(result: dict, folder: Path) -> None:
     """Write peers.md, peers_error.png and peers_time.png of a run's result into a folder."""
-    rows: dict[Key, dict] = {
-        (r["method"], r["reports"], r["domain"], r["epsilon"]): r for r in result["rows"]
+    errors, times = result["errors"], result["times"]
+    rows: dict[Cell, dict] = {
+        (r["method"], r["reports"], r["domain"], r["epsilon"]): r for r in errors["rows"]
     }
-    domains = sorted({k[2] for k in rows})
-    sizes = sorted({k[1] for k in rows})
-    epsilons = sorted({k[3] for k in rows})
-    about = result["machine"]
-    spread = [r["mse_error"] / r["mse"] for r in rows.values()]
-    parts = [
-        _INTRO.format(
-            when=about["date"][:10],
-            pure=about["peers"]["pure-ldp"],
-            multi=about["peers"]["multi-freq-ldpy"],
-            before=about["load_average_before"],
-            load=about["load_average"],
-            spent=about["cpu_seconds"],
-            typical=float(np.median(spread)),
-            worst=max(spread),
-            **{name: about[name] for name in ("cpu", "cores", "system", "python", "numpy")},
-        )
-    ]
+    server: dict[Time, dict] = {(r["method"], r["reports"], r["domain"]): r for r in times["server"]}
+    client: dict[tuple[str, int], dict] = {(r["method"], r["domain"]): r for r in times["client"]}
+    sizes, domains, epsilons = (
+        sorted({k[1] for k in rows}),
+        sorted({k[2] for k in rows}),
+        sorted({k[3] for k in rows}),
+    )
     error_plot(rows, domains, sizes[0], epsilons, folder / "peers_error.png")
-    time_plot(rows, domains, sizes, 1.0 if 1.0 in epsilons else epsilons[0], folder / "peers_time.png")
-    parts.append("## Squared error\n\n![Squared error against ε](peers_error.png)\n")
+    time_plot(server, domains, sizes, folder / "peers_time.png")
+    parts = [_intro(errors, times)]
+    parts.append(
+        "## Squared error\n\nMeasured ± standard error (ratio), theory.\n\n"
+        "![Squared error against ε](peers_error.png)\n"
+    )
     parts += [
         f"N = {people:,}, D = {domain:,}\n\n" + _error_table(rows, people, domain, epsilons)
         for people in sizes
         for domain in domains
     ]
     parts.append("## Server time\n\n![Time against N](peers_time.png)\n")
-    parts += [f"D = {domain:,}, ε = 1\n\n" + _time_table(rows, domain, sizes) for domain in domains]
-    parts.append("## Client time, microseconds for a report\n\n" + _client_table(rows, sizes[0], domains))
+    parts += [f"D = {domain:,}, ε = 1\n\n" + _time_table(server, domain, sizes) for domain in domains]
+    parts.append("## Client time, microseconds for a report\n\n" + _client_table(client, domains))
     (folder / "peers.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _intro(errors: dict, times: dict) -> str:
+    rows, about = errors["rows"], times["machine"]
+    runs = {r["domain"]: r["runs"] for r in rows}
+    spread = [r["mse_error"] / r["mse"] for r in rows]
+    least = min(r["reports"] for r in rows)
+    known = [r for r in rows if r["theory"] and (r["mark"] != "*" or r["reports"] == least)]
+    off = np.array([abs(r["mse"] - r["theory"]) / r["mse_error"] for r in known])
+    return _INTRO.format(
+        pure=about["peers"]["pure-ldp"],
+        multi=about["peers"]["multi-freq-ldpy"],
+        errors_when=errors["machine"]["date"][:10],
+        errors_spent=errors["machine"]["cpu_seconds"],
+        times_when=about["date"][:10],
+        times_spent=about["cpu_seconds"],
+        load=about["load_average"],
+        rounds=times["rounds"],
+        runs=", ".join(f"{number} at D = {domain:,}" for domain, number in sorted(runs.items())),
+        typical=float(np.median(spread)),
+        worst=max(spread),
+        hashes=about["flh_hashes"],
+        known=len(off),
+        within_one=float((off < 1).mean()),
+        within_two=float((off < 2).mean()),
+        furthest=math.ceil(off.max() * 10) / 10,
+        **{name: about[name] for name in ("cpu", "cores", "system", "python", "numpy")},
+    )
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
@@ -110,50 +141,43 @@ def _table(head: list[str], lines: list[list[str]]) -> str:
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
 
+def _bold(method: str) -> str:
+    return f"**{method}**" if method == OURS else method
+
+
 def _ratio(x: float) -> str:
-    return f"{x:.2f}" if x < 10 else f"{x:,.0f}"
+    return f" ({x:.2f})" if x < 10 else f" ({x:,.0f})"
 
 
-def _ratio_table(
-    rows: dict[Key, dict],
-    heads: list[str],
-    cells: list[tuple[int, int, float]],
-    field: str,
-    write: Callable[[dict], str],
-    methods: Iterable[str],
-) -> str:
-    """A line for each method, a column for each (N, D, ε): the number, and its ratio to ours in brackets."""
+def _error_table(rows: dict[Cell, dict], people: int, domain: int, epsilons: list[float]) -> str:
+    """A line for each method; for each ε the number with its error and ratio to ours, and the formula's."""
     lines = []
-    for method in methods:
-        line = [f"**{method}**" if method == OURS else method]
-        for cell in cells:
-            r, own = (rows[name, *cell] for name in (method, OURS))
-            ratio = "" if method == OURS else f" ({_ratio(r[field] / own[field])})"
-            line.append(f"{write(r)}{ratio}")
+    for method in ORDER:
+        line = [_bold(method)]
+        for epsilon in epsilons:
+            r, own = (rows[name, people, domain, epsilon] for name in (method, OURS))
+            more = f" {r['mechanism']}" if method == OURS else _ratio(r["mse"] / own["mse"])
+            line.append(f"{r['mark']}{r['mse']:.2e} ± {r['mse_error'] / r['mse']:.1%}{more}")
+            line.append(f"{r['theory']:.2e}" if r["theory"] else "–")
         lines.append(line)
-    return _table(heads, lines)
+    return _table(["", *(head for e in epsilons for head in (f"ε = {e:g}", "theory"))], lines)
 
 
-def _error_table(rows: dict[Key, dict], people: int, domain: int, epsilons: list[float]) -> str:
-    def write(r: dict) -> str:
-        picked = f" {r['mechanism']}" if r["method"] == OURS else ""
-        return f"{r['mse_mark']}{r['mse']:.2e}{picked}"
-
-    heads = ["", *(f"ε = {e:g}" for e in epsilons)]
-    return _ratio_table(rows, heads, [(people, domain, e) for e in epsilons], "mse", write, ORDER)
+# Clipping takes no time worth mentioning.
+_TIMED = tuple(method for method in ORDER if method != "hushmote clipped")
+_FROM_HISTOGRAM = "hushmote, from its histogram"
 
 
-def _timed() -> list[str]:
-    """Methods whose times are told: clipping takes none worth mentioning."""
-    return [method for method in ORDER if method != "hushmote clipped"]
-
-
-def _time_table(rows: dict[Key, dict], domain: int, sizes: list[int]) -> str:
-    def write(r: dict) -> str:
-        return f"{r['time_mark']}{_seconds(r['server_s'])}"
-
-    heads = ["", *(f"N = {n:,}" for n in sizes)]
-    return _ratio_table(rows, heads, [(n, domain, 1.0) for n in sizes], "server_s", write, _timed())
+def _time_table(rows: dict[Time, dict], domain: int, sizes: list[int]) -> str:
+    lines = []
+    for method in (OURS, _FROM_HISTOGRAM, *_TIMED[1:]):
+        line = [_bold(method)]
+        for people in sizes:
+            r = rows[method, people, domain]
+            ratio = "" if method == OURS else _ratio(r["ratio"])
+            line.append(f"{r['mark']}{_seconds(r['seconds'])}{ratio}")
+        lines.append(line)
+    return _table(["", *(f"N = {n:,}" for n in sizes)], lines)
 
 
 def _seconds(x: float) -> str:
@@ -162,12 +186,13 @@ def _seconds(x: float) -> str:
     return f"{x:.1f} s" if x < 100 else f"{x:,.0f} s"
 
 
-def _client_table(rows: dict[Key, dict], people: int, domains: list[int]) -> str:
-    def write(r: dict) -> str:
-        return f"{r['client_s'] * 1e6:.1f}"
-
-    heads = ["ε = 1", *(f"D = {d:,}" for d in domains)]
-    return _ratio_table(rows, heads, [(people, d, 1.0) for d in domains], "client_s", write, _timed())
+def _client_table(rows: dict[tuple[str, int], dict], domains: list[int]) -> str:
+    lines = []
+    for method in _TIMED:
+        cells = [rows[method, domain] for domain in domains]
+        texts = (f"{r['seconds'] * 1e6:.1f}" + ("" if method == OURS else _ratio(r["ratio"])) for r in cells)
+        lines.append([_bold(method), *texts])
+    return _table(["ε = 1", *(f"D = {d:,}" for d in domains)], lines)
 
 
 def _look(method: str) -> dict[str, Any]:
@@ -192,7 +217,7 @@ def _legend(axes: Axes, methods: tuple[str, ...], theory: bool) -> None:
 
 
 def error_plot(
-    rows: dict[Key, dict], domains: list[int], people: int, epsilons: list[float], path: Path
+    rows: dict[Cell, dict], domains: list[int], people: int, epsilons: list[float], path: Path
 ) -> None:
     """Squared error against ε, one column for each D; below, over the optimum of large domains."""
     best = {e: 4 * math.exp(e) / math.expm1(e) ** 2 / people for e in epsilons}
@@ -219,30 +244,27 @@ def error_plot(
         _legend(panels[len(domains) - 1], ORDER, True)
 
 
-def time_plot(
-    rows: dict[Key, dict], domains: list[int], sizes: list[int], epsilon: float, path: Path
-) -> None:
+def time_plot(rows: dict[Time, dict], domains: list[int], sizes: list[int], path: Path) -> None:
     """Server time against N on logarithmic axes, one panel for each D; what is extrapolated is hollow."""
-    shown = tuple(m for m in ORDER if m != "hushmote clipped")
-    times = [r["server_s"] for r in rows.values() if r["epsilon"] == epsilon]
+    times = [r["seconds"] for (method, _, _), r in rows.items() if method in _TIMED]
     with figure(path, len(domains)) as (_, panels):
         for axes, domain in zip(panels, domains, strict=True):
-            for method in shown:
-                measured = [rows[method, n, domain, epsilon] for n in sizes]
+            for method in _TIMED:
+                measured = [rows[method, n, domain] for n in sizes]
                 look = _look(method)
                 line: dict[str, Any] = look | {"marker": ""}
-                axes.plot(sizes, [r["server_s"] for r in measured], **line)
+                axes.plot(sizes, [r["seconds"] for r in measured], **line)
                 for n, r in zip(sizes, measured, strict=True):
-                    fill = "white" if r["time_mark"] else look["color"]
-                    axes.plot([n], [r["server_s"]], markerfacecolor=fill, **look)
+                    fill = "white" if r["mark"] else look["color"]
+                    axes.plot([n], [r["seconds"]], markerfacecolor=fill, **look)
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.set_ylim(10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times))))
             style(
                 axes,
                 f"D = {domain:,}",
-                f"ε = {epsilon:g}; hollow: extrapolated",
+                "ε = 1, from a list of reports; hollow: extrapolated",
                 "reports N",
                 "CPU seconds" * (axes is panels[0]),
             )
-        _legend(panels[-1], shown, False)
+        _legend(panels[-1], _TIMED, False)

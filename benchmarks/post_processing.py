@@ -1,4 +1,4 @@
-"""What post-processing gains and distorts, what forged reports gain, and how far top k can be trusted.
+"""What post-processing gains and distorts, and what forged reports gain; top_k.py has the top k.
 
     python benchmarks/post_processing.py [--quick] [part ...]
 
@@ -9,13 +9,11 @@
 2. Part of a fleet forges reports that support one value: what that value gains and what the others lose.
    Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
 3. The same with the published smoothing step, one 1-2-1 kernel whatever the data.
-4. Of the values that top() lists with a probability of 80 %, how many belong to the true top k.
 
 Prints tables and writes benchmarks/results/post_processing.json.
 """
 
 import argparse
-import itertools
 import json
 import time
 from functools import cache
@@ -310,59 +308,6 @@ def poisoning(quick: bool, rng: np.random.Generator, console: Console) -> list[d
     return rows
 
 
-def membership(f: np.ndarray, k: int) -> np.ndarray:
-    """Which values are in the true top k; equal ones around rank k belong with an equal chance."""
-    last = np.sort(f)[-k]
-    more, same = f > last, f == last
-    return more + same * ((k - more.sum()) / same.sum())
-
-
-BINS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0])
-
-
-def calibration(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
-    """Listed values by their probability, and the share of them that belong."""
-    sums: dict[tuple[str, str], np.ndarray] = {}
-    configurations = [
-        ("grr", 16, 2.0),
-        ("olh", 64, 1.0),
-        ("hh", 64, 2.0),
-        ("olh", 256, 2.0),
-        ("grr", 32, 4.0),
-    ]
-    for mechanism, domain, epsilon in configurations[: 2 if quick else 5]:
-        exp = made(mechanism, domain, round(epsilon * 1e6))
-        shares = populations(domain) | {"distinct": 1 + np.arange(domain) / domain}
-        del shares["uniform"]
-        for reports in (1_000, 10_000, 100_000, 1_000_000):
-            for name, f in shares.items():
-                # Many fleets: the answer of one is a few correlated yes and no.
-                for _ in range(1 if quick else 12 if reports < 1_000_000 else 4):
-                    e = estimate(exp, fleet(exp, f / f.sum(), reports, rng))
-                    for k in (1, 5, domain // 4):
-                        result, truth = top(e, k), membership(f, k)
-                        for one in result.listed:
-                            at = (
-                                min(int(np.searchsorted(BINS, one.probability, side="right")), len(BINS) - 1)
-                                - 1
-                            )
-                            for key in (("all", "all"), ("population", name), ("mechanism", mechanism)):
-                                cell = sums.setdefault(key, np.zeros((len(BINS) - 1, 3)))
-                                cell[at] += 1, one.probability, truth[one.index]
-    table = Table("fleets", *(f"{low:g}-{high:g}" for low, high in itertools.pairwise(BINS)))
-    rows = []
-    for (kind, name), cells in sums.items():
-        table.add_row(
-            name, *(f"{c[1] / c[0]:.2f}→{c[2] / c[0]:.2f}\n({c[0]:.0f})" if c[0] else "" for c in cells)
-        )
-        for low, (count, said, was) in zip(BINS[:-1], cells, strict=True):
-            if count:
-                row = {"by": kind, "name": name, "from": float(low), "listed": int(count)}
-                rows.append(row | {"said": said / count, "belonged": was / count})
-    console.print(table)
-    return rows
-
-
 def times(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
     rows = []
     table = Table(
@@ -397,9 +342,9 @@ def times(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What post-processing gains and distorts; top k.")
+    parser = argparse.ArgumentParser(description="What post-processing gains and distorts.")
     parser.add_argument("--quick", action="store_true", help="fewer fleets; writes no file")
-    parts = (times, calibration, poisoning, distortion, ranges, fixed_kernel)
+    parts = (times, poisoning, distortion, ranges, fixed_kernel)
     parser.add_argument("parts", nargs="*", help="only these: " + ", ".join(part.__name__ for part in parts))
     arguments = parser.parse_args()
     console = Console(width=140)

@@ -9,10 +9,15 @@ it, and how many do is a sum of independent coins of unequal chances, the Poisso
 sum is taken exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
 Computational Statistics & Data Analysis 2013).
 
+A value's own estimate counts half in the prior that it is read with. Counted wholly, the largest estimate
+finds its own place in the prior and is believed too readily; not at all, as in collapsed variational Bayes
+(Asuncion et al., "On smoothing and inference for topic models", UAI 2009), too little.
+
 Neglected: all that is in the errors' correlations but their mean, and what is known of the sum of the
-frequencies. benchmarks/post_processing.py measures how well the probabilities hold all the same.
+frequencies. benchmarks/top_k.py measures how well the probabilities hold all the same.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,15 +32,18 @@ from .statistic import EstimateError, Statistic, intervals
 _GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval beyond which a true frequency is not looked for
 _GRID_STEP = 0.25  # of the grid, in standard errors
 _ROUNDS = 60  # of the maximum likelihood: to stop early smooths
-_PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid
+_PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid,
+_FEW_VALUES = 16  # and in proportion more where there are fewer than these to learn a prior from
+_OWN_SHARE = 0.5  # of a value's own estimate in the prior that this very estimate is read with
 _PRIOR_SAMPLE = 4096  # values that the prior is made from, and as many of the rest
 _RARE = 0.02  # chances up to this are summed as a power series
 _END_CHANCES = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
 _NODE_CHANCES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
 _COUNT_DEVIATIONS = 7.0  # standard deviations of a number of values beyond which it is not looked for
 _CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
-_ATOM_SPLITS = 2.0  # an atom with many values is cut into this many parts for each √k values in it
-_MOST_SPLITS = 1000
+_NO_VALUE = 1e-8  # an atom that fewer values than this are at is passed over
+_GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # places in a part of an atom that stand for it
+_MOST_PARTS = 500
 _ALSO_LISTED_ABOVE = 0.05
 
 
@@ -53,7 +61,7 @@ class TopK:
     """The k values of the largest estimated frequencies, and others that may belong there.
 
     listed: k candidates, by falling estimate. near: others that belong with a probability above 0.05, by
-    falling probability. probabilities: of all values, shape (domain,), read-only; they sum to k.
+    falling probability. probabilities: of all values, shape (domain,), read-only; they sum to k about.
     """
 
     experiment: Experiment
@@ -117,19 +125,16 @@ def _posterior(estimate: Estimates) -> Posterior:
 
     low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
     v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
-    # Frequencies in standard errors from zero, which grow with them.
-    largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v))
-    count = int(np.ceil(largest / _GRID_STEP)) + 1
+    # Frequencies in standard errors from zero, which grow with them. The grid moves smoothly with the data:
+    # an atom that is added is at its end, where no value is.
+    largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v)) / _GRID_STEP
+    count = int(np.ceil(largest)) + 1
     steps = np.arange(count) * _GRID_STEP
-    grid = ((np.sqrt(v) + u * steps / 2) ** 2 - v) / u
+    grid = steps * (
+        np.sqrt(v) + u * steps / 4
+    )  # the first is zero to the last digit: no window is to miss it
     first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
     last = np.maximum(np.searchsorted(grid, np.maximum(high, 0), side="right"), first + 1)
-    # Only what some value may be at is kept of the grid.
-    held = (
-        np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1))[:-1] > 0
-    )
-    place = np.append(0, np.cumsum(held))
-    grid, first, last = grid[held], place[first], place[last]
     window = int((last - first).max())
     index = first[:, None] + np.arange(window)
     outside = index >= last[:, None]
@@ -141,10 +146,12 @@ def _posterior(estimate: Estimates) -> Posterior:
     log[outside] = -np.inf
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
     told, weight = _prior_sample(x)
-    prior = _prior(likelihood[told], index[told], weight, len(grid))
+    pseudo = _PRIOR_PSEUDOCOUNT * max(1.0, _FEW_VALUES / domain) / (largest + 1)
+    prior, own = _prior(likelihood[told], index[told], weight, count, pseudo)
     mass = likelihood * prior[index]
     mass /= mass.sum(axis=1, keepdims=True)
-    return Posterior(first, mass, len(grid))
+    mass[told] = own
+    return Posterior(first, mass, count)
 
 
 def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
@@ -159,16 +166,24 @@ def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
     return np.concatenate([order[:_PRIOR_SAMPLE], some]), weights
 
 
-def _prior(likelihood: Floats, index: Ints, weight: Floats, atoms: int) -> Floats:
-    """How the true frequencies spread over the atoms."""
-    prior = np.full(atoms, 1 / atoms)
+def _prior(
+    likelihood: Floats, index: Ints, weight: Floats, atoms: int, pseudo: float
+) -> tuple[Floats, Floats]:
+    """How the true frequencies spread over the atoms, and what that makes of each value's likelihood.
+
+    pseudo: values' worth of prior at each atom.
+    """
+    prior = np.ones(atoms)
+    own = likelihood.copy()
+    own /= own.sum(axis=1, keepdims=True)
     flat = index.ravel()
     for _ in range(_ROUNDS):
-        share = likelihood * prior[index]
-        share *= (weight / share.sum(axis=1))[:, None]
-        prior = np.bincount(flat, share.ravel(), atoms) + _PRIOR_PSEUDOCOUNT / atoms
-        prior /= prior.sum()
-    return prior
+        counted = own * weight[:, None]
+        prior = np.full(atoms, pseudo)
+        prior += np.bincount(flat, counted.ravel(), atoms)
+        own = likelihood * (prior[index] - _OWN_SHARE * own)
+        own /= own.sum(axis=1, keepdims=True)
+    return prior, own
 
 
 def membership(posterior: Posterior, k: int) -> Floats:
@@ -197,16 +212,18 @@ def membership(posterior: Posterior, k: int) -> Floats:
         if above[atom] + per_atom[atom] < least:
             certain = atom
             continue
+        if per_atom[atom] < _NO_VALUE:
+            continue
         begin, end = (int(np.searchsorted(first, x)) for x in (atom - window + 1, atom + 1))
         rows = np.arange(begin, end)
-        place = atom - first[begin:end]
-        here, higher = mass[rows, place], tail[rows, place + 1]
+        column = atom - first[begin:end]
+        here, higher = mass[rows, column], tail[rows, column + 1]
         asked = np.flatnonzero(here > 0)
-        parts = int(np.clip(np.ceil(_ATOM_SPLITS * per_atom[atom] / np.sqrt(k)), 1, _MOST_SPLITS))
-        for part in range(parts):
-            chance = higher + here * ((part + 0.5) / parts)
-            fewer = fewer_above(chance, asked, k - (len(first) - end))
-            result[begin + asked] += here[asked] / parts * fewer
+        # Gauss's two places in each part: the chance is smooth over the √k values that a part has at most.
+        parts = int(np.clip(np.ceil(per_atom[atom] / np.sqrt(k)), 1, _MOST_PARTS))
+        for place in (part + inside for part in range(parts) for inside in _GAUSS):
+            fewer = fewer_above(higher + here * (place / parts), asked, k - (len(first) - end))
+            result[begin + asked] += here[asked] / (2 * parts) * fewer
     result += tail[np.arange(len(first)), np.clip(certain - first, 0, window)]
     back = np.empty_like(result)
     back[order] = np.clip(result, 0, 1)
@@ -220,7 +237,7 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     """
     deviation = np.sqrt(float((chance * (1 - chance)).sum()))
     size = min(len(chance) + 1, int(2 * (_COUNT_DEVIATIONS * deviation + 16))) | 1  # odd: z is never -1
-    start = max(0, int(chance.sum()) - size // 2)
+    start = max(0, min(int(chance.sum()) - size // 2, len(chance) + 1 - size))
     if start + size <= k:
         return np.ones(len(asked))
     if k <= start:

@@ -97,11 +97,6 @@ class Channel:
         """
         return math.sqrt(self.variance * self.even)
 
-    @property
-    def mse(self) -> float:
-        """Mean over values of the squared error against the sample's frequencies, times reports."""
-        return self.variance + (1 - self.p - self.q) / ((self.p - self.q) * self.domain)
-
 
 def level_channel(level: Level) -> Channel:
     """Channel of an experiment's level."""

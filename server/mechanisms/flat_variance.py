@@ -24,6 +24,12 @@ def frequency_variance(channel: Channel, share: float | None) -> float:
     return constant + share * (linear + share * square)
 
 
+def frequency_mse(channel: Channel) -> float:
+    """Mean over values of the squared error against the sample's own frequencies, times reports."""
+    constant, linear, _ = _parabola(channel)
+    return constant + (linear - 1) / channel.domain  # a value's sampling is f - f², and all f sum to 1
+
+
 @lru_cache(maxsize=4096)
 def _parabola(channel: Channel) -> tuple[float, float, float]:
     """The variance as a + b f + c f² of the share f."""

@@ -1,0 +1,230 @@
+"""How far top k can be trusted: of the values that top() gives some probability, how many belong.
+
+    python benchmarks/top_k.py [--quick]
+
+Fleets of random mechanism (grr, olh, hh), D (16, 64, 256), ε (0.5, 1, 2, 3, 4) and N (10^3 to 10^6), over
+populations of two sets. What there is to choose in server/estimate/top_k.py was chosen on the first; the
+second was looked at once, with the result that is written down. The probabilities of the listed values are
+put into bins; each bin's mean is compared with the share that belongs to the population's true top k. Answers
+about one fleet are correlated: a standard error is that of a ratio of sums over fleets.
+
+Prints tables and writes benchmarks/results/top_k.json.
+"""
+
+import argparse
+import csv
+import itertools
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+
+import numpy as np
+from accuracy import experiment
+from results_file import machine, write
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.top_k import top
+from hushmote.simulator import vectorised
+from hushmote.simulator.demo import temperatures
+
+made = cache(experiment)
+
+KS = (1, 3, 5, 10)
+MECHANISMS = ("grr", "olh", "hh")
+DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # with how often each is drawn
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
+BINS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0])
+WANTED = 0.04  # how far a bin may be off, beside three standard errors
+
+Shares = np.ndarray
+Population = Callable[[np.ndarray, np.random.Generator], Shares]
+
+
+def zipf(exponent: float) -> Population:
+    return lambda i, _: 1 / (1.0 + i) ** exponent
+
+
+def geometric(ratio: float) -> Population:
+    return lambda i, _: ratio**i
+
+
+def normal(*parts: tuple[float, float, float]) -> Population:
+    """Weights, middles and standard deviations as parts of the domain."""
+    return lambda i, _: np.sum([w * np.exp(-0.5 * ((i / len(i) - m) / s) ** 2) for w, m, s in parts], axis=0)
+
+
+def dirichlet(alpha: float) -> Population:
+    return lambda i, rng: rng.dirichlet(np.full(len(i), alpha))
+
+
+def nearly_even(width: float) -> Population:
+    return lambda i, rng: 1 + width * rng.uniform(-1, 1, len(i))
+
+
+def spikes(*parts: tuple[float, float]) -> Population:
+    """Places as parts of the domain and shares; the rest is spread evenly."""
+
+    def shares(i: np.ndarray, _: np.random.Generator) -> Shares:
+        result = np.full(len(i), (1 - sum(share for _, share in parts)) / len(i))
+        for place, share in parts:
+            result[int(place * len(i))] += share
+        return result
+
+    return shares
+
+
+def real_temperatures(i: np.ndarray, _: np.random.Generator) -> Shares:
+    readings = [reading for reading in temperatures() if reading is not None]
+    return np.histogram(readings, bins=len(i))[0].astype(float)
+
+
+def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
+    """Flights of each day of a year; days next to each other are put together."""
+    text = resources.files("hushmote.simulator.studies").joinpath("flights_2013.csv").read_text()
+    days = np.array([int(row["count"]) for row in csv.DictReader(text.splitlines())], float)
+    return np.add.reduceat(days, np.arange(len(i)) * len(days) // len(i))
+
+
+CHOSEN_ON: dict[str, Population] = {
+    "Zipf 0.5": zipf(0.5),
+    "Zipf 0.8": zipf(0.8),
+    "Zipf 1.1": zipf(1.1),
+    "Zipf 1.3": zipf(1.3),
+    "Zipf 2": zipf(2),
+    "geometric 0.8": geometric(0.8),
+    "geometric 0.9": geometric(0.9),
+    "normal": normal((1, 0.45, 1 / 16)),
+    "two normals": normal((1, 0.3, 0.1), (0.6, 0.7, 0.05)),
+    "rising by half": lambda i, _: 1 + i / len(i),
+    "even ± 2 %": nearly_even(0.02),
+    "even ± 20 %": nearly_even(0.2),
+    "three spikes": spikes((1 / 3, 0.75), (0.5, 0.2), (0.95, 0.05)),
+    "two spikes": spikes((0.2, 0.35), (0.5, 0.25)),
+    "sawtooth of 8": lambda i, _: 1.0 + i % 8,
+    "Dirichlet 0.2": dirichlet(0.2),
+    "Dirichlet 0.5": dirichlet(0.5),
+    "Dirichlet 1": dirichlet(1),
+    "Dirichlet 3": dirichlet(3),
+    "lognormal": lambda i, rng: np.exp(rng.standard_normal(len(i))),
+    "temperatures": real_temperatures,
+}
+UNSEEN: dict[str, Population] = {
+    "Zipf 0.7": zipf(0.7),
+    "Zipf 1": zipf(1),
+    "Zipf 1.7": zipf(1.7),
+    "geometric 0.7": geometric(0.7),
+    "geometric 0.95": geometric(0.95),
+    "narrow normal": normal((1, 0.6, 1 / 40)),
+    "three normals": normal((1, 0.2, 0.05), (1.2, 0.5, 0.1), (0.5, 0.85, 0.04)),
+    "tent": lambda i, _: 1 + np.minimum(i, len(i) - 1 - i),
+    "even ± 10 %": nearly_even(0.1),
+    "even ± 50 %": nearly_even(0.5),
+    "two other spikes": spikes((0.1, 0.2), (0.9, 0.15)),
+    "five spikes": spikes((0.1, 0.1), (0.3, 0.08), (0.45, 0.06), (0.6, 0.04), (0.8, 0.02)),
+    "sawtooth of 5": lambda i, _: 2.0 + i % 5,
+    "Dirichlet 0.1": dirichlet(0.1),
+    "Dirichlet 2": dirichlet(2),
+    "gamma 0.7": lambda i, rng: rng.gamma(0.7, size=len(i)),
+    "flights": real_flights,
+}
+
+
+def membership(f: Shares, k: int) -> np.ndarray:
+    """Which values are in the true top k; equal ones around rank k belong with an equal chance."""
+    last = np.sort(f)[-k]
+    more, same = f > last, f == last
+    return more + same * ((k - more.sum()) / same.sum())
+
+
+Key = tuple[str, str]
+Cells = dict[Key, np.ndarray]  # for each bin number, sum of probabilities and how many belong
+
+
+def answers(name: str, population: Population, rng: np.random.Generator) -> Cells:
+    """What top() says of one fleet."""
+    mechanism = str(rng.choice(MECHANISMS))
+    domain = int(rng.choice(list(DOMAINS), p=list(DOMAINS.values())))
+    exp = made(mechanism, domain, round(rng.choice(EPSILONS) * 1e6))
+    shares = population(np.arange(domain), rng)
+    f = shares / shares.sum()
+    reports = round(10 ** rng.uniform(3, 6))
+    e = estimate(exp, vectorised.histogram(exp, rng.multinomial(reports, f), rng))
+    cells: Cells = {}
+    for k in KS:
+        if k >= domain:
+            continue
+        result, truth = top(e, k), membership(f, k)
+        for one in (*result.listed, *result.near):
+            at = min(int(np.searchsorted(BINS, one.probability, side="right")), len(BINS) - 1) - 1
+            keys = [("all", "not listed")]
+            if one in result.listed:
+                keys = [("all", "all"), ("k", str(k)), ("mechanism", mechanism), ("population", name)]
+            for key in keys:
+                cells.setdefault(key, np.zeros((len(BINS) - 1, 3)))[at] += (
+                    1,
+                    one.probability,
+                    truth[one.index],
+                )
+    return cells
+
+
+def rows_of(fleets: list[Cells]) -> list[dict]:
+    rows = []
+    for kind, name in dict.fromkeys(key for cells in fleets for key in cells):
+        parts = np.array([cells[kind, name] for cells in fleets if (kind, name) in cells])
+        for low, of_bin in zip(BINS[:-1], parts.transpose(1, 0, 2), strict=True):
+            count, said, belonged = of_bin.sum(axis=0)
+            if not count:
+                continue
+            said, belonged = said / count, belonged / count
+            off = of_bin[:, 2] - of_bin[:, 1] - (belonged - said) * of_bin[:, 0]
+            error = float(np.sqrt((off**2).sum()) / count)
+            row = {"by": kind, "name": name, "from": float(low), "listed": int(count)}
+            row |= {"fleets": int((of_bin[:, 0] > 0).sum()), "said": said, "belonged": belonged}
+            rows.append(row | {"error": error, "off": bool(abs(belonged - said) > WANTED + 3 * error)})
+    return rows
+
+
+def table(title: str, rows: list[dict]) -> Table:
+    result = Table(title, *(f"{low:g}-{high:g}" for low, high in itertools.pairwise(BINS)))
+    for name in dict.fromkeys(r["name"] for r in rows):
+        by_bin = {r["from"]: r for r in rows if r["name"] == name}
+        result.add_row(
+            name,
+            *(
+                f"{r['said']:.2f}→{r['belonged']:.2f}\n±{r['error']:.2f}{' !' if r['off'] else ''}"
+                if (r := by_bin.get(float(low)))
+                else ""
+                for low in BINS[:-1]
+            ),
+        )
+    return result
+
+
+def measure(populations: dict[str, Population], each: int, rng: np.random.Generator) -> list[dict]:
+    return rows_of(
+        [answers(name, population, rng) for _ in range(each) for name, population in populations.items()]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Of values said to be in the top k, how many are.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes no file")
+    quick = parser.parse_args().quick
+    console = Console(width=180)
+    result: dict = {}
+    for part, populations, each, seed in (("unseen", UNSEEN, 75, 31), ("chosen_on", CHOSEN_ON, 30, 32)):
+        start = time.process_time()
+        rows = measure(populations, max(2, each // 10) if quick else each, np.random.default_rng(seed))
+        spent = time.process_time() - start
+        result[part] = {"fleets": each * len(populations), "cpu_seconds": spent, "rows": rows}
+        console.print(table(part, rows), f"{spent:.0f} s")
+        if not quick:
+            write("top_k.json", {"machine": machine()} | result)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ Prints tables and writes benchmarks/results/post_processing.json.
 """
 
 import argparse
+import itertools
 import json
 import time
 from functools import cache

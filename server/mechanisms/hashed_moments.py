@@ -143,8 +143,8 @@ def _at_points(seeds: _Seeds, g: int, size: int, domain: int) -> Floats:
 def _inside_blocks(g: int, points: int) -> Floats:
     """From cubics at the points of a block to their values at the points of its g parts, (4, g points)."""
     at = (np.arange(g)[:, None] + _POINTS[:points]) / g
-    between: Floats = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
-    return between
+    between = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
+    return between.astype(np.float64)
 
 
 def _before(values: Floats, g: int) -> Floats:

@@ -126,7 +126,7 @@ def test_hierarchies_win_on_long_ranges_and_locals_pay_for_trust(ran: Ran):
 
     assert rmse("central hierarchy", 512, 220) < 0.7 * rmse("central flat", 512, 220)
     assert rmse("local hierarchy", 512, 220) < 0.5 * rmse("local flat", 512, 220)
-    assert rmse("local flat", 32, 2) < rmse("local hierarchy", 32, 2)
+    assert min(row["measured"] for row in ran.summary["break_even"]) > 3, "flat wins for a few days"
     assert rmse("local hierarchy", 512, 220) > 100 * rmse("central hierarchy", 512, 220)
 
 
@@ -155,7 +155,8 @@ def test_each_surprise_has_the_cause_that_is_named(ran: Ran):
     assert loss(names["no hashing"]) > loss(names["root level"]) > loss("correct") > 1
     assert loss(names["lie from all cells"]) == pytest.approx(loss("correct"), rel=0.05)
 
-    wins = ran.summary["hierarchy_wins_from"]
+    # None, never: beside a flat estimate that knows the total, sums of the fewest nodes win at no length
+    wins = {name: days or math.inf for name, days in ran.summary["hierarchy_wins_from"].items()}
     assert wins["all correct"] < wins["no consistency"]
     assert wins["no hashing, no consistency"] < wins["no consistency"]
     assert abs(wins["lie from all cells"] - wins["all correct"]) <= 3

@@ -168,13 +168,22 @@ def test_the_column_is_real_and_half_of_it_is_yes():
     assert counts[column() == 1].min() > counts[column() == 0].max() - 1
 
 
-def test_a_seed_repeats_and_without_one_noise_is_opendps(tmp_path: Path):
+def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
     assert study(0.5, 2, runs=2).outcomes == study(0.5, 2, runs=2).outcomes
     assert study(0.5, 2, runs=2).outcomes != study(0.5, 3, runs=2).outcomes
     with pytest.raises(StudyError):
         study(0.0, 1)
     text = hushmote("study", "reconstruction", "--epsilon", "99", cwd=tmp_path, expect=1)
     assert "99" in text
+
+
+def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
+    """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
+    made = study(EPSILON, runs=2)
+    for outcome in made.outcomes:
+        if outcome.target == "records":
+            assert abs(outcome.measured - outcome.predicted) < 0.18, outcome
+    assert made.outcomes != study(EPSILON, 1, runs=2).outcomes
 
 
 def test_json_has_every_line_and_what_epsilon_allows():

@@ -48,14 +48,21 @@ def test_the_gain_is_what_theory_says(experiment: Experiment, kind: str):
 
 
 def test_promoting_a_value_gains_what_the_paper_says():
-    """Cao, Jia, Gong 2021: the share times (1 - q) / (p - q) - f, exactly, for direct and hashed answers."""
-    for experiment in EXPERIMENTS[:4]:
+    """Cao, Jia, Gong 2021: the share times (1 - q) / (p - q) - f, exactly, for direct and hashed answers.
+
+    Where the domain is no power of g it is a little less: the known sum of all shares takes a part back.
+    """
+    powers = [designed("olh", 81, 1, g=3), designed("olh", 49, 2, g=7)]
+    for experiment in EXPERIMENTS[:4] + powers:
         truth = np.full(experiment.domain, 1 / experiment.domain)
         plan = attack.parse(experiment, "promote:0.1")
         channel = level_channel(experiment.levels[0])
         paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
         found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
-        assert found == pytest.approx(paper, rel=1e-9)
+        if experiment in EXPERIMENTS[2:4]:
+            assert 0.98 * paper < found < paper
+        else:
+            assert found == pytest.approx(paper, rel=1e-9)
 
 
 def test_no_code_gains_more_than_those_that_are_sent():

@@ -177,7 +177,8 @@ def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsi
     chance = np.where(supported, p, lie)  # of each code, for each index
     assert chance.sum(axis=0) == pytest.approx(1)
     ranges = ranges_theory.indicator(len(COUNTS), LO, HI)
-    weight = (supported @ ranges - channel.q * ranges.sum(axis=0)) / (channel.p - channel.q)
+    mean = ranges.mean(axis=0)  # what all values have in common is known: shares sum to 1
+    weight = supported @ (ranges - mean) / (channel.p - channel.q) + mean
     covariance = np.zeros((len(LO),) * 2)
     for v, count in enumerate(COUNTS):
         centred = weight - chance[:, v] @ weight

@@ -1,8 +1,7 @@
-"""Moments of all frequencies, or of the whole distribution function, of levels whose codes support values.
+"""Moments of all frequencies, or of the whole distribution function, of the levels of a tree.
 
-Here are the short ways: closed forms where a report either supports a statistic or not, the effect of every
-class of codes on all values at once, and where there are too many pairs of the two, a model of the
-covariances of supports with few numbers.
+Here are two ways: the effect of every class of codes on all values at once, and where there are too many
+pairs of the two, a model of the covariances of supports with few numbers.
 """
 
 from __future__ import annotations

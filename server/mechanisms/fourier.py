@@ -26,16 +26,17 @@ def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
     """
     if not numbers:
         return []
-    classes = numbers[0].astype(np.complex128)
-    if len(numbers) > 1:
-        classes.imag = numbers[1]
-    waves = np.empty(g**t, dtype=np.complex128)
-    waves[0] = classes.sum()
+    pairs = np.zeros((g * (g**t - 1) // (g - 1), (len(numbers) + 1) // 2), dtype=np.complex128)
+    for k, number in enumerate(numbers):
+        (pairs.imag if k % 2 else pairs.real)[:, k // 2] = number
+    waves = np.empty((g**t, pairs.shape[1]), dtype=np.complex128)
+    waves[0] = pairs.sum(axis=0)
     for block, at in _blocks(g, t):
-        waves[at] = fft.fft(classes[block].reshape(g, -1), axis=0)[1:]
-    sums: npt.NDArray[np.complex128] = fft.ifftn(waves.reshape((g,) * t), norm="forward", overwrite_x=True)
-    sums = sums.reshape(-1) / g
-    return [sums.real, sums.imag][: len(numbers)] + class_supports(g, t, *numbers[2:])
+        waves[at] = fft.fft(pairs[block].reshape(g, -1, pairs.shape[1]), axis=0)[1:]
+    cube = waves.reshape(*(g,) * t, pairs.shape[1])
+    sums: npt.NDArray[np.complex128] = fft.ifftn(cube, axes=range(t), norm="forward", overwrite_x=True)
+    sums = sums.reshape(waves.shape) / g
+    return [(sums.imag if k % 2 else sums.real)[:, k // 2] for k in range(len(numbers))]
 
 
 def class_weights(g: int, t: int, values: Floats) -> Floats:

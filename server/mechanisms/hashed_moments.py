@@ -1,12 +1,12 @@
 """Moments of the frequencies and of the distribution function of flat local hashing, exact at any size.
 
-What a report weighs in a value is whether it supports it, less W / D, the part of all D values that it
+What a report weighs in a value is whether it supports the value, less W / D, the part of all D values that it
 supports. Both W and the number of a prefix's values that it supports depend on the seed's lowest digit that
 is not 0. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*, and differs
-for the g blocks of a *group*. A report supports a group evenly, D / g and n / g values are taken off, and of
-what a prefix holds of its last group (whole blocks, and a part of one) it supports one block or none: three
-outcomes for each i. Second and third moments follow from how often each block is supported, and from the
-same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives it.
+for the g blocks of a *group*. A report supports one block of each group. So of a prefix's last group, of
+which it has some whole blocks and a part of the next, a report supports a whole block, that part or nothing:
+three outcomes for each i. Second and third moments follow from how often each block is supported, and from
+the same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives it.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ def _at_points(seeds: _Seeds, g: int, size: int, domain: int) -> Floats:
     return np.stack([first, second, third])
 
 
+@lru_cache(maxsize=16)
 def _inside_blocks(g: int, points: int) -> Floats:
     """From cubics at the points of a block to their values at the points of its g parts, (4, g points)."""
     at = (np.arange(g)[:, None] + _POINTS[:points]) / g

@@ -32,10 +32,6 @@ class Direct(SupportMechanism):
     def decode(self, counts: Counts) -> SupportDecoded:
         return DirectDecoded(self, self.collapse(counts))
 
-    def frequency_variance(self, share: float | None) -> float:
-        """Variance, times reports, of the frequency of a value of this share; of the worst one for None."""
-        return self.codes[0].channel.frequency_variance(share)
-
 
 class DirectDecoded(SupportDecoded):
     """A histogram of direct answers: a report supports what is asked for or not."""

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ..arrays import Counts, Floats
 from . import hashed_moments
 from .decoded import Spread
+from .flat_variance import frequency_variance
 from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree, tree
 
@@ -44,26 +43,6 @@ class LocalHashing(SupportMechanism):
     def decode(self, counts: Counts) -> SupportDecoded:
         return HashedDecoded(self, self.collapse(counts))
 
-    def frequency_variance(self, share: float | None) -> float:
-        """Variance, times reports, of the frequency of a value of this share; of the worst one for None.
-
-        A mean over all values, each holding the share while the others hold what is left in equal parts.
-        """
-        (code,), channel, domain = self.codes, self.codes[0].channel, self.domain
-        excess = hashed_moments.excess_supported(channel.g, code.level.t, domain)
-        # The part of all values that a class supports. The second moment of a report's weight is linear in
-        # the shares: one term for whatever is reported, one for even shares, one for what the value has more.
-        part = np.full(self.class_count, 1 / channel.g) + (0.0 if excess is None else excess / domain)
-        other = part * (1 - part)
-        seed, kept = channel.g / self.class_count, channel.p - channel.lie
-        any_share = seed * channel.lie * other.sum()
-        even = seed * kept * domain * float(part @ other)
-        more = seed * kept * float(other @ (1 - part))
-        none, all_of_it = any_share + (even - more) / (domain - 1), any_share + more
-        slope = code.scale**2 * (all_of_it - none)
-        f = min(max(1 / domain + slope / 2, 0.0), 1.0) if share is None else share
-        return code.scale**2 * none + slope * f - (f - 1 / domain) ** 2
-
 
 @lru_cache(maxsize=16)
 def _one_family(domain: int) -> Tree:
@@ -87,8 +66,7 @@ class HashedDecoded(SupportDecoded):
         return self._spread(self._moments.prefixes())
 
     def rare_variance(self) -> float:
-        assert isinstance(self.mechanism, LocalHashing)
-        return self.mechanism.frequency_variance(0.0) / self.reports[0]
+        return frequency_variance(self.codes[0].channel, 0.0) / self.reports[0]
 
     def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
         """From second and third cumulants of what one report supports."""

@@ -181,7 +181,7 @@ def pooled(total: Mapping[Cell, np.ndarray]) -> dict[str, dict[str, float]]:
     groups |= {f"N = {n:,}": (2, n) for n in SIZES} | {name: (3, name) for name in POPULATIONS}
     result = {}
     for name, (column, value) in groups.items():
-        both = sum(now for cell, now in total.items() if column is None or cell[column] == value)
+        both = np.sum([now for cell, now in total.items() if column is None or cell[column] == value], axis=0)
         result[name] = dict(zip(KINDS, (both[:, 0] / both[:, 1]).tolist(), strict=True))
     return result
 
@@ -193,6 +193,7 @@ def true_variances(e: Estimates, f: np.ndarray) -> tuple[float, float]:
     """Mean variance over single values, and over all ranges, of estimates with these weights; exact."""
     parts = e.estimates if isinstance(e, Pool) else [e]
     for part in parts:
+        assert isinstance(part, Estimate)
         decoded = part.decoded
         decoded.__dict__["shares"] = decoded.mechanism.law(f)  # what moments are taken over
     prefixes = np.triu(np.ones((len(f), len(f))))
@@ -217,6 +218,7 @@ def gain(
     f = shares(name, exp)
     row: dict = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon, "population": name}
     law = mechanism_of(exp).law(np.eye(domain))
+    counts, base = np.zeros(exp.code_count, int), np.ones(2)
     for reports in (1_000, 10_000, 100_000):
         ratios = []
         for _ in range(draws):
@@ -225,7 +227,7 @@ def gain(
             ratios.append(true_variances(fisher(exp, counts), f) / base)
         row[f"values {reports}"], row[f"ranges {reports}"] = np.mean(ratios, axis=0)
     best = Estimate(exp, Scored(ordinary(exp, counts).decoded, np.maximum(f, 1e-12), law))
-    row["values bound"], row["ranges bound"] = true_variances(best, f) / base
+    row["values bound"], row["ranges bound"] = (np.array(true_variances(best, f)) / base).tolist()
     return row
 
 

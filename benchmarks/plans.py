@@ -121,7 +121,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
         index = np.arange(design.domain)[:, None]
         statistic = ((index >= asked.low[chosen]) & (index < asked.high[chosen])).astype(float)
         shares = np.stack([population(design.domain, *end, asked.share) for end in ends], axis=1)
-        weights, constant = mechanism.weights(statistic, reports)
+        weights, constant = mechanism.weights(statistic, reports.tolist())
         laws = mechanism.law(shares)
         parts = list(zip(weights, laws, reports.tolist(), strict=True))
         values = np.repeat(constant[:, None], FLEETS, axis=1)

@@ -132,6 +132,12 @@ def test_a_dedupe_row_says_how_many_reports_and_nothing_else(catalogue):
 # Order of arrival
 
 
+@pytest.fixture
+def one_second(monkeypatch):
+    """A clock that stands still: an experiment's serial is the second it was added in."""
+    monkeypatch.setattr("hushmote.server.store.store.time.time", lambda: 1_790_000_000.0)
+
+
 def test_sqlite_keeps_no_row_ids_where_there_are_devices_or_counts(tmp_path):
     path = tmp_path / "store.sqlite"
     filled(f"sqlite:///{path}", [messages()]).close()
@@ -141,7 +147,7 @@ def test_sqlite_keeps_no_row_ids_where_there_are_devices_or_counts(tmp_path):
                 connection.execute(f"SELECT rowid FROM {table}")
 
 
-def test_an_sqlite_file_is_the_same_bytes_in_whatever_order_a_batch_arrived(tmp_path):
+def test_an_sqlite_file_is_the_same_bytes_in_whatever_order_a_batch_arrived(tmp_path, one_second):
     batch = messages()
     for name, order in (("one", batch), ("other", batch[::-1])):
         filled(f"sqlite:///{tmp_path / name}", [order]).close()
@@ -149,7 +155,7 @@ def test_an_sqlite_file_is_the_same_bytes_in_whatever_order_a_batch_arrived(tmp_
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
 
-def test_after_vacuum_an_sqlite_file_is_the_same_bytes_in_whatever_order_batches_came(tmp_path):
+def test_after_vacuum_an_sqlite_file_is_the_same_bytes_in_whatever_order_batches_came(tmp_path, one_second):
     batch = messages([f"{i}-{'x' * 25}" for i in range(300)], (1,))
     batches = [batch[i : i + 100] for i in range(0, len(batch), 100)]
     files = []

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from hushmote.server.answers.figure import COLOURS, figure, style
+from hushmote.server.answers.figure import COLOURS, figure, plain, style
 
 OURS = "hushmote"
 ORDER = (
@@ -238,6 +238,7 @@ def error_plot(
                 axes.set_xscale("log")
                 axes.minorticks_off()
                 axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+            plain(top.yaxis)
             bottom.set_yticks([0.25, 0.5, 1, 2, 4], ["¼", "½", "1", "2", "4"])
             style(top, f"D = {domain:,}", f"N = {people:,}", "ε", "mean squared error" * (not number))
             style(bottom, "", "", "ε", "the same over the black line" * (not number))
@@ -259,6 +260,8 @@ def time_plot(rows: dict[Time, dict], domains: list[int], sizes: list[int], path
                     axes.plot([n], [r["seconds"]], markerfacecolor=fill, **look)
             axes.set_xscale("log")
             axes.set_yscale("log")
+            plain(axes.xaxis, "{:,.0f}".format)
+            plain(axes.yaxis)
             axes.set_ylim(10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times))))
             style(
                 axes,

@@ -36,6 +36,19 @@ def rounded_up(nats: float) -> str:
     return f"{float((Decimal(repr(nats)) / unit).to_integral_value(ROUND_CEILING) * unit):g}"
 
 
+def belief(nats: float, what: str = "a reading") -> str:
+    """What a report can tell at most, as a sentence that needs no ε; rounded up.
+
+    nats: of all the reports that are seen. what: a value that somebody gave 1 chance in 10 beforehand. The bound
+    holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): odds grow by e^ε at most.
+    """
+    odds = math.exp(min(nats, 700.0)) / 9
+    in_100 = math.ceil(100 * odds / (1 + odds))
+    if in_100 >= 100:
+        return f"Who gave {what} 1 chance in 10 can be all but certain of it after seeing the report."
+    return f"Who gave {what} 1 chance in 10 gives it at most {in_100} in 100 after seeing the report."
+
+
 def check_epsilon(micro: float, error: type[Exception], name: str = "epsilon", shown: object = None) -> None:
     """Raise error unless boards take the micro-nats for one report: 1,000 to 16,000,000.
 

@@ -7,7 +7,6 @@ broker, randomize, debit and report over MQTT with tags, the aggregator counts, 
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from ..server.answers.files import output_folder
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.query import Selection
 from ..server.answers.second_epsilon import TwoEpsilons
+from ..server.epsilon import MICRO, belief
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
@@ -183,10 +183,7 @@ def _say(label: str, text: str) -> None:
 
 
 def _privacy(e: Experiment) -> str:
-    ratio = math.exp(e.epsilon / 1e6)
-    doubt = 0.1 * ratio / (0.9 + 0.1 * ratio)
-    text = f"ε = {e.epsilon / 1e6:g}: who gave a temperature 1 chance in 10 gives it at most "
-    return text + f"{doubt * 100:.0f} in 100 after seeing the report."
+    return f"ε = {e.epsilon / MICRO:g}. {belief(e.epsilon / MICRO, 'a temperature')}"
 
 
 @contextmanager

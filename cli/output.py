@@ -1,0 +1,55 @@
+"""Files that commands write: --output, whose suffix says the format, and --force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..server.errors import UsageError, refusing
+
+PICTURES = (".png", ".pdf", ".svg")
+
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")]
+
+
+def output_option(*suffixes: str) -> typer.models.OptionInfo:
+    """The option --output, for commands that write these; --plot is its older name."""
+    kinds = ", ".join(suffixes)
+    return typer.Option(
+        "--output",
+        "--plot",
+        metavar="FILE",
+        help=f"Write a file: {kinds}, by its name's end. May be repeated.",
+    )
+
+
+Pictures = Annotated[list[Path] | None, output_option(*PICTURES)]
+Results = Annotated[list[Path] | None, output_option(".csv", ".json", *PICTURES)]
+
+
+def checked(paths: Iterable[Path] | None, force: bool, *suffixes: str) -> tuple[Path, ...]:
+    """Return the paths to write; call it before anything is computed.
+
+    Raises UsageError for a suffix that is not among these, a folder that is not there, and, without force, for a
+    file that is.
+    """
+    wanted = tuple(paths or ())
+    for path in wanted:
+        if path.suffix.lower() not in suffixes:
+            raise UsageError(f"{path} must end in {' or '.join(suffixes)}: that says what is written")
+        if not path.parent.is_dir():
+            raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise UsageError(f"cannot write {path}: it is a folder")
+        if path.exists() and not force:
+            raise UsageError(f"{path} is there already: take another name, or --force to overwrite it")
+    return wanted
+
+
+def write(path: Path, text: str) -> None:
+    """Write a text file; raises UsageError where that cannot be done."""
+    with refusing(UsageError, f"write {path}"):
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,22 @@
+"""A progress bar on standard error for what takes longer than two seconds, where somebody can see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ..server.answers import tables as show
+
+
+@contextmanager
+def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Yield a function that is told how much more has been done of the total, None where that is not known.
+
+    Shows nothing where standard error is no terminal.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda more: bar.advance(task, more)

@@ -39,8 +39,8 @@ def rounded_up(nats: float) -> str:
 def belief(nats: float, what: str = "a reading") -> str:
     """What a report can tell at most, as a sentence that needs no ε; rounded up.
 
-    nats: of all the reports that are seen. what: a value that somebody gave 1 chance in 10 beforehand. The bound
-    holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): odds grow by e^ε at most.
+    nats: of all the reports that are seen. what: a value that somebody gave 1 chance in 10 beforehand. The
+    bound holds for any knowledge (Kasiviswanathan and Smith 2014): odds grow by e^ε at most.
     """
     odds = math.exp(min(nats, 700.0)) / 9
     in_100 = math.ceil(100 * odds / (1 + odds))

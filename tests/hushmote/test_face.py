@@ -23,7 +23,7 @@ def home(stored: Path) -> hushmote.FleetReader:
 
 @pytest.fixture
 def room(home: hushmote.FleetReader) -> hushmote.ExperimentReader:
-    return home.experiment("room_temp", unit="°C")
+    return home.experiment("room_temp")
 
 
 def python(code: str, cwd: Path) -> str:
@@ -64,7 +64,8 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
         home = store.fleet("home")
         assert home.experiments == ("mode", "room_temp")
         assert (room.windows, len(room.versions), room.unit) == (("2026-11-14", "2026-11-21"), 2, "°C")
-        assert home.experiment("mode").unit is None
+        assert home.experiment("mode").unit == ""
+        assert home.experiment("room_temp", unit="K").estimate().unit == "K"
         wrong = {
             "no fleet attic in this store; its fleets: home, lab": lambda: store.fleet("attic"),
             "name one fleet in this store; its fleets: home, lab": store.fleet,

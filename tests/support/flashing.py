@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT / "firmware_tests"))
 
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
 from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
-from rigs import get_umqtt  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
@@ -44,26 +43,14 @@ def interpreter() -> list[str]:
     pytest.skip(f"no MicroPython with {', '.join(sorted(NEEDS))} here: {reasons}")
 
 
-@pytest.fixture(scope="session")
-def umqtt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """umqtt/simple.py as published; without a package index an empty stand-in, which copies just as well."""
-    try:
-        return get_umqtt.fetch(ROOT / ".rig" / "lib") / "umqtt" / "simple.py"
-    except RuntimeError:
-        path = tmp_path_factory.mktemp("umqtt") / "simple.py"
-        path.write_text("class MQTTClient:\n    pass\n")
-        return path
-
-
 class Bench:
     """A board, settings for it, and flash with what these tests always give it."""
 
-    def __init__(self, folder: Path, interpreter: list[str], umqtt: Path) -> None:
+    def __init__(self, folder: Path, interpreter: list[str]) -> None:
         self.folder = folder
         self.settings = self.new_settings("board1")
         self.lines: list[str] = []
         self._interpreter = interpreter
-        self._umqtt = umqtt
 
     def new_settings(self, device_id: str, **changes: Any) -> Path:
         path = self.folder / f"{device_id}.settings.json"
@@ -79,7 +66,7 @@ class Bench:
         return PtyBoard(self._interpreter, self.folder / "board.img", **{"wifi": WIFI} | options)
 
     def flash(self, board: PtyBoard, settings: Path | None = None, **options: Any):
-        values = {"umqtt": self._umqtt, "reset": False, "timeout_s": 20, "say": self.lines.append}
+        values = {"reset": False, "timeout_s": 20, "say": self.lines.append}
         return flash(board.port, settings or self.settings, **(values | options))
 
     def contents(self) -> dict[str, str]:
@@ -108,14 +95,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, interpreter: list[str], umqtt: Path) -> Bench:
-    return Bench(tmp_path, interpreter, umqtt)
+def bench(tmp_path: Path, interpreter: list[str]) -> Bench:
+    return Bench(tmp_path, interpreter)
 
 
 @pytest.fixture(scope="session")
-def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str], umqtt: Path) -> Bench:
+def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str]) -> Bench:
     """A board that was flashed, switched off; tests work on copies of it."""
-    bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter, umqtt)
+    bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter)
     with bench.board() as board:
         bench.flash(board)
     return bench

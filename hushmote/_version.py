@@ -1,3 +1,3 @@
-"""The one place of the version: `hushmote --version`, `hushmote.__version__` and packages have it from here."""
+"""The version, in one place; `hushmote --version`, `hushmote.__version__` and the wheel have it from here."""
 
 VERSION = "0.1.0"

@@ -1,8 +1,8 @@
 """The sdist and the wheel: built as pip builds them, installed where nothing else is, and used there.
 
-The wheel is built from the sdist, so the sdist has all that it takes. It is installed into an environment that
-holds, besides, the distributions that the wheel's own metadata asks for and no others. Those are links to what is
-installed here: the versions that are tested, without downloading them a second time.
+The wheel is built from the sdist, so the sdist has all that it takes. It is installed into an environment
+that holds, besides, the distributions that the wheel's own metadata asks for and no others. Those are links
+to what is installed here: the versions that are tested, without downloading them a second time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEFT_OUT = (
     ".hypothesis",
 )
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
-# What a wheel without further extras cannot import: two files that run on boards, and what needs [postgresql].
+# What cannot be imported with [demo] alone: two files that run on boards, and what needs [postgresql].
 NOT_IMPORTED = {"device.manifest", "server.privacy.audit_board", "server.store.postgresql"}
 EVERY_MODULE = """
 import importlib, pkgutil, hushmote
@@ -148,7 +148,7 @@ def test_the_sdist_has_what_the_project_is_tested_from(sdist: Path):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "Makefile", "docs/install.md", "tests/vectors.json", "tests/conftest.py"} <= names
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= names
-    assert not [name for name in names if name.startswith(("benchmarks/results", ".git"))]
+    assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
 
 
 def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):

@@ -26,8 +26,25 @@ def simulate(
         str | None,
         typer.Option("--population", help="Such as normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7."),
     ] = None,
-    csv: Annotated[
+    input: Annotated[
         str | None, typer.Option(help="FILE:COLUMN of readings, drawn from with replacement.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Write the reports of some days into this store, by its SQLAlchemy URL."),
+    ] = None,
+    days: Annotated[int | None, typer.Option(help="Whole days before today, with --store.")] = None,
+    fleet: Annotated[
+        str | None,
+        typer.Option(help="With --store: a fleet whose name begins with sim.", show_default="simulated"),
+    ] = None,
+    calls_per_day: Annotated[
+        float | None,
+        typer.Option(help="With --store: calls of each device to report().", show_default="from the budget"),
+    ] = None,
+    drift: Annotated[
+        float | None,
+        typer.Option(help="With --store: how much the readings, or the first label's share, move a day."),
     ] = None,
     calls: Annotated[int, typer.Option(help="Calls to report() of each device.", min=1)] = 1,
     faithful: Annotated[
@@ -57,6 +74,11 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth."""
+    if store is not None:
+        from .simulate_days import fill_store
+
+        fill_store(file, store, fleet, devices, spec, input, days, calls_per_day, drift, seed, as_json)
+        return
     check_picture(plot_convergence, ConvergenceError)
     faults = None
     if faithful:
@@ -72,7 +94,7 @@ def simulate(
         file,
         devices=devices,
         population=spec,
-        csv=csv,
+        input=input,
         calls=calls,
         faults=faults,
         attack=attack,

@@ -222,7 +222,7 @@ class SimulatedFleet:
         for payload in payloads:
             self._note(payload)
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
-        self.ids = _ids(size, rng)
+        self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
         # The first device is made by the client's own enroll(), so that a misfit shows before a run.
         self._devices[0] = self._make(0)
@@ -374,7 +374,8 @@ def histogram(experiment: Experiment, payloads: Iterable[bytes]) -> np.ndarray:
     return counts
 
 
-def _ids(n: int, rng: np.random.Generator) -> list[str]:
+def random_ids(n: int, rng: np.random.Generator) -> list[str]:
+    """Return n ids of devices, all different."""
     ids: dict[str, None] = {}
     while len(ids) < n:
         letters = _ID_CHARS[rng.integers(0, len(_ID_CHARS), (n - len(ids), _ID_LENGTH))]

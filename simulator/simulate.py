@@ -13,13 +13,14 @@ from ..server.answers.answer import CONFIDENCE
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
-from ..server.experiments.definition import Definition, load
+from ..server.experiments.definition import load
 from . import attack as attacks
 from . import population, vectorised
 from .attack import AttackError
 from .convergence import Convergence, ConvergenceError, Showing, fewest_reports, follow, growing, sizes
+from .drift import chosen
 from .faithful import Faults, SimulatedFleet
-from .population import Population, PopulationError
+from .population import Population
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +41,7 @@ def simulate(
     *,
     devices: int = 100_000,
     population: str | None = None,
-    csv: str | None = None,
+    input: str | None = None,
     calls: int = 1,
     faults: Faults | None = None,
     attack: str | None = None,
@@ -51,9 +52,10 @@ def simulate(
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
 
-    devices: 2 or more. population: what they hold, such as "normal:21:3"; or csv: "FILE:COLUMN" of readings,
-    drawn from with replacement. calls: calls to report() of each device. faults: run the real client on every
-    device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same distribution.
+    devices: 2 or more. population: what they hold, such as "normal:21:3"; or input: "FILE:COLUMN" of
+    readings, drawn from with replacement; without either what drift.usual() says. calls: calls to report()
+    of each device. faults: run the real client on every device with these, Faults() for none; otherwise
+    reports are drawn in NumPy, from the same distribution.
     attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a run exactly.
     convergence: also estimate while the reports come in, Showing() for the largest shares.
 
@@ -62,7 +64,7 @@ def simulate(
     definition = load(Path(file))
     payload = definition.payload()
     experiment = Experiment.parse(payload)
-    people = _population(definition, population, csv)
+    people, _ = chosen(definition, population, input)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
     if attack is not None:
@@ -103,17 +105,6 @@ def simulate(
         attack=outcome,
         convergence=growth,
     )
-
-
-def _population(definition: Definition, spec: str | None, csv: str | None) -> Population:
-    if (spec is None) == (csv is None):
-        raise PopulationError("say what devices hold: either --population SPEC or --csv FILE:COLUMN")
-    if spec is not None:
-        return population.parse(spec)
-    path, colon, column = (csv or "").rpartition(":")
-    if not colon or not path:
-        raise PopulationError(f"--csv reads FILE:COLUMN, for example weather.csv:temp, not {csv}")
-    return population.read_csv(path, column, definition.type)
 
 
 def _vectorised(

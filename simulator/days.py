@@ -27,13 +27,13 @@ from ..server.experiments.units import index_names
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from . import vectorised
+from .calls import check_reports, most_of_a_board
 from .drift import moved
 from .faithful import random_ids
-from .population import Population, PopulationError, reported_shares
+from .population import Population, reported_shares
 
 FLEET = "simulated"
 PREFIX = "sim"
-MOST_REPORTS = 1_000_000_000
 MOST_DAYS = 3660
 _USED = 2 / 3  # of a board's budget, over the days, at the usual rhythm
 _CHUNK = 50_000  # boards drawn and written together
@@ -116,11 +116,6 @@ class FilledFleet:
         }
 
 
-def most_of_a_board(experiment: Experiment) -> int | None:
-    """Reports that a board's budget holds, None for any number."""
-    return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
-
-
 def usual_calls(experiment: Experiment, days: int) -> float:
     """Calls a day that use two thirds of a board's budget in these days; a report a day without a budget."""
     most = most_of_a_board(experiment)
@@ -133,11 +128,7 @@ def check_course(experiment: Experiment, course: Course) -> None:
     most = most_of_a_board(experiment)
     wanted = course.days * course.calls_per_day / experiment.every
     reports = course.devices * (wanted if most is None else min(most, wanted))
-    if reports > MOST_REPORTS:
-        raise PopulationError(
-            f"that makes about {reports:,.0f} reports, more than the {MOST_REPORTS:,} that are drawn "
-            "at most: take fewer devices or calls"
-        )
+    check_reports(reports)
 
 
 def check_fleet(store: Store, fleet: str, name: str) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ..device.ldp_client import Experiment
-from ..server.answers import tables as show
-from ..server.experiments.definition import Definition, load
-from ..server.store.store import Store
-from ..simulator import drift as moving
-from ..simulator.days import FLEET, MOST_DAYS, Course, FilledFleet, fill, usual_calls
-from ..simulator.population import PopulationError
-from . import tables
-from .options import DEFAULT_STORE, print_json
-from .progress import progress
+from ...device.ldp_client import Experiment
+from ...server.answers import tables as show
+from ...server.experiments.definition import Definition, load
+from ...server.store.store import Store
+from ...simulator import drift as moving
+from ...simulator.days import FLEET, MOST_DAYS, Course, FilledFleet, fill, usual_calls
+from ...simulator.population import PopulationError
+from .. import tables
+from ..options import DEFAULT_STORE, print_json
+from ..progress import progress
 
 DAYS = 30
 

@@ -9,9 +9,9 @@ import typer
 
 from ...server.accounting import AccountingError
 from ...server.answers import tables as show
-from ...server.answers.second_epsilon import LIMITS
 from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
+from ...server.estimate.shuffled import LIMITS
 from ...server.privacy.histogram import for_histogram, for_reports
 from .. import tables
 from ..options import AsJson, print_json

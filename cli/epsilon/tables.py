@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
-from ...server.answers.second_epsilon import LIMITS
 from ...server.epsilon import MICRO
+from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView

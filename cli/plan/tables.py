@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from ...server.answers import tables as show
-from ...server.epsilon import MICRO
+from ...server.epsilon import MICRO, rounded_up
+from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
 from ...server.mechanisms import choose as oracle
 from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, half_width
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
-from ...server.planning.second_epsilon import AGAINST, HistogramEpsilon
+from ...server.planning.second_epsilon import HistogramEpsilon
 from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
@@ -126,7 +127,7 @@ def one_report(
             mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
         ),
         ("ε", mark("epsilon", f"{plan.epsilon:g}") + _of_report(wanted)),
-        ("", f"{seen.epsilon:.3g} of the histogram (δ = {seen.delta:g}), {AGAINST}"),
+        ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}"),
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
@@ -237,9 +238,9 @@ def lifetime(
         show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
     show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
     _shows(life, reading, density, error)
-    given = ", ".join(f"{one.epsilon:.3g} of {_SEEN[name]}" for name, one in seen.items())
+    given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in seen.items())
     delta = seen["all of it"].delta
-    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {AGAINST}")
+    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {LIMITS}")
 
 
 def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:

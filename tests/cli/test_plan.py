@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from hushmote.cli.plan import command as plan_cli
 from hushmote.cli.plan.options import QuestionOptions
 from hushmote.server.answers import tables as show
+from hushmote.server.epsilon import rounded_up
 from hushmote.server.experiments.definition import load
 from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
@@ -150,7 +151,7 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     windows = json.loads(plan(life + " --json"))["histograms"]
     assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
     text = " ".join(plan(life).split())
-    day, week, month, all_of_it = (f"{w['epsilon']:.3g} of" for w in windows)
+    day, week, month, all_of_it = (f"{rounded_up(w['epsilon'])} of" for w in windows)
     assert f"{day} the last day, {week} the last week, {month} the last 30 days, {all_of_it} all" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 

@@ -18,6 +18,7 @@ from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.store.store import Store, Version
 from . import tables
+from .broker import PANEL, URL, Ca, Cert, PasswordFile, connection
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 _SHOWN = 20
@@ -28,22 +29,15 @@ def status_command(
     broker: Annotated[
         str | None,
         typer.Option(
-            help="Ask this broker how the boards are: mqtt://\\[user@]host[:port]; mqtts:// for TLS.",
+            metavar="URL",
+            help=f"Ask this broker how the boards are: {URL}.",
             show_default=False,
+            rich_help_panel=PANEL,
         ),
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="File with the password of the broker's user.", show_default=False)
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option(help="PEM file of the CA that vouches for the broker.", show_default=False)
-    ] = None,
-    cert: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file with a certificate and its key, not that of `serve`.", show_default=False
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was counted and what was rejected, and why."""
@@ -151,17 +145,14 @@ def _boards(
     broker: str, password_file: Path | None, ca: Path | None, cert: Path | None, fleets: list[str]
 ) -> list[dict[str, Any]]:
     """What each board's status topic says."""
-    from ..server.ingest import device_health
-    from ..server.ingest.tls import client_context
-    from .serve import _address  # only here: they take a tenth of a second to load
+    from ..server.ingest import device_health  # only here: it takes a tenth of a second to load
 
-    address = _address(broker, password_file, on_command_line=True)
     if cert is not None and _is_first_aggregator(cert):
         raise UsageError(
             f"{cert} is the aggregator's: the broker would end its connection and drop the reports that wait "
             "for it; make one for this with `hushmote provision aggregator`"
         )
-    tls = client_context(ca, cert, cert) if address.tls else None
+    address, tls = connection(broker, password_file, ca, cert)
     health = device_health.read(address, fleets, tls)
     return [
         {"fleet": fleet, "device": device, "readable": said is not None}

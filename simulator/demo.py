@@ -36,6 +36,7 @@ from ..server.epsilon import MICRO, belief
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
+from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
 from ..server.service.process import READY
 from ..server.store.store import Store
@@ -129,7 +130,9 @@ def temperatures() -> list[Reading]:
     return list(read_csv(path, "temp").readings)
 
 
-def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> DemoResult:
+def run(
+    broker_choice: str | BrokerAddress, folder: Path, devices: int | None, *, quiet: bool = False
+) -> DemoResult:
     """Run the demo with its files in a folder; devices: how many of the readings, spread evenly.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
@@ -193,8 +196,9 @@ def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Itera
     command = [sys.executable, "-m", "hushmote", "serve", "--store", f"sqlite:///{store}"]
     command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
     command += ["--protocol", broker.protocol]
-    # The URL can hold a password: not where everybody on the machine can read it.
-    environment = os.environ | {"HUSHMOTE_BROKER": f"mqtt://{login}{broker.host}:{broker.port}"}
+    # The URL can hold a password: not where everybody on the machine can read it. Nothing else is the demo's.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+    environment["HUSHMOTE_BROKER"] = f"mqtt://{login}{broker.host}:{broker.port}"
     with open(log, "w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command,

@@ -26,6 +26,7 @@ from ..server.experiments.definition import Definition
 from ..server.experiments.units import index_names
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
+from ..server.store.versions import Description
 from . import vectorised
 from .calls import check_reports, most_of_a_board
 from .drift import moved
@@ -123,55 +124,65 @@ def usual_calls(experiment: Experiment, days: int) -> float:
     return float(f"{reports * experiment.every / days:.2g}")
 
 
-def check_course(experiment: Experiment, course: Course) -> None:
-    """Raise PopulationError for more reports than are drawn."""
-    most = most_of_a_board(experiment)
-    wanted = course.days * course.calls_per_day / experiment.every
-    reports = course.devices * (wanted if most is None else min(most, wanted))
-    check_reports(reports)
+@dataclass(frozen=True)
+class Script:
+    """What is to be written, checked: for which fleet, the experiment as published, readings by the day.
+
+    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,).
+    """
+
+    fleet: str
+    definition: Definition
+    payload: bytes
+    course: Course
+    chances: tuple[Floats, ...]
 
 
-def check_fleet(store: Store, fleet: str, name: str) -> None:
-    """Raise SimulatedFleetError unless simulated reports of the experiment may be written to the fleet.
+def prepare(fleet: str, definition: Definition, course: Course) -> Script:
+    """Check what needs no store.
 
-    Its name begins with "sim", it is open or new, and it has no reports of the experiment.
+    Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
+    expired experiment, PopulationError for readings that do not fit or more reports than are drawn.
     """
     if not fleet.startswith(PREFIX):
         raise SimulatedFleetError(
             f"simulated reports go to a fleet whose name begins with {PREFIX}, such as {FLEET}, "
             f"not to {fleet}: they could never be told from real ones again"
         )
-    if store.fleets().get(fleet):
-        raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports go to an open or a new fleet")
-    if name in store.participation(fleet):
-        raise SimulatedFleetError(
-            f"fleet {fleet} has reports of {name} already: take another name, such as --fleet {PREFIX}-2, "
-            "or another --store"
-        )
+    definition.check_not_expired()
+    payload = definition.payload()
+    experiment = Experiment.parse(payload)
+    most = most_of_a_board(experiment)
+    wanted = course.days * course.calls_per_day / experiment.every
+    check_reports(course.devices * (wanted if most is None else min(most, wanted)))
+    held = (moved(course.people, experiment, course.drift * day) for day in range(course.days))
+    chances = tuple(people.probabilities(experiment) for people in held)
+    return Script(fleet, definition, payload, course, chances)
 
 
 def fill(
     store: Store,
-    fleet: str,
-    definition: Definition,
-    course: Course,
+    script: Script,
     rng: np.random.Generator,
     advance: Callable[[float], None] = lambda more: None,
 ) -> FilledFleet:
     """Add the experiment and write the days into the store, all of them or none.
 
-    advance: told how much more of twice the number of devices is done. Raises SimulatedFleetError as
-    check_fleet(), PopulationError as check_course(), DefinitionError for an expired experiment, StoreError.
+    advance: told how much more of twice the number of devices is done. Raises SimulatedFleetError for a keyed
+    fleet, or one that has reports of the experiment already, and StoreError.
     """
-    definition.check_not_expired()
-    payload = definition.payload()
-    experiment = Experiment.parse(payload)
-    check_course(experiment, course)
-    check_fleet(store, fleet, experiment.name)
-    held = [moved(course.people, experiment, course.drift * day) for day in range(course.days)]
-    chances = [people.probabilities(experiment) for people in held]
+    fleet, definition, course = script.fleet, script.definition, script.course
+    experiment = Experiment.parse(script.payload)
+    if store.fleets().get(fleet):
+        raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports go to an open or a new fleet")
+    if experiment.name in store.participation(fleet):
+        raise SimulatedFleetError(
+            f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
+            f"--fleet {PREFIX}-2, or another --store"
+        )
     store.add_fleet(fleet, keyed=False)
-    store.add_experiment(fleet, payload, definition.expires)
+    described = Description(definition.unit, definition.purpose, definition.owner)
+    store.add_experiment(fleet, script.payload, definition.expires, description=described)
     versions = store.experiments(fleet)
     version = next(v for v in versions if v.experiment.digest == experiment.digest)
     hours = 24 if experiment.window == "hour" else 1
@@ -193,7 +204,7 @@ def fill(
             )
             advance(len(some))
         tally = _Tally(experiment, definition.unit)
-        for window, readings in _windows(experiment, course, slots, hours, chances, rng):
+        for window, readings in _windows(experiment, script, slots, hours, rng):
             counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=int(readings[-1]))
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
@@ -229,20 +240,19 @@ def _reporting(
 
 def _windows(
     experiment: Experiment,
-    course: Course,
+    script: Script,
     slots: Counts,
     per_day: int,
-    chances: list[Floats],
     rng: np.random.Generator,
 ) -> Iterator[tuple[str, Counts]]:
     """Each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
     together = np.zeros(experiment.domain + 1, np.int64)
     for i, reports in enumerate(slots.tolist()):
-        readings = rng.multinomial(reports, chances[i // per_day])
+        readings = rng.multinomial(reports, script.chances[i // per_day])
         if experiment.window == "all":
             together += readings
         elif reports:
-            day = course.dates[i // per_day].isoformat()
+            day = script.course.dates[i // per_day].isoformat()
             yield (f"{day}T{i % per_day:02d}" if per_day > 1 else day), readings
     if together.any():
         yield "all", together

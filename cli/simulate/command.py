@@ -176,7 +176,7 @@ def simulate(
         return
     words.heading(estimate)
     if few := words.too_few(estimate, width):
-        tables.out.print(few, style="bold red", soft_wrap=True)
+        tables.out.print(few, style="bold red")
     tables.out.print()
     tables.answers(answers)
     covered, known = coverage(answers)

@@ -12,7 +12,7 @@ from ...server.answers import tables as show
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
 from ...simulator import drift as moving
-from ...simulator.days import FLEET, MOST_DAYS, Course, FilledFleet, fill, usual_calls
+from ...simulator.days import FLEET, MOST_DAYS, Course, FilledFleet, fill, prepare, usual_calls
 from ...simulator.population import PopulationError
 from .. import tables
 from ..options import DEFAULT_STORE, print_json
@@ -59,8 +59,9 @@ def fill_store(
     """Write the days into the store; print what was written, the truth, and what to type next."""
     definition = load(file)
     course, said = course_of(definition, devices, population, input, days, calls_per_day, drift)
+    script = prepare(fleet or FLEET, definition, course)
     with Store(url) as store, progress("simulating", 2 * devices) as advance:
-        filled = fill(store, fleet or FLEET, definition, course, np.random.default_rng(seed), advance)
+        filled = fill(store, script, np.random.default_rng(seed), advance)
         only = len(store.fleets()) == 1
     if as_json:
         print_json({"seed": seed} | filled.to_dict())

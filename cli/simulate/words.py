@@ -39,8 +39,8 @@ def heading(estimate: SimulatedEstimate) -> None:
     unit = f" {estimate.unit}" if estimate.unit and ":" in estimate.held else ""
     show.out.print(f"{e.name}: {of} of {estimate.devices:,} boards that hold {estimate.held}{unit}")
     if made is not None:
-        show.out.print(_spoke(estimate, made), soft_wrap=True)
-    show.out.print(words.mechanism(e), soft_wrap=True)
+        show.out.print(_spoke(estimate, made))
+    show.out.print(words.mechanism(e))
 
 
 def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:

@@ -6,6 +6,7 @@ sensor and deep sleep are the rig's; everything else is what a board would run.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import ProvisionError, provision_device
+from hushmote.server.provisioning.software_board.board import SoftwareBoard
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
 
@@ -23,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "firmware_tests"))
 
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
-from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
@@ -41,6 +42,38 @@ def interpreter() -> list[str]:
             return list(runtime.argv)
     reasons = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in missing)
     pytest.skip(f"no MicroPython with {', '.join(sorted(NEEDS))} here: {reasons}")
+
+
+class DisturbedBoard(SoftwareBoard):
+    """A board at a bad cable or a bad socket.
+
+    noise: flip one bit of the n-th escaped byte that the computer sends. brownout_bytes: the power fails
+    for a moment once the computer has sent this many bytes.
+    """
+
+    def __init__(
+        self, *arguments: Any, noise: int | None = None, brownout_bytes: int | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._noise = noise
+        self._brownout_bytes = brownout_bytes
+
+    def received(self, data: bytes) -> bytes | None:
+        if self._brownout_bytes is not None:
+            self._brownout_bytes -= len(data)
+            if self._brownout_bytes < 0:
+                self._brownout_bytes = None
+                return None
+        if self._noise is None:
+            return data
+        # What is sent as \\xNN: the program stays valid, the data does not.
+        escaped = list(re.finditer(rb"\\x[0-9a-f][0-8]", data))
+        if len(escaped) <= self._noise:
+            self._noise -= len(escaped)
+            return data
+        at = escaped[self._noise].end() - 1
+        self._noise = None
+        return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 
 
 class Bench:
@@ -62,10 +95,10 @@ class Bench:
         provision_device(FLEET_KEYS, FLEET, device_id, path=path, **(values | changes))
         return path
 
-    def board(self, **options: Any) -> PtyBoard:
-        return PtyBoard(self._interpreter, self.folder / "board.img", **{"wifi": WIFI} | options)
+    def board(self, wifi: str = WIFI, **options: Any) -> SoftwareBoard:
+        return DisturbedBoard(self._interpreter, self.folder / "board.img", wifi=wifi, **options)
 
-    def flash(self, board: PtyBoard, settings: Path | None = None, **options: Any):
+    def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
         values = {"reset": False, "timeout_s": 20, "say": self.lines.append}
         return flash(board.port, settings or self.settings, **(values | options))
 
@@ -79,11 +112,11 @@ class Bench:
             text=True,
             timeout=20,
             check=True,
-            env={**os.environ, "MICROPYPATH": str(ROOT / "firmware_tests")},
+            env={**os.environ, "MICROPYPATH": str(ROOT / "server" / "provisioning" / "software_board")},
         )
         return json.loads(done.stdout)
 
-    def fails(self, board: PtyBoard, settings: Path | None = None, **options: Any) -> str:
+    def fails(self, board: SoftwareBoard, settings: Path | None = None, **options: Any) -> str:
         """The one line with which a flash fails."""
         with pytest.raises((FlashError, ProvisionError)) as caught:
             self.flash(board, settings, **options)
@@ -116,7 +149,7 @@ def used(bench: Bench, flashed_once: Bench) -> Bench:
     return bench
 
 
-def on_board(board: PtyBoard, script: str) -> str:
+def on_board(board: SoftwareBoard, script: str) -> str:
     """Run a script on the board with mpremote; what it printed."""
     command = [sys.executable, "-m", "mpremote", "connect", board.port, "exec", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -125,8 +158,8 @@ def on_board(board: PtyBoard, script: str) -> str:
 
 
 _CONTENTS = """
-import sys, os, json, binascii, board_hardware
-board_hardware.mount(sys.argv[1])
+import sys, os, json, binascii, hardware
+hardware.mount(sys.argv[1])
 r = {}
 def walk(d):
     for e in os.ilistdir(d or '/'):

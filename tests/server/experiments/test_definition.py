@@ -118,6 +118,12 @@ def test_caps_are_rounded_down():
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires: Input should be a valid date"),
         ('name = "room_temp"', 'name = "Room Temp"', "name: String should match pattern"),
+        (
+            'unit = "°C"',
+            'unit = "degrees Celsius of the air"',
+            "unit: String should have at most 20 characters",
+        ),
+        ('owner = "heating@example.org"', 'owner = "a\\u0000b"', "owner: the character \\u0000 is in it"),
         ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),
         ('name = "room_temp"', "name room_temp", "not TOML: Expected '=' after a key"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -48,12 +49,16 @@ def compiled(folder: Path, *sources: str) -> Path:
     return program
 
 
-@pytest.fixture(scope="module")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("check")
-    rows = ", \\\n".join(initializer(payload.encode()) for payload in EXPERIMENTS)
+def checker(folder: Path, payloads: list[str]) -> Path:
+    """check.c with these experiments."""
+    rows = ", \\\n".join(initializer(payload.encode()) for payload in payloads)
     (folder / "experiments.h").write_text(f"#define EXPERIMENTS {{ \\\n{rows}}}\n")
     return compiled(folder, "hushmote.c", "kernel_random.c", "check.c")
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checker(tmp_path_factory.mktemp("check"), EXPERIMENTS)
 
 
 def answers(check: Path, questions: list[str]) -> list[str]:
@@ -62,6 +67,38 @@ def answers(check: Path, questions: list[str]) -> list[str]:
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr
     return done.stdout.splitlines()
+
+
+# What hm_derive() judges; whoever reads the JSON has to judge the rest.
+DERIVED = re.compile(
+    "(epsilon|every|low|bins|g|cap|fanout|cells|weights) must|rr is|cells:|the last of|more than 1677"
+    "|epsilon is too small"
+)
+
+
+def fits_c(fields: dict) -> bool:
+    """Whether hm_experiment can hold the numbers, right or wrong."""
+    numbers = [fields.get(name, 1) for name in ("epsilon", "every", "bins", "g", "fanout")]
+    lists = [fields.get(name, []) for name in ("cells", "weights")]
+    if not all(type(x) is list for x in lists):
+        return False
+    cap = fields["budget"].get("cap", 0)
+    wide = [fields.get("low", 0), fields.get("high", 1)]
+    return (
+        all(type(x) is int for x in (*numbers, *lists[0], *lists[1], *wide, cap))
+        and all(0 <= x < 2**32 for x in (*numbers, *lists[0], *lists[1]))
+        and all(abs(x) < 2**63 for x in (*wide, cap))
+        and cap >= 0
+    )
+
+
+def test_what_the_vectors_refuse_is_refused(tmp_path: Path):
+    payloads = [c["payload"] for c in VECTORS["malformed"] if DERIVED.match(c["text"]) and "payload" in c]
+    wrong = [payload for payload in payloads if fits_c(json.loads(payload))]
+    assert len(wrong) > 25
+    check = checker(tmp_path, [*wrong, EXPERIMENTS[0]])
+    found = answers(check, [f"levels {i}" for i in range(len(wrong) + 1)])
+    assert [line.split()[0] for line in found] == ["0"] * len(wrong) + ["1"]
 
 
 def draws(case: dict) -> str:

@@ -224,5 +224,5 @@ def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
     attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30", attackers=0.1)
     assert attacked.attack
     assert attacked.attack.fake_devices == 10_000
-    with pytest.raises(hushmote.HushmoteError, match="say what devices hold"):
-        hushmote.simulate(file)
+    with pytest.raises(hushmote.HushmoteError, match="not both"):
+        hushmote.simulate(file, population="normal:21:3", input="a.csv:x")

@@ -6,6 +6,7 @@ is not enough, a table is shown in parts, each with the first column again.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +66,11 @@ class FittedTable(Table):
         for measured, width in part:
             column = measured.column
             shortened = not measured.number and column.no_wrap
+            header = column.header
+            if shortened and isinstance(header, Text):  # headings break, also where cells are shortened
+                header = Text("\n".join(textwrap.wrap(header.plain, width)))
             table.add_column(
-                column.header,
+                header,
                 justify=column.justify,
                 style=column.style,
                 overflow="ellipsis" if shortened else "fold",
@@ -94,7 +98,7 @@ class _Measured:
         if self.number:
             self.least = self.broken
         elif column.no_wrap:
-            self.least = min(self.broken, _LEAST)
+            self.least = min(self.broken, max(_LEAST, head.minimum))
         else:
             words = max([cell.minimum for cell in cells] + [head.minimum], default=0)
             self.least = min(self.broken, max(min(words, _LONG_WORD), _LEAST))

@@ -159,14 +159,18 @@ class _Station:
         return ("127.0.0.1", "255.0.0.0", "127.0.0.1", "127.0.0.1")
 
 
-class OtherVersion:
-    """The `sys` module of another firmware version, e.g. "1.22.2"; all else is the real one."""
+class SysModule:
+    """The `sys` module of a board: what it calls itself, and its firmware's version; all else is the real one.
+
+    version: such as "1.22.2", empty for the real one.
+    """
 
     def __init__(self, version):
-        numbers = tuple(int(n) for n in version.split("."))
         real = sys.implementation
-        full = numbers + ("",)  # noqa: RUF005 - MicroPython has no (*numbers, "")
-        self.implementation = _Implementation(full, real._mpy, real._machine)
+        full = real.version
+        if version:
+            full = tuple(int(n) for n in version.split(".")) + ("",)  # noqa: RUF005 - no (*numbers, "") here
+        self.implementation = _Implementation(full, real._mpy, "board in software")
 
     def __getattr__(self, name):
         return getattr(sys, name)
@@ -187,5 +191,4 @@ def install(image, woke, access_point, version):
     sys.modules["machine"] = MachineModule(woke)
     if access_point:
         sys.modules["network"] = NetworkModule(access_point)
-    if version:
-        sys.modules["sys"] = OtherVersion(version)
+    sys.modules["sys"] = SysModule(version)

@@ -17,7 +17,7 @@ def demo_command(
         str,
         typer.Option(
             help="auto (mosquitto where it is installed), embedded, mosquitto, or a broker that runs: "
-            "mqtt://\\[user@]host[:1883].",
+            "mqtt://[user@]host[:1883].",
             rich_help_panel=PANEL,
         ),
     ] = "auto",

@@ -18,7 +18,7 @@ from ...simulator.population import PopulationError
 from ...simulator.simulate import SimulatedEstimate
 from ...simulator.simulate import simulate as run
 from .. import output
-from ..broker import Ca, Cert, CertKey, PasswordFile, connection
+from ..broker import URL, Ca, Cert, CertKey, PasswordFile, connection
 from ..options import AsJson, print_json
 from ..output import Force, Results
 from ..progress import progress
@@ -106,7 +106,7 @@ def simulate(
     publish: Annotated[
         str | None,
         typer.Option(
-            help="Publish them through this broker, 10 s a day: mqtt://\\[user@]host[:1883].",
+            help=f"Publish them through this broker, 10 s a day: {URL}.",
             metavar="URL",
             rich_help_panel=_DAYS,
         ),

@@ -23,7 +23,10 @@ Folder = Annotated[
     typer.Option("--folder", help="The fleet's folder.", envvar="HUSHMOTE_FOLDER", show_default=False),
 ]
 FleetOf = Annotated[
-    str | None, typer.Option("--fleet", help="Name of the fleet; else the folder's.", show_default=False)
+    str | None,
+    typer.Option(
+        "--fleet", help="Name of the fleet; else the folder's, or the only one.", show_default=False
+    ),
 ]
 
 

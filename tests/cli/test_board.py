@@ -57,7 +57,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("MicroPython, a board in software")
         said = window.text()
-        assert "  hushmote flash board/port DEVICE.settings.json\n" in said
+        assert "Next, in another window: hushmote flash board/port DEVICE.settings.json\n" in said
         assert "Ctrl-C switches the board off" in said
         flashed = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")

@@ -38,7 +38,7 @@ COMMANDS = {
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     ),
     "simulate": (
-        "simulate:simulate",
+        "simulate.command:simulate",
         "Simulate a fleet before it is built: what would be estimated, beside the truth.",
     ),
     "demo": (

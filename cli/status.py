@@ -13,9 +13,11 @@ import typer
 from ..server.answers import second_epsilon
 from ..server.answers import tables as show
 from ..server.answers.query import Selection
+from ..server.answers.second_epsilon import Facts
 from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
+from ..server.estimate.shuffled import LIMITS
 from ..server.store.store import Store, Version
 from . import tables
 from .broker import PANEL, URL, Ca, Cert, PasswordFile, connection
@@ -44,10 +46,12 @@ def status_command(
     with Store(store, create=False) as opened:
         rejects = opened.rejects()
         fleets = opened.fleets()
+        sent = {fleet: opened.participation(fleet) for fleet in fleets}
+        facts = Facts(opened)
         lines = []
         for v in opened.experiments():
             counts = opened.histogram(v.fleet, v.experiment.digest)
-            participation = opened.participation(v.fleet).get(v.experiment.name)
+            participation = sent[v.fleet].get(v.experiment.name)
             lines.append(
                 {
                     "fleet": v.fleet,
@@ -57,7 +61,7 @@ def status_command(
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
                     "devices": participation.devices if participation else 0,
-                    "epsilon": _epsilons(opened, v) if counts.any() else None,
+                    "epsilon": _epsilons(facts, v) if counts.any() else None,
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
@@ -95,22 +99,19 @@ def status_command(
         _show_boards(boards)
 
 
-def _epsilons(store: Store, version: Version) -> dict[str, Any]:
+def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
     """ε of a report, and of a version's histograms: the newest window's, their sum's, all windows'."""
     digest = version.experiment.digest.hex()
-    selection = Selection(version.experiment.name, version.fleet, version=digest)
-    windows, apart = second_epsilon.of_windows(store, selection)
-    added_up = second_epsilon.of_selection(store, selection)
-    newest = max(windows)
+    seen = second_epsilon.overview(facts, Selection(version.experiment.name, version.fleet, version=digest))
     return {
-        "report": added_up.report,
-        "delta": added_up.delta,
-        "own": added_up.own,
-        "newest_window": newest,
-        "newest": windows[newest].histogram,
-        "added_up": added_up.histogram,
-        "all_windows": apart.histogram,
-        "histogram_holds": second_epsilon.LIMITS,
+        "report": seen.added_up.report,
+        "delta": seen.added_up.delta,
+        "own": seen.added_up.own,
+        "newest_window": seen.newest_window,
+        "newest": seen.newest.histogram,
+        "added_up": seen.added_up.histogram,
+        "all_windows": seen.all_windows.histogram,
+        "histogram_holds": LIMITS,
     }
 
 
@@ -137,7 +138,7 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
     delta = lines[0]["epsilon"]["delta"]
     show.out.print(
         f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
-        f"{second_epsilon.LIMITS}."
+        f"{LIMITS}."
     )
 
 

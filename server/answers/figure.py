@@ -1,14 +1,17 @@
-"""The project's one style of plot; colours that readers with any colour vision tell apart.
+"""The one style of all pictures; colours that readers with any colour vision tell apart.
 
-Figures are made without pyplot: nothing that a notebook or a program has set in matplotlib is touched.
+Figures are made without pyplot, and settings of matplotlib hold only while one is made or drawn: nothing that
+a notebook or a program has set there is touched. axes.py has what is drawn on one pair of axes.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -16,28 +19,126 @@ from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.transforms import Bbox
 
 from ..errors import UsageError, refusing
+from .axes import (
+    BAR,
+    COLOURS,
+    ERROR,
+    HEADING,
+    LINE_ROWS,
+    QUIET,
+    TRUTH,
+    date_axis,
+    intervals,
+    lines_and_band,
+    log_log,
+    moments_of,
+    named_rows,
+    number_axis,
+    plain,
+    style,
+)
 
-# Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-BAR, ERROR, TRUTH = "#9ec3e6", "#1f3b57", "#d1495b"
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
+__all__ = [
+    "BAR",
+    "COLOURS",
+    "ERROR",
+    "LINE_ROWS",
+    "QUIET",
+    "STYLE",
+    "TRUTH",
+    "date_axis",
+    "figure",
+    "heading",
+    "headline",
+    "intervals",
+    "legend_below",
+    "lines_and_band",
+    "log_log",
+    "moments_of",
+    "named_rows",
+    "number_axis",
+    "panels",
+    "plain",
+    "span",
+    "style",
+]
+
+STYLE: dict[RcKeyType, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10.0,
+    "axes.titlesize": 13.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10.0,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#888888",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#888888",
+    "ytick.color": "#888888",
+    "xtick.labelcolor": "#333333",
+    "ytick.labelcolor": "#333333",
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "lines.linewidth": 1.8,
+    "errorbar.capsize": 3.0,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "text.parse_math": False,
+}
+"""Matplotlib's settings while a figure is made or drawn; whatever else a caller has set there stays."""
+
+_GAP = 4.0  # pixels at least between two labels of an axis
+_LEAST_FONT = 7.0  # points
 
 
 class Picture(Figure):
     """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not.
 
-    Its texts are shown as they are: a label with two $ is no formula.
+    Its texts are shown as they are: a label with two $ is no formula. No two labels of an axis collide:
+    where all have no room, every second, third, ... is shown. A heading wider than its panel becomes smaller.
     """
+
+    _drawing = False
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw it."""
-        with rc_context({"text.parse_math": False}):  # for ticks, which are made while they are drawn
+        if self._drawing:  # the layout is worked out by drawing without ink
+            super().draw(renderer)
+            return
+        with rc_context(STYLE):  # for ticks, which are made while they are drawn
             for text in self.findobj(Text):
                 assert isinstance(text, Text)
                 text.set_parse_math(False)
-            super().draw(renderer)
+            self._drawing = True
+            hidden: list[Text] = []
+            try:
+                layout = self.get_layout_engine()
+                if layout is not None:
+                    layout.execute(self)
+                for axes in self.axes:
+                    _fit_headings(axes, renderer)
+                hidden = [label for axes in self.axes for label in _too_many(axes, renderer)]
+                for label in hidden:
+                    label.set_visible(False)
+                super().draw(renderer)
+            finally:
+                self._drawing = False
+                for label in hidden:
+                    label.set_visible(True)
 
     def _repr_png_(self) -> bytes:
         image = io.BytesIO()
@@ -45,30 +146,57 @@ class Picture(Figure):
         return image.getvalue()
 
 
-def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Give axes their headings, a quiet grid and no box."""
-    axes.set_axisbelow(True)
-    axes.grid(color="#dddddd", linewidth=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    if title:
-        pad = 26 if subtitle else 8
-        axes.set_title(title, loc="left", fontsize=13, fontweight="bold", pad=pad)
-    if subtitle:
-        axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9.5, color="#444444")
+def _fit_headings(axes: Axes, renderer: RendererBase) -> None:
+    """Make headings smaller that would reach beyond the panel's right end."""
+    room = axes.get_window_extent(renderer).width
+    for text in (text for text in axes.findobj(Text) if text.get_gid() == HEADING):
+        assert isinstance(text, Text)
+        # Glyphs are set to whole pixels: a text's width is not quite in proportion to its size.
+        while (size := float(text.get_fontsize())) > _LEAST_FONT:
+            width = text.get_window_extent(renderer).width
+            if width <= room:
+                break
+            text.set_fontsize(max(_LEAST_FONT, size * min(0.98, room / width)))
 
 
-def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
-    """Write an axis's ticks as plain numbers, 0.1 and not 10⁻¹."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axis.set_minor_formatter(NullFormatter())
+def _too_many(axes: Axes, renderer: RendererBase) -> list[Text]:
+    """Labels of both axes that have no room beside the others."""
+    if not axes.get_visible():
+        return []
+    both: tuple[Axis, Axis] = (axes.xaxis, axes.yaxis)
+    return [label for axis in both for label in _thinned(axis.get_majorticklabels(), renderer)]
 
 
-def log_log(axes: Axes) -> None:
-    """Give both axes a logarithmic scale."""
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+def _thinned(labels: Sequence[Text], renderer: RendererBase) -> list[Text]:
+    shown = [label for label in labels if label.get_visible() and label.get_text()]
+    boxes = [label.get_window_extent(renderer) for label in shown]
+    for step in range(1, len(shown) + 1):
+        kept = boxes[::step]
+        if not any(_collide(a, b) for a, b in pairwise(kept)):
+            return [label for i, label in enumerate(shown) if i % step]
+    return []
+
+
+def _collide(a: Bbox, b: Bbox) -> bool:
+    apart_x = max(a.x0, b.x0) - min(a.x1, b.x1)
+    apart_y = max(a.y0, b.y0) - min(a.y1, b.y1)
+    # Labels of a vertical axis may touch from above, those of a horizontal one need a gap.
+    return apart_x < _GAP and apart_y < 0
+
+
+def span(windows: Sequence[str]) -> str:
+    """Windows in few words: up to two by their names, more by the first, the last and their number."""
+    named = sorted(w for w in windows if w != "all")
+    if len(named) <= 2:
+        return " and ".join(named)
+    return f"{named[0]} to {named[-1]} ({len(named)} windows)"
+
+
+def headline(experiment: str, fleet: str = "", windows: Sequence[str] = (), unit: str = "") -> str:
+    """The title of a picture: the experiment and its unit, the fleet, the window or windows."""
+    about = ", ".join(part for part in (f"fleet {fleet}" if fleet else "", span(windows)) if part)
+    name = f"{experiment}, {unit}" if unit else experiment
+    return f"{name}: {about}" if about else name
 
 
 def heading(drawing: Figure, title: str) -> None:
@@ -93,18 +221,23 @@ def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Fig
 
 
 @contextmanager
-def figure(path: Path | None, columns: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+def figure(
+    path: Path | None, columns: int = 1, rows: int = 1, heights: Sequence[float] = ()
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """Yield a new figure and its axes, row by row; write it to path, if any (PNG, PDF or SVG by its name).
 
-    Raises UsageError where it cannot be written.
+    heights: of the rows in inches, where they are not all alike. Raises UsageError where it cannot be
+    written.
     """
-    size = (9.5 * max(1.0, 0.62 * columns), 5.2 * max(1.0, 0.8 * rows))
-    made = Picture(figsize=size, dpi=150, layout="constrained")
-    if path is not None and path.suffix[1:].lower() not in made.canvas.get_supported_filetypes():
-        raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
-    axes = made.subplots(rows, columns, squeeze=False)
-    yield made, list(axes.flat)
-    if path is None:
-        return
-    with refusing(UsageError, f"write {path}"):
-        made.savefig(path)
+    height = sum(heights) if heights else 5.2 * max(1.0, 0.8 * rows)
+    with rc_context(STYLE):
+        made = Picture(figsize=(9.5 * max(1.0, 0.62 * columns), height), dpi=150, layout="constrained")
+        if path is not None and path.suffix[1:].lower() not in made.canvas.get_supported_filetypes():
+            raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
+        ratios = list(heights) or None
+        axes = made.subplots(rows, columns, squeeze=False, height_ratios=ratios)
+        yield made, list(axes.flat)
+        if path is None:
+            return
+        with refusing(UsageError, f"write {path}"):
+            made.savefig(path)

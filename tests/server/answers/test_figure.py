@@ -1,0 +1,121 @@
+"""The style of all pictures: labels never collide, headings fit, dates are to scale, settings stay."""
+
+import io
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backend_bases import RendererBase
+from matplotlib.dates import date2num
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from hushmote.server.answers import figure
+from hushmote.server.errors import UsageError
+
+
+def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
+    """Texts that the last drawing showed, from the left, each with its left and right end in pixels."""
+    texts: list[tuple[str, float, float]] = []
+    draw, draw_all = Text.draw, Figure.draw
+
+    def noting(self: Text, renderer: RendererBase) -> None:
+        if self.get_visible() and self.get_text():
+            box = self.get_window_extent(renderer)
+            texts.append((self.get_text(), box.x0, box.x1))
+        draw(self, renderer)
+
+    def anew(self: Figure, renderer: RendererBase) -> None:
+        texts.clear()
+        draw_all(self, renderer)
+
+    monkeypatch.setattr(Text, "draw", noting)
+    monkeypatch.setattr(Figure, "draw", anew)
+    made.savefig(io.BytesIO(), format="png")
+    return sorted(texts, key=lambda text: text[1])
+
+
+@pytest.mark.parametrize("count", [3, 12, 80])
+def test_labels_that_have_no_room_are_left_out_evenly_and_none_collides(count: int, monkeypatch):
+    names = [f"a label that is long, {i}" for i in range(count)]
+    with figure.figure(None) as (made, (axes,)):
+        axes.bar(range(count), range(count))
+        axes.set_xticks(range(count), names)
+    shown = [(text, low, high) for text, low, high in drawn(made, monkeypatch) if text in names]
+    assert shown[0][0] == names[0]
+    assert len(shown) >= 3
+    assert all(a[2] < b[1] for a, b in pairwise(shown))
+    steps = {int(b[0].split()[-1]) - int(a[0].split()[-1]) for a, b in pairwise(shown)}
+    assert len(steps) == 1
+    assert all(label.get_visible() for label in axes.get_xticklabels())  # drawn again, larger, more fit
+
+
+def test_a_heading_is_no_wider_than_its_panel(monkeypatch):
+    title = "a heading that is far too long for half a picture, and so it becomes smaller"
+    with figure.panels(None, 2) as (made, both):
+        for axes in both:
+            figure.style(axes, title, title)
+    shown = [(low, high) for text, low, high in drawn(made, monkeypatch) if text == title]
+    for axes, pair in zip(both, (shown[:2], shown[2:]), strict=True):
+        box = axes.get_window_extent()
+        assert all(high <= box.x1 + 2 for _, high in pair)
+    assert len(shown) == 4
+
+
+def test_dates_stand_to_scale():
+    moments = figure.moments_of(["2026-11-03", "2026-11-04", "2026-11-14T06"])
+    assert moments is not None
+    assert moments == [datetime(2026, 11, 3), datetime(2026, 11, 4), datetime(2026, 11, 14, 6)]
+    assert figure.moments_of(["2026-11-03", "all"]) is None
+    with figure.figure(None) as (made, (axes,)):
+        figure.intervals(axes, moments, [1, 2, 3], [0, 1, 2], [2, 3, 4])
+        figure.date_axis(axes.xaxis)
+    made.savefig(io.BytesIO(), format="png")
+    assert np.diff(axes.lines[0].get_xdata(orig=False)) == pytest.approx(np.diff(date2num(moments)))
+    texts = [label.get_text() for label in axes.get_xticklabels()]
+    assert any("Nov" in text for text in texts)
+
+
+def test_many_points_are_a_line_in_a_band_and_few_have_error_bars():
+    def drawn_as(count: int) -> tuple[int, int]:
+        x = np.arange(count)
+        with figure.figure(None) as (_, (axes,)):
+            figure.intervals(axes, x, x, x - 1, x + 1, label="share")
+        assert axes.get_legend_handles_labels()[1] == ["share"]
+        return len(axes.containers), len(axes.collections) - len(axes.containers)
+
+    assert drawn_as(figure.LINE_ROWS) == (1, 0)
+    assert drawn_as(figure.LINE_ROWS + 1) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("windows", "text"),
+    [
+        ((), "temp, °C: fleet home"),
+        (("all",), "temp, °C: fleet home"),
+        (("2026-11-21",), "temp, °C: fleet home, 2026-11-21"),
+        (("2026-11-22", "2026-11-21"), "temp, °C: fleet home, 2026-11-21 and 2026-11-22"),
+        (
+            ("2026-11-22", "2026-11-21", "2026-11-23"),
+            "temp, °C: fleet home, 2026-11-21 to 2026-11-23 (3 windows)",
+        ),
+    ],
+)
+def test_a_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
+    assert figure.headline("temp", "home", windows, "°C") == text
+    assert figure.headline("temp") == "temp"
+
+
+def test_settings_of_whoever_calls_stay_and_texts_are_no_formulas(tmp_path: Path):
+    before = dict(matplotlib.rcParams)
+    with figure.figure(tmp_path / "a.svg") as (_, (axes,)):
+        figure.style(axes, "$x$ and $y$", "", "$a$")
+        axes.set_xticks([0, 1], ["$no", "formula$"])
+    assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "a.svg").stat().st_size > 5_000
+    with pytest.raises(UsageError, match=r"a \.png, \.pdf or \.svg file"), figure.figure(Path("a.xyz")):
+        pass

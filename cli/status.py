@@ -47,12 +47,10 @@ def status_command(
     with Store(store, create=False) as opened:
         rejects = opened.rejects()
         fleets = opened.fleets()
-        sent = {fleet: opened.participation(fleet) for fleet in fleets}
         facts = Facts(opened)
         lines = []
         for v in opened.experiments():
             counts = opened.histogram(v.fleet, v.experiment.digest)
-            participation = sent[v.fleet].get(v.experiment.name)
             lines.append(
                 {
                     "fleet": v.fleet,
@@ -61,11 +59,16 @@ def status_command(
                     "current": v.current,
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
-                    "devices": participation.devices if participation else 0,
+                    "devices": 0,
                     "epsilon": _epsilons(facts, v) if counts.any() else None,
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
+        # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
+        sent = {fleet: opened.participation(fleet) for fleet in fleets}
+        for line in lines:
+            participation = sent[line["fleet"]].get(line["experiment"])
+            line["devices"] = participation.devices if participation else 0
     boards = None if broker is None else _boards(broker, password_file, ca, cert, list(fleets))
     if as_json:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]

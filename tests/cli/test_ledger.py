@@ -266,7 +266,7 @@ def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
     [
         (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
         (("--per-day", "1"), UsageError, "--per-day goes with --status"),
-        (("--status", "-", "--boards", "3"), UsageError, "leave them out with --status"),
+        (("--status", "-", "--boards", "3"), UsageError, "leave them out, or --status"),
         (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
     ],
 )
@@ -290,7 +290,9 @@ def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
         assert "2 days" in found.output
         assert "Σε = 3 of 5" in found.output
         fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
-        a, b = json.loads(fields)["experiments"]
+        said = json.loads(fields)
+        a, b = said["experiments"]
+        assert (said["sum"], said["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
         assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
         assert (b["state"], b["left"]) == ("absent", None)
 

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check firmware pico mip bench lock audit sbom clean
+.PHONY: demo test quick check docs commands firmware pico mip bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
@@ -20,6 +20,10 @@ test: $(VENV)/.test
 # What needs no broker, database, MicroPython or browser, and is no long simulation.
 quick: $(VENV)/.test
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or database or micropython or slow)"
+
+# Every command of README.md and docs/ as printed, also those of which one takes more than 10 s of CPU.
+commands: $(VENV)/.test
+	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal tests/repository/test_commands.py
 
 firmware: $(VENV)/.test
 	$(BIN)/python firmware_tests/run.py
@@ -37,6 +41,10 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	cd $(VENV)/linked && ../bin/lint-imports --config ../../pyproject.toml
+
+# The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done

@@ -79,7 +79,7 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
         publish(folder, fleet_keys.signing)
         done = subprocess.run(
             [str(RUNTIME), str(SCRIPT), str(settings)],
-            env={**os.environ, "MICROPYPATH": f"{ROOT / 'device'}:{UMQTT}"},
+            env={**os.environ, "MICROPYPATH": f"{UMQTT}:{ROOT / 'device'}"},
             capture_output=True,
             text=True,
             timeout=60,

@@ -97,7 +97,12 @@ class EstimateOptions(EpsilonOptions):
     against_version: Annotated[str, typer.Option(help="How it differs from another version.")] = ""
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = CONFIDENCE
     weigh: Annotated[Weigh, typer.Option(help="What weighs versions; fisher: codes too.")] = Weigh.reports
-    unit: Annotated[str, typer.Option(help="Written beside readings, such as °C.")] = ""
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Written beside readings, such as °C; else what the file said.", show_default=False
+        ),
+    ] = None
     outputs: Results = None
     force: Force = False
     as_json: AsJson = False

@@ -14,7 +14,7 @@ from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.definition import load
 from ..server.store.store import Store
-from ..server.store.versions import GRACE_DAYS, most_reports
+from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 
@@ -98,12 +98,15 @@ def experiment_add(
     definition = load(file)
     definition.check_not_expired()
     payload = definition.payload()
+    description = Description(definition.unit, definition.purpose, definition.owner)
     with Store(store) as opened:
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
             raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
-        experiment = opened.add_experiment(fleet, payload, definition.expires, grace_days=grace)
+        experiment = opened.add_experiment(
+            fleet, payload, definition.expires, grace_days=grace, description=description
+        )
         versions = opened.experiments(fleet)
     new = next(v for v in versions if v.experiment.digest == experiment.digest)
     most = most_reports(versions)[new.id]

@@ -38,7 +38,7 @@ COMMANDS = {
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     ),
     "simulate": (
-        "simulate:simulate",
+        "simulate.command:simulate",
         "Simulate a fleet before it is built: what would be estimated, beside the truth.",
     ),
     "demo": (
@@ -65,6 +65,7 @@ COMMANDS = {
         "flash:flash_command",
         "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
     ),
+    "board": ("board:board_command", "Run a board in software, to try everything without hardware."),
     "experiment": ("experiment:experiment_app", "What is asked of a fleet: check, add, list and withdraw."),
     "study": ("study:study_app", "Studies: simulations with their theory beside them."),
     "budget": (

@@ -33,8 +33,8 @@ Results = Annotated[list[Path] | None, output_option(".csv", ".json", *PICTURES)
 def checked(paths: Iterable[Path] | None, force: bool, *suffixes: str) -> tuple[Path, ...]:
     """Return the paths to write; call it before anything is computed.
 
-    Raises UsageError for a suffix that is not among these, a folder that is not there, and, without force, for a
-    file that is.
+    Raises UsageError for a suffix that is not among these, a folder that is not there and, without force,
+    a file that is.
     """
     wanted = tuple(paths or ())
     for path in wanted:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +14,17 @@ import typer
 
 from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
-from ..server.errors import HushmoteError, UsageError, refusing
-from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
+from ..server.errors import HushmoteError, UsageError
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
-from ..server.ingest.tls import client_context
-from ..server.provisioning.master_key import load_keys, readable_by_others
+from ..server.provisioning.master_key import load_keys
 from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
+from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection
 from .options import DEFAULT_STORE, StoreUrl
 
-DEFAULT_BROKER = "mqtt://localhost:1883"
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
@@ -49,23 +46,11 @@ class LogFormat(enum.StrEnum):
 def serve_command(
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
-    broker: Annotated[
-        str,
-        typer.Option(help="mqtt://\\[user@]host[:port]; mqtts:// for TLS.", envvar="HUSHMOTE_BROKER"),
-    ] = DEFAULT_BROKER,
-    password_file: Annotated[
-        Path | None, typer.Option(help="File with the password of the broker's user.", show_default=False)
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file of the CA that vouches for the broker; else the system's.", show_default=False
-        ),
-    ] = None,
-    cert: Annotated[
-        Path | None, typer.Option(help="PEM file with this client's certificate.", show_default=False)
-    ] = None,
-    cert_key: Annotated[Path | None, typer.Option(help="PEM file with its key.", show_default=False)] = None,
+    broker: BrokerUrl = DEFAULT_BROKER,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    cert_key: CertKey = None,
     master_key: Annotated[
         Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
     ] = None,
@@ -112,13 +97,11 @@ def serve_command(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        address = _address(broker, password_file, _on_command_line(context, "broker"))
-        if not address.tls and (ca or cert or cert_key):
-            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
+        typed = _on_command_line(context, "broker")
+        address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
         if protocol is Protocol.v311 and (share or retire):
             raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
         name = _client_id(client_id, share)
-        tls = client_context(ca, cert, cert_key) if address.tls else None
         fleet_keys = load_keys(master_key)
         metrics = where = None
         if http is not None:
@@ -184,36 +167,3 @@ def _client_id(name: str | None, share: str | None) -> str:
     if name is not None and _CLIENT_ID.fullmatch(name) is None:
         raise UsageError("--client-id must be 1 to 64 of letters, digits, ., _ and -")
     return name or CLIENT_ID
-
-
-def _address(url: str, password_file: Path | None, on_command_line: bool) -> BrokerAddress:
-    """The broker's address with its password, which no other user of this machine can have read."""
-    address = parse_broker_url(url, tls=True)
-    if address.password is not None:
-        if password_file is not None:
-            raise UsageError("the password is in the broker's URL and in --password-file: give one of them")
-        if on_command_line:
-            raise UsageError(
-                "every user of this machine can read a command line: give the password in --password-file, "
-                "or the URL in HUSHMOTE_BROKER"
-            )
-        return address
-    if password_file is None:
-        return address
-    if address.username is None:
-        raise UsageError("--password-file needs the user's name: mqtt://user@host")
-    return BrokerAddress(address.host, address.port, address.username, _password(password_file), address.tls)
-
-
-def _password(path: Path) -> str:
-    try:
-        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
-            mode = os.fstat(f.fileno()).st_mode
-            password = f.readline().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} must hold a password, one line of text") from None
-    if readable_by_others(path, mode):
-        raise UsageError(f"{path} can be read by others: chmod 600 it")
-    if not password:
-        raise UsageError(f"{path} must hold a password, one line of text")
-    return password

@@ -13,11 +13,14 @@ import typer
 from ..server.answers import second_epsilon
 from ..server.answers import tables as show
 from ..server.answers.query import Selection
+from ..server.answers.second_epsilon import Facts
 from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
+from ..server.estimate.shuffled import LIMITS
 from ..server.store.store import Store, Version
 from . import tables
+from .broker import PANEL, URL, Ca, Cert, PasswordFile, connection
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 _SHOWN = 20
@@ -28,32 +31,27 @@ def status_command(
     broker: Annotated[
         str | None,
         typer.Option(
-            help="Ask this broker how the boards are: mqtt://\\[user@]host[:port]; mqtts:// for TLS.",
+            metavar="URL",
+            help=f"Ask this broker how the boards are: {URL}.",
             show_default=False,
+            rich_help_panel=PANEL,
         ),
     ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="File with the password of the broker's user.", show_default=False)
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option(help="PEM file of the CA that vouches for the broker.", show_default=False)
-    ] = None,
-    cert: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file with a certificate and its key, not that of `serve`.", show_default=False
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was counted and what was rejected, and why."""
     with Store(store, create=False) as opened:
         rejects = opened.rejects()
         fleets = opened.fleets()
+        sent = {fleet: opened.participation(fleet) for fleet in fleets}
+        facts = Facts(opened)
         lines = []
         for v in opened.experiments():
             counts = opened.histogram(v.fleet, v.experiment.digest)
-            participation = opened.participation(v.fleet).get(v.experiment.name)
+            participation = sent[v.fleet].get(v.experiment.name)
             lines.append(
                 {
                     "fleet": v.fleet,
@@ -63,7 +61,7 @@ def status_command(
                     "reports": int(counts.sum()),
                     "windows": len(opened.windows(v.fleet, v.experiment.digest)),
                     "devices": participation.devices if participation else 0,
-                    "epsilon": _epsilons(opened, v) if counts.any() else None,
+                    "epsilon": _epsilons(facts, v) if counts.any() else None,
                     "plausibility": plausibility.check(v.experiment, counts).to_dict(),
                 }
             )
@@ -101,22 +99,19 @@ def status_command(
         _show_boards(boards)
 
 
-def _epsilons(store: Store, version: Version) -> dict[str, Any]:
+def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
     """ε of a report, and of a version's histograms: the newest window's, their sum's, all windows'."""
     digest = version.experiment.digest.hex()
-    selection = Selection(version.experiment.name, version.fleet, version=digest)
-    windows, apart = second_epsilon.of_windows(store, selection)
-    added_up = second_epsilon.of_selection(store, selection)
-    newest = max(windows)
+    seen = second_epsilon.overview(facts, Selection(version.experiment.name, version.fleet, version=digest))
     return {
-        "report": added_up.report,
-        "delta": added_up.delta,
-        "own": added_up.own,
-        "newest_window": newest,
-        "newest": windows[newest].histogram,
-        "added_up": added_up.histogram,
-        "all_windows": apart.histogram,
-        "histogram_holds": second_epsilon.LIMITS,
+        "report": seen.added_up.report,
+        "delta": seen.added_up.delta,
+        "own": seen.added_up.own,
+        "newest_window": seen.newest_window,
+        "newest": seen.newest.histogram,
+        "added_up": seen.added_up.histogram,
+        "all_windows": seen.all_windows.histogram,
+        "histogram_holds": LIMITS,
     }
 
 
@@ -143,7 +138,7 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
     delta = lines[0]["epsilon"]["delta"]
     show.out.print(
         f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
-        f"{second_epsilon.LIMITS}."
+        f"{LIMITS}."
     )
 
 
@@ -151,17 +146,14 @@ def _boards(
     broker: str, password_file: Path | None, ca: Path | None, cert: Path | None, fleets: list[str]
 ) -> list[dict[str, Any]]:
     """What each board's status topic says."""
-    from ..server.ingest import device_health
-    from ..server.ingest.tls import client_context
-    from .serve import _address  # only here: they take a tenth of a second to load
+    from ..server.ingest import device_health  # only here: it takes a tenth of a second to load
 
-    address = _address(broker, password_file, on_command_line=True)
     if cert is not None and _is_first_aggregator(cert):
         raise UsageError(
             f"{cert} is the aggregator's: the broker would end its connection and drop the reports that wait "
             "for it; make one for this with `hushmote provision aggregator`"
         )
-    tls = client_context(ca, cert, cert) if address.tls else None
+    address, tls = connection(broker, password_file, ca, cert)
     health = device_health.read(address, fleets, tls)
     return [
         {"fleet": fleet, "device": device, "readable": said is not None}

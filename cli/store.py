@@ -116,7 +116,7 @@ def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
         show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
     kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
     if kept:
-        show.out.print(f"published there otherwise, and left as it was here: {', '.join(kept)}")
+        show.out.print(f"published or described otherwise there, and left as it was here: {', '.join(kept)}")
 
 
 def _say(text: str) -> None:

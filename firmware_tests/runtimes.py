@@ -30,42 +30,10 @@ from rigs import debian, wasm
 from rigs.pico import board as pico_board
 from rigs.pico import build as pico_build
 
+from hushmote.server.provisioning.software_board.interpreters import PROBE, VARIABLE
+
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"
-VARIABLE = "HUSHMOTE_MICROPYTHON"
-
-# int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
-# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); room: 180 KB of
-# free heap; mpy: it loads what mpy-cross compiles; fast: hundreds of lives take it minutes, not hours.
-_PROBE = """
-import gc, os, sys
-found = []
-if sys.maxsize == 2147483647: found.append("int31")
-if 1e39 == float("inf"): found.append("float32")
-if hasattr(os, "urandom"): found.append("urandom")
-if getattr(sys.implementation, "_mpy", 0) & 255 == 6: found.append("mpy")
-try:
-    import vfs
-    for name, feature in (("VfsLfs2", "littlefs"), ("VfsFat", "fat")):
-        if hasattr(vfs, name): found.append(feature)
-except ImportError: pass
-for name in ("socket", "tls"):
-    try:
-        __import__(name)
-        found.append(name)
-    except ImportError: pass
-try:
-    os.mkdir("probe_folder")
-    os.rmdir("probe_folder")
-    open("probe_folder")
-except OSError as e:
-    if e.args[0] == 2: found.append("folder")
-gc.collect()
-if gc.mem_free() > 180000: found.append("room")
-print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,
-      ".".join([str(x) for x in sys.implementation.version[:3]]), " ".join(found))
-"""
-
 
 # Run on a board afterwards: what was copied is removed again.
 _LEAVE = """
@@ -126,7 +94,7 @@ def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
     runtime = Runtime(name, argv, "", frozenset())
     shown = shlex.join(argv)
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "probe.py").write_text(_PROBE)
+        (Path(folder) / "probe.py").write_text(PROBE)
         try:
             words = _ask(runtime, Path(folder), None)
         except (OSError, subprocess.TimeoutExpired) as e:

@@ -36,13 +36,11 @@ def test_a_board_is_flashed_and_flashed_again():
         keys = FleetKeys((bytes(range(32)),), bytes(range(32)))
         wifi = {"wifi_ssid": "home", "wifi_password": "correct horse", "mqtt_host": "192.0.2.1"}
         provision_device(keys, "garden", "board-1", path=settings, **wifi)
-        umqtt = folder / "simple.py"
-        umqtt.write_text("class MQTTClient:\n    pass\n")
         image = folder / "flash.img"
         board.make_image(image, Path.cwd(), ["on_device.mpy"])
         application = folder / "application.py"  # with the example flash refuses a firmware without Wi-Fi
         application.write_bytes((board.DEVICE / "main.py").read_bytes())
-        options = {"umqtt": umqtt, "reset": False, "timeout_s": 200}
+        options = {"reset": False, "timeout_s": 200}
         with board.usb_port(folder, image) as port:
             refused = on_device.raises(FlashError, lambda: flash(port, settings, **options))
             assert "this firmware has no Wi-Fi" in refused, refused

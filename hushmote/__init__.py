@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ._version import VERSION as __version__
+
 if TYPE_CHECKING:
     from hushmote.planning import FleetPlan, plan
     from hushmote.server.answers.answer import Answer, Answers
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from hushmote.server.errors import HushmoteError
     from hushmote.simulator.faithful import Faults
     from hushmote.simulator.simulate import SimulatedEstimate, simulate
-
-    __version__: str
 
 __all__ = [
     "Answer",
@@ -53,10 +53,6 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("hushmote")
     wanted = "StoreReader" if name == "open" else name
     for module, names in _MODULES.items():
         if wanted in names:

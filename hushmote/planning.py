@@ -12,9 +12,11 @@ from rich.table import Table
 
 from hushmote.server.answers.answer import Shown
 from hushmote.server.answers.tables import table
+from hushmote.server.epsilon import rounded_up
+from hushmote.server.estimate.shuffled import LIMITS
 from hushmote.server.planning.devices import MICRO, Plan, solve
 from hushmote.server.planning.expected_error import Question
-from hushmote.server.planning.second_epsilon import AGAINST, HistogramEpsilon, histogram
+from hushmote.server.planning.second_epsilon import HistogramEpsilon, histogram
 
 _ASKED = {
     "frequency": "the share of one value",
@@ -70,14 +72,14 @@ class FleetPlan(Shown):
         return self.plan.to_dict() | {"histogram": self.histogram.to_dict() | {"wanted": None}}
 
     def _rows(self) -> list[tuple[str, str]]:
-        question = self.plan.question
+        question, seen = self.plan.question, self.histogram
         held = "" if question.share is None else f" that holds {question.share:g} of the devices"
         held = f": {question.share:g}" if question.kind == "quantile" else held
         solved = {"domain": "values"}.get(self.plan.solved, self.plan.solved)
         rows = {
             "devices": f"{self.devices:,}",
             "epsilon": f"{self.epsilon:g}",
-            "its histogram": f"ε = {self.histogram.epsilon:.3g}, δ = {self.histogram.delta:g}, {AGAINST}",
+            "its histogram": f"ε = {rounded_up(seen.epsilon)}, δ = {seen.delta:g}, {LIMITS}",
             "values": f"{self.values:,}",
             "error": f"±{self.error:.3%} of the devices",
             "asked": _ASKED[question.kind] + held,

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from ..server.errors import HushmoteError
-from ..server.ingest.broker_url import BrokerUrlError, parse_broker_url
+from ..server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
 from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
@@ -291,10 +291,10 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def open_broker(choice: str = "auto") -> Broker:
+def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
     """Return the chosen broker, to be entered as a context manager.
 
-    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed) or
+    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed), or one that runs: its address or
     mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
     """
     if choice == "auto":
@@ -304,7 +304,9 @@ def open_broker(choice: str = "auto") -> Broker:
     if choice == "mosquitto":
         return MosquittoBroker()
     try:
-        address = parse_broker_url(choice)
+        address = parse_broker_url(choice) if isinstance(choice, str) else choice
     except BrokerUrlError as e:
         raise BrokerError(f"{e}, or auto, embedded or mosquitto") from None
+    if address.tls:
+        raise BrokerError("this speaks no TLS: write the broker as mqtt://")
     return ExternalBroker(address.host, address.port, address.username, address.password)

@@ -208,22 +208,14 @@ class _Theory:
 
 
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
-    """Variances of estimated shares of ranges, times reports, where readings have these shares.
-
-    Exact but for the number of reports of each stratum, which is taken as expected; the drawing of readings
-    is included (docs/mathematics.md).
-    """
+    """Variances of estimated shares of ranges, times reports, as Mechanism.variances()."""
     mechanism = mechanism_of(experiment)
     index = np.arange(experiment.domain)[:, None]
-    laws = mechanism.law(shares)
-    result = np.zeros(len(rows))
+    result = np.empty(len(rows))
     at_once = max(1, _CHUNK // max(experiment.domain, mechanism.class_count))
     for first in range(0, len(rows), at_once):
         part = slice(first, min(first + at_once, len(rows)))
         low, high = (np.array([getattr(r, end) for r in rows[part]]) for end in ("low", "high"))
         asked = ((index >= low) & (index < high)).astype(float)
-        weights, _ = mechanism.weights(asked, mechanism.drawn)
-        for w, chance, law in zip(weights, mechanism.drawn, laws, strict=True):
-            if w is not None:
-                result[part] += (law @ w**2 - (law @ w) ** 2) / chance
+        result[part] = mechanism.variances(asked, shares)
     return result

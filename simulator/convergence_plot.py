@@ -13,7 +13,6 @@ from matplotlib.ticker import LogLocator
 from ..server.answers.answer import Row
 from ..server.answers.figure import COLOURS, figure, heading, plain, style
 from ..server.arrays import Floats
-from ..server.experiments import words
 from .convergence import Convergence
 
 # The order of use: neighbours differ in lightness as well as in colour.
@@ -28,8 +27,8 @@ def plot(path: Path | None, convergence: Convergence) -> Figure:
     with_quantiles = bool(steps[-1].quantiles)
     level = f"{convergence.confidence * 100:g} %"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
-        said = f"{words.mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
-        heading(drawing, f"{experiment.name}: estimates as the reports come in; {said}")
+        name = f"{experiment.name}, {convergence.unit}" if convergence.unit else experiment.name
+        heading(drawing, f"{name}: estimates as {steps[-1].reports:,} reports come in")
         note = f"bands {level} intervals, dashed lines the truth"
         shares = [[_scaled(row, 100) for row in step.shares] for step in steps]
         _lines(panels[0], reports, shares)

@@ -36,9 +36,10 @@ from ..server.epsilon import MICRO, belief
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
+from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
 from ..server.service.process import READY
-from ..server.store.store import Store
+from ..server.store.store import Description, Store
 from ..server.wire import keys, topics
 from . import convergence
 from .broker import Broker, open_broker
@@ -129,7 +130,9 @@ def temperatures() -> list[Reading]:
     return list(read_csv(path, "temp").readings)
 
 
-def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = False) -> DemoResult:
+def run(
+    broker_choice: str | BrokerAddress, folder: Path, devices: int | None, *, quiet: bool = False
+) -> DemoResult:
     """Run the demo with its files in a folder; devices: how many of the readings, spread evenly.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
@@ -162,7 +165,8 @@ def run(broker_choice: str, folder: Path, devices: int | None, *, quiet: bool = 
     with open_broker(broker_choice) as broker, Store(f"sqlite:///{path}") as store:
         say("broker", broker.description)
         store.add_fleet(FLEET, keyed=True)
-        store.add_experiment(FLEET, payload, definition.expires)
+        description = Description(definition.unit, definition.purpose, definition.owner)
+        store.add_experiment(FLEET, payload, definition.expires, description=description)
         with _aggregator(broker, path, key_file, folder / "aggregator.log") as process:
             say(
                 "server",
@@ -193,8 +197,9 @@ def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Itera
     command = [sys.executable, "-m", "hushmote", "serve", "--store", f"sqlite:///{store}"]
     command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
     command += ["--protocol", broker.protocol]
-    # The URL can hold a password: not where everybody on the machine can read it.
-    environment = os.environ | {"HUSHMOTE_BROKER": f"mqtt://{login}{broker.host}:{broker.port}"}
+    # The URL can hold a password: not where everybody on the machine can read it. Nothing else is the demo's.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+    environment["HUSHMOTE_BROKER"] = f"mqtt://{login}{broker.host}:{broker.port}"
     with open(log, "w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command,

@@ -29,6 +29,7 @@ RULES = ("sum", "squares", "count")
 _ID_CHARS = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
 _ID_LENGTH = 10
 _POOL = 4096
+_TOLD = 256  # devices between two steps of progress
 
 
 class Delivery(NamedTuple):
@@ -222,7 +223,7 @@ class SimulatedFleet:
         for payload in payloads:
             self._note(payload)
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
-        self.ids = _ids(size, rng)
+        self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
         # The first device is made by the client's own enroll(), so that a misfit shows before a run.
         self._devices[0] = self._make(0)
@@ -276,11 +277,16 @@ class SimulatedFleet:
         """Return a device's client, as it is now: a reboot replaces it."""
         return self._device(position).client
 
-    def round(self, readings: Mapping[str, Sequence[Reading]]) -> Iterator[Delivery]:
+    def round(
+        self,
+        readings: Mapping[str, Sequence[Reading]],
+        advance: Callable[[int], object] = lambda devices: None,
+    ) -> Iterator[Delivery]:
         """Let every device call report() once for each experiment; yield what reaches the broker now.
 
         readings: experiment name -> one reading for each device. An offline device reports all the same, and
-        sends its outbox, oldest first, when it is back. Raises ValueError where readings do not fit.
+        sends its outbox, oldest first, when it is back. advance: told of how many more devices are done, now
+        and then. Raises ValueError where readings do not fit.
         """
         for name, values in readings.items():
             if len(values) != len(self):
@@ -292,6 +298,8 @@ class SimulatedFleet:
         )
         early = self._coins(0.5 if self.faults.reboot else 0.0)
         for position in range(len(self)):
+            if position and position % _TOLD == 0:
+                advance(_TOLD)
             device = self._device(position)
             device.online = not offline[position] if device.online else online[position]
             if reboot[position] and early[position]:
@@ -301,6 +309,7 @@ class SimulatedFleet:
             device.loses_note = reboot[position] and not early[position]
             if device.online and not device.late:
                 yield from self._deliveries(device, position)
+        advance(len(self) - (len(self) - 1) // _TOLD * _TOLD)
 
     def _coins(self, chance: float) -> list[bool]:
         if not chance:
@@ -374,7 +383,8 @@ def histogram(experiment: Experiment, payloads: Iterable[bytes]) -> np.ndarray:
     return counts
 
 
-def _ids(n: int, rng: np.random.Generator) -> list[str]:
+def random_ids(n: int, rng: np.random.Generator) -> list[str]:
+    """Return n ids of devices, all different."""
     ids: dict[str, None] = {}
     while len(ids) < n:
         letters = _ID_CHARS[rng.integers(0, len(_ID_CHARS), (n - len(ids), _ID_LENGTH))]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,24 +14,36 @@ from ..server.answers.answer import CONFIDENCE
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
-from ..server.experiments.definition import Definition, load
+from ..server.experiments.definition import load
 from . import attack as attacks
-from . import population, vectorised
+from . import calls as calling
+from . import vectorised
 from .attack import AttackError
+from .calls import Reporting
 from .convergence import Convergence, ConvergenceError, Showing, fewest_reports, follow, growing, sizes
+from .drift import chosen
 from .faithful import Faults, SimulatedFleet
-from .population import Population, PopulationError
+from .population import Population, PopulationError, reported_shares
+
+Advance = Callable[[float], object]
+"""Told how much more of the work is done, in parts of 1."""
+
+MOST_FAITHFUL = 100_000_000  # calls of real clients, about an hour
+_BATCH = 1 << 22  # reports drawn between two steps of progress
 
 
 @dataclass(frozen=True, repr=False)
 class SimulatedEstimate(FleetEstimate):
     """The estimate of a simulated fleet; its answers have the truth beside each value.
 
-    devices: how many there were, fake ones among them. attack: what those came to, None without any.
-    convergence: the estimates as the reports came in, where they were asked for.
+    devices: how many there were, fake ones among them. held: what they held, as a spec or FILE:COLUMN.
+    reporting: what became of the calls of those that are not fake. attack: what those came to, None without
+    any. convergence: the estimates as the reports came in, where they were asked for.
     """
 
     devices: int = 0
+    held: str = ""
+    reporting: Reporting | None = None
     attack: attacks.AttackOutcome | None = None
     convergence: Convergence | None = None
 
@@ -40,29 +53,32 @@ def simulate(
     *,
     devices: int = 100_000,
     population: str | None = None,
-    csv: str | None = None,
-    calls: int = 1,
+    input: str | None = None,
+    calls: int | None = None,
     faults: Faults | None = None,
     attack: str | None = None,
     attackers: float = 0.05,
     seed: int | None = None,
     confidence: float = CONFIDENCE,
     convergence: Showing | None = None,
+    advance: Advance = lambda more: None,
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
 
-    devices: 2 or more. population: what they hold, such as "normal:21:3"; or csv: "FILE:COLUMN" of readings,
-    drawn from with replacement. calls: calls to report() of each device. faults: run the real client on every
-    device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same distribution.
-    attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a run exactly.
-    convergence: also estimate while the reports come in, Showing() for the largest shares.
+    devices: 2 or more. population: what they hold, such as "normal:21:3"; or input: "FILE:COLUMN" of
+    readings, drawn from with replacement; without either what drift.usual() says. calls: calls to report()
+    of each device; without it each makes the reports that its budget holds, 10 at most. faults: run the real
+    client on every device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same
+    distribution. attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a
+    run exactly. convergence: also estimate while the reports come in, Showing() for the largest shares.
+    advance: told how much more of the work is done, in parts of 1.
 
     Raises DefinitionError, PopulationError, AttackError, ConvergenceError or EstimateError with one line.
     """
     definition = load(Path(file))
     payload = definition.payload()
     experiment = Experiment.parse(payload)
-    people = _population(definition, population, csv)
+    people, held = chosen(definition, population, input)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
     if attack is not None:
@@ -78,10 +94,14 @@ def simulate(
         raise ConvergenceError("a picture of convergence has no fake devices: it is without --attack")
     steps = convergence is not None
     if faults is not None:
-        repeatable = seed is not None
-        truth, grown = _faithful(experiment, payload, people, devices, calls, faults, rng, repeatable, steps)
+        rounds = _rounds(experiment, devices, calls)
+        fleet = SimulatedFleet(
+            "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=seed is not None
+        )
+        truth, grown = _faithful(experiment, fleet, people, rounds, rng, steps, advance)
+        reporting = _reporting(experiment, fleet, rounds, calls is not None)
     else:
-        truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps)
+        reporting, truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps, advance)
     growth = None
     if convergence is not None:
         growth = follow(
@@ -89,9 +109,9 @@ def simulate(
         )
         estimates = growth.estimates
     else:
-        (counts,) = grown
+        *_, counts = grown
         if forgery is not None:
-            outcome, counts = attacks.run(experiment, forgery, fake, calls, counts, truth, rng)
+            outcome, counts = attacks.run(experiment, forgery, fake, reporting.calls, counts, truth, rng)
         estimates = estimate(experiment, counts)
     return SimulatedEstimate(
         estimates,
@@ -100,68 +120,86 @@ def simulate(
         confidence,
         truth,
         devices=devices,
+        held=held,
+        reporting=reporting,
         attack=outcome,
         convergence=growth,
     )
-
-
-def _population(definition: Definition, spec: str | None, csv: str | None) -> Population:
-    if (spec is None) == (csv is None):
-        raise PopulationError("say what devices hold: either --population SPEC or --csv FILE:COLUMN")
-    if spec is not None:
-        return population.parse(spec)
-    path, colon, column = (csv or "").rpartition(":")
-    if not colon or not path:
-        raise PopulationError(f"--csv reads FILE:COLUMN, for example weather.csv:temp, not {csv}")
-    return population.read_csv(path, column, definition.type)
 
 
 def _vectorised(
     experiment: Experiment,
     people: Population,
     devices: int,
-    calls: int,
+    calls: int | None,
     rng: np.random.Generator,
     steps: bool,
-) -> tuple[Floats, Iterable[Counts]]:
-    """The truth among all calls to report(), and the growing histogram; budgets are not looked at."""
-    total = devices * calls
-    ends = sizes(total, fewest_reports(experiment) * experiment.every) if steps else [total]
-    held = [people.index_counts(experiment, n, rng) for n in np.diff([0, *ends]).tolist()]
-    index_counts = np.sum([counts for counts, _ in held], axis=0)
-    missing = sum(none for _, none in held)
+    advance: Advance,
+) -> tuple[Reporting, Floats, Iterable[Counts]]:
+    """What was reported, the truth, and the growing histogram.
+
+    The truth is that among all calls to report(); where steps are looked at, that among the reports.
+    """
+    made = calling.draw(experiment, devices, calls, rng)
+    chances = people.probabilities(experiment)
+    ends = sizes(made.reports, fewest_reports(experiment)) if steps else _batches(made.reports)
+    held = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
+    readings = np.sum(held, axis=0)
+    if not steps:
+        readings = readings + rng.multinomial(made.readings - made.reports, chances)
 
     def grown() -> Iterator[Counts]:
         counts = np.zeros(experiment.code_count, np.int64)
-        for indices, none in held:
-            counts += vectorised.histogram(experiment, indices, rng, no_reading=none, thin=True)
+        for batch in held:
+            counts += vectorised.histogram(experiment, batch[:-1], rng, no_reading=int(batch[-1]))
+            advance(float(batch.sum()) / max(1, made.reports))
             yield counts
 
-    return population.reported_shares(index_counts, missing), grown()
+    return made, reported_shares(readings[:-1], int(readings[-1])), grown()
+
+
+def _batches(reports: int) -> list[int]:
+    """How many reports there are after each batch, the last one all."""
+    return [*range(_BATCH, reports, _BATCH), reports]
+
+
+def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
+    """Calls of each real client; PopulationError for more than can be waited for."""
+    rounds = calling.usual_calls(experiment) if calls is None else calls
+    if devices * rounds > MOST_FAITHFUL:
+        raise PopulationError(
+            f"--faithful makes {devices * rounds:,} calls of real clients, more than {MOST_FAITHFUL:,}: "
+            "take fewer devices or --calls, or leave --faithful out"
+        )
+    return rounds
 
 
 def _faithful(
     experiment: Experiment,
-    payload: bytes,
+    fleet: SimulatedFleet,
     people: Population,
-    devices: int,
-    calls: int,
-    faults: Faults,
+    rounds: int,
     rng: np.random.Generator,
-    repeatable: bool,
     steps: bool,
+    advance: Advance,
 ) -> tuple[Floats, Iterable[Counts]]:
-    """The truth among the reports that were made, and their growing histogram, in process."""
-    fleet = SimulatedFleet(
-        "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=repeatable
-    )
-    for _ in range(calls):
+    """The truth among the reports that arrived, and their growing histogram, in process."""
+    devices = len(fleet)
+    each = 1 / (devices * rounds)
+    for _ in range(rounds):
         readings = people.sample(experiment, devices, rng)
-        for delivery in fleet.round({experiment.name: readings}):
+        for delivery in fleet.round({experiment.name: readings}, lambda n: advance(n * each)):
             fleet.acknowledge(delivery)
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
     index_counts, missing = fleet.index_counts(experiment.name)
     reports = list(fleet.acknowledged.values())
     grown = growing(experiment, reports) if steps else [fleet.histogram(experiment)]
-    return population.reported_shares(index_counts, missing), grown
+    return reported_shares(index_counts, missing), grown
+
+
+def _reporting(experiment: Experiment, fleet: SimulatedFleet, rounds: int, given: bool) -> Reporting:
+    made = Counter(report.device for report in fleet.made)
+    most = calling.most_of_a_board(experiment)
+    spent = sum(n == most for n in made.values())
+    return Reporting(len(fleet), rounds, given, len(fleet.acknowledged), len(made), spent)

@@ -1,7 +1,7 @@
 """Codes of millions of devices in NumPy, from the channel that the boards run.
 
-The mechanism draws (server/mechanisms); here are fleets: readings that are missing, the coin of `every`, and
-memory that does not grow with the fleet.
+The mechanism draws (server/mechanisms); here are fleets: readings that are missing, and memory that does not
+grow with the fleet.
 """
 
 from collections.abc import Iterator
@@ -41,12 +41,10 @@ def histogram(
     rng: np.random.Generator,
     *,
     no_reading: int = 0,
-    thin: bool = False,
 ) -> np.ndarray:
     """Return the histogram of the codes of a whole fleet, int64, shape (code_count,).
 
-    index_counts: how many calls to report() had each index, shape (domain,); no_reading: how many had none.
-    thin: whether the coin of `every` is tossed for each call; otherwise each call makes a report.
+    index_counts: how many reports are of each index, shape (domain,); no_reading: how many of none.
     Memory does not depend on the number of reports. Raises ValueError for counts that do not fit.
     """
     index_counts = np.asarray(index_counts)
@@ -57,20 +55,12 @@ def histogram(
     mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, np.int64)
     for chunk in _index_chunks(experiment, index_counts.astype(np.int64), no_reading, rng):
-        spoken = chunk[speaks(experiment, len(chunk), rng)] if thin else chunk
-        drawn = mechanism.draw(spoken, rng)
+        drawn = mechanism.draw(chunk, rng)
         if experiment.code_count <= 4 * _CHUNK:
             out += np.bincount(drawn, minlength=experiment.code_count)
         else:  # a pass over all codes for each chunk would cost more than the chunk
             np.add.at(out, drawn.astype(np.intp), 1)
     return out
-
-
-def speaks(experiment: Experiment, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the coins of `every` for n calls to report(): True where a report is made, shape (n,)."""
-    if experiment.every == 1:
-        return np.ones(n, bool)
-    return rng.integers(0, experiment.every, n, dtype=np.uint32) == 0
 
 
 def _index_chunks(

@@ -14,11 +14,13 @@ from ...server.accounting import AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
-from ...server.epsilon import micro_nats, nats
+from ...server.epsilon import belief, micro_nats, nats
 from ...server.errors import UsageError
 from ...server.planning import policy
 from ...server.planning.policy import Policy
-from ..options import AsJson, check_picture, print_json
+from ..options import AsJson, print_json
+from ..output import PICTURES, Force, checked, output_option
+from . import answers
 from .compose import compose
 from .histogram import histogram
 from .majority import majority
@@ -50,6 +52,9 @@ def compare(
     delta: Delta = 0.0,
     reports: Annotated[int | None, typer.Option(help="Number of reports: gives ε of each.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats: gives their number.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="List the theorems that promise no LDP, too; JSON always does.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The same total under every theorem, for a number of reports or for an ε per report."""
@@ -65,7 +70,20 @@ def compare(
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    _show(title, rows, total, by_reports=reports is not None)
+    if reports is not None:
+        show.out.print(answers.of_each(rows, reports, total))
+    else:
+        show.out.print(answers.how_many(rows, epsilon or 0, total))
+    show.out.print()
+    _show(
+        title,
+        rows if everything else [row for row in rows if answers.promises(row)],
+        total,
+        reports is not None,
+    )
+    if not everything:
+        names = [row.theorem for row in rows if not answers.promises(row)]
+        show.out.print(answers.left_out(names, "promise no LDP"))
 
 
 @budget_app.command("policy")
@@ -98,7 +116,8 @@ def policy_command(
     lacking = [] if write is None else policy.write(write, statement, made.experiments)
     if as_json:
         reports = {nats(e): n for e, n in policy.examples(made).items()}
-        print_json({"policy": made.to_dict(), "guarantee": plain_guarantee(promised), "reports": reports})
+        told = {"guarantee": plain_guarantee(promised), "answer": _belief(promised)}
+        print_json({"policy": made.to_dict(), **told, "reports": reports})
         return
     typer.echo(statement, nl=False)
     if write is not None:
@@ -116,34 +135,41 @@ def _comment(made: Policy, promised: Guarantee) -> list[str]:
     while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
     text = (
         "What this firmware allows, whatever a server asks, in micro-nats. For the board's whole life, over "
-        f"all experiments and their versions, reports go on while {while_}. {promised.words} A life "
-        f"holds this many reports: {holds}, or a mixture."
+        f"all experiments and their versions, reports go on while {while_}. {promised.words} "
+        f"{_belief(promised)} A life holds this many reports: {holds}, or a mixture."
     )
     return textwrap.wrap(text, 98)
 
 
+def _belief(promised: Guarantee) -> str:
+    told = belief(promised.epsilon, seen=answers.ALL_SEEN)
+    return answers.joined("Except with that probability", told) if promised.delta else told
+
+
 @budget_app.command("plot")
 def plot(
-    path: Annotated[Path, typer.Argument(help="PNG, PDF or SVG to write.")],
+    output: Annotated[list[Path], output_option(*PICTURES)],
     curves: Annotated[Curves, typer.Option("--show", help="What to plot.")] = Curves.epsilon,
     totals: Annotated[list[float] | None, typer.Option("--total", help="Nats; may be repeated.")] = None,
     delta: Delta = 1e-6,
     epsilon: Annotated[float, typer.Option(help="ε of each report, nats, for --show spent.")] = 0.1,
     reports: Annotated[int, typer.Option(help="How many reports the axis reaches.")] = 100,
+    force: Force = False,
 ) -> None:
     """Plot ε per report against their number, what they spend, how many there are, or the majority rule."""
-    check_picture(path, UsageError)
+    paths = checked(output, force, *PICTURES)
     from . import plot as budget_plot  # matplotlib takes a second to load
 
-    if curves == Curves.epsilon:
-        budget_plot.epsilon_by_reports(path, totals or [1, 2, 5, 10], delta, reports)
-    elif curves == Curves.majority:
-        budget_plot.majority_by_reports(path, totals or [2, 10], reports)
-    elif curves == Curves.reports:
-        budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
-    else:
-        budget_plot.spent_by_reports(path, micro_nats(epsilon, AccountingError), delta, reports)
-    show.out.print(f"wrote {path}")
+    for path in paths:
+        if curves == Curves.epsilon:
+            budget_plot.epsilon_by_reports(path, totals or [1, 2, 5, 10], delta, reports)
+        elif curves == Curves.majority:
+            budget_plot.majority_by_reports(path, totals or [2, 10], reports)
+        elif curves == Curves.reports:
+            budget_plot.reports_by_epsilon(path, totals or [1, 2, 5, 10], delta)
+        else:
+            budget_plot.spent_by_reports(path, micro_nats(epsilon, AccountingError), delta, reports)
+        show.out.print(f"wrote {path}")
 
 
 def _show(title: str, rows: list[TheoremRow], total: float, by_reports: bool) -> None:

@@ -16,7 +16,9 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO, micro_nats
 from ...server.errors import UsageError, refusing
 from .. import tables
-from ..options import AsJson, check_picture, print_json
+from ..options import AsJson, print_json
+from ..output import PICTURES, Force, Pictures, checked
+from . import answers
 
 
 def compose(
@@ -28,30 +30,33 @@ def compose(
         float, typer.Option(help="What a theorem may add to the releases' own δ; 0: nothing.")
     ] = 1e-6,
     file: Annotated[
-        Path | None, typer.Option("--csv", help="Releases from a file: columns epsilon, delta, count.")
+        Path | None,
+        typer.Option("--input", help="Releases from a .csv file: columns epsilon, delta, count."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write ε as the list goes on, and δ against ε, as a picture.")
-    ] = None,
+    output: Pictures = None,
+    force: Force = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="List the theorems that do not hold here, too; JSON always does.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """What releases of different ε, pure or with a δ, are together under every theorem."""
-    check_picture(plot, UsageError)
+    paths = checked(output, force, *PICTURES)
     runs = [release(text) for text in releases or ()] + (_read(file) if file else [])
     if not runs:
         raise UsageError("say what was released: hushmote budget compose 0.5x1000 1x1000 0.5:0.01x1000")
     history = History(tuple(runs))
     rows = composed(history, delta)
-    if plot:
+    for path in paths:
         from .compose_plot import plot_composed  # matplotlib takes a second to load
 
-        plot_composed(plot, history, delta)
+        plot_composed(path, history, delta)
     if as_json:
         print_json(_plain(history, rows))
         return
-    _show(history, rows)
-    if plot:
-        show.out.print(f"wrote {plot}")
+    _show(history, rows, everything)
+    for path in paths:
+        show.out.print(f"wrote {path}")
 
 
 def release(text: str) -> tuple[ReportCost, int]:
@@ -102,17 +107,28 @@ def _plain(history: History, rows: list[ComposedRow]) -> dict[str, Any]:
     }
 
 
-def _show(history: History, rows: list[ComposedRow]) -> None:
+def _show(history: History, rows: list[ComposedRow], everything: bool) -> None:
+    show.out.print(answers.composed(history, rows))
     own = f", Σδ = {float(history.delta):g}" if history.delta else ""
     title = f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{own}: together they are"
     table = tables.table(title, ("theorem", "ε", "δ", "each ε is"), 0)
     table.columns[0].justify = table.columns[3].justify = "left"
-    for row in rows:
+    held = [row for row in rows if row.kind != Kind.ONE_BIT and not row.refused]
+    for row in rows if everything else held:
         if row.kind == Kind.ONE_BIT:
             continue
         delta = "" if row.delta is None else "0" if row.delta == 0 else f"{row.delta:.7g}"
         table.add_row(TITLES.get(row.theorem, row.theorem), _nats(row.epsilon), delta, row.when)
+    show.out.print()
     show.out.print(table)
+    if everything:
+        _left_out(rows)
+    else:
+        show.out.print(answers.left_out([row.theorem for row in rows if row not in held], "hold no LDP here"))
+    show.out.print(_meaning(history))
+
+
+def _left_out(rows: list[ComposedRow]) -> None:
     for row in rows:
         if row.refused:
             show.out.print(f"{TITLES.get(row.theorem, row.theorem)}: {row.refused}.")
@@ -121,12 +137,6 @@ def _show(history: History, rows: list[ComposedRow]) -> None:
             show.out.print(
                 f"majority: not LDP; a vote of all tells one fixed bit as one release at ε = {total} does."
             )
-    show.out.print(_meaning(history))
-    most = max(row.delta or 0 for row in rows if row.delta != 1)
-    if most >= 0.01:
-        show.out.print(
-            f"A δ of {most:g} is a high price: with that probability everything may be given away."
-        )
 
 
 def _meaning(history: History) -> str:

@@ -9,12 +9,13 @@ import typer
 
 from ...server.accounting import AccountingError
 from ...server.answers import tables as show
-from ...server.answers.second_epsilon import LIMITS
 from ...server.epsilon import check_epsilon, micro_nats
 from ...server.errors import UsageError
+from ...server.estimate.shuffled import LIMITS
 from ...server.privacy.histogram import for_histogram, for_reports
 from .. import tables
 from ..options import AsJson, print_json
+from . import answers
 
 
 def histogram(
@@ -43,6 +44,11 @@ def histogram(
     if as_json:
         print_json({"delta": delta, "holds": LIMITS, "rows": [asdict(row) for row in rows]})
         return
+    if local is not None:
+        show.out.print(answers.for_reports(rows, devices, local, delta))
+    else:
+        show.out.print(answers.for_histogram(rows, devices, epsilon or 0, delta))
+    show.out.print()
     each = "one report each" if own == 1 else f"{own:,} reports each"
     title = f"{devices:,} boards, {each}, {domain:,} values; δ = {delta:g}"
     show.out.print(title, style="bold")

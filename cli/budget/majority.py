@@ -10,6 +10,7 @@ from ...server.accounting import majority_envelope, majority_epsilon, optimal_de
 from ...server.accounting.errors import positive, whole
 from ...server.accounting.theorem import MOST_REPORTS
 from ...server.answers import tables as show
+from ...server.experiments import words
 from .. import tables
 from ..options import AsJson, print_json
 
@@ -26,6 +27,13 @@ def majority(
     if as_json:
         print_json({"total": total, "reports": n, "rows": rows})
         return
+    (asked,) = (row for row in rows if row["reports"] == n)
+    show.out.print(
+        f"This is not local differential privacy: {words.reports(n)} of ε = {asked['envelope']:.4f} tell one "
+        f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
+        f"{asked['sum']:,.6g}."
+    )
+    show.out.print()
     title = f"ε of each report by the majority rule, total {total:g}: not LDP"
     table = tables.table(title, ("reports", "raw curve", "envelope", "Σε at the envelope", "δ at the total"))
     for row in rows:

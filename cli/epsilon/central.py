@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +14,8 @@ from ...server.privacy.beliefs import DisclosureError, Floats, checked_prior
 from ...simulator import population
 from ...simulator.studies.lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
 from ...simulator.studies.sensitivity import Universe, statistic
-from ..options import AsJson, check_picture, print_json
+from ..options import AsJson, print_json
+from ..output import PICTURES, Force, Pictures, checked
 from . import tables as epsilon_show
 from .numbers import fraction
 
@@ -51,13 +51,12 @@ def central(
     answer: Annotated[
         float | None, typer.Option(help="With --epsilon and one --query: beliefs after this answer.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write both bounds against ε as a picture, all universes together.")
-    ] = None,
+    output: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """ε for a curator's answers with Laplace noise: Lee and Clifton 2011, upper bound and tight bound."""
-    check_picture(plot, UsageError)
+    paths = checked(output, force, *PICTURES)
     if answer is not None and (epsilon is None or len(queries or ()) != 1):
         raise UsageError("--answer needs --epsilon and one --query")
     allowed = float(fraction(risk, "a risk"))
@@ -67,10 +66,10 @@ def central(
     ]
     if epsilon is not None:
         check_epsilon(epsilon)
-    if plot:
+    for path in paths:
         from .plot import central_curves  # matplotlib takes a second to load
 
-        central_curves(plot, universes, allowed)
+        central_curves(path, universes, allowed)
     if answer is not None:
         for _, (first, *_) in universes:
             if first.all is None:
@@ -86,8 +85,8 @@ def central(
         if answer is not None and epsilon is not None:
             show.out.print()
             epsilon_show.answer(choices[0], answer, epsilon)
-    if plot:
-        show.out.print(f"wrote {plot}")
+    for path in paths:
+        show.out.print(f"wrote {path}")
 
 
 def _choices(

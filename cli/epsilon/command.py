@@ -24,6 +24,8 @@ from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
 from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+from ..output import PICTURES, Force, Pictures, checked
+from . import answers
 from . import tables as epsilon_show
 from .central import central
 from .numbers import fraction
@@ -64,10 +66,16 @@ def local(
     histogram: Annotated[
         int | None, typer.Option(help="Reports in a histogram: beliefs of who sees only that one.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write beliefs against ε as a picture.")] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="List the theorems that promise nothing here, too; JSON always does."),
+    ] = False,
+    output: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What reports of a board tell an attacker, and the ε that keeps it under a risk."""
+    paths = checked(output, force, *PICTURES)
     values, at, beliefs = _asked(file, domain, mechanism, prior, prior_from, store, fleet)
     targets = [values.target(text) for text in about] if about else None
     probability("delta", delta)
@@ -80,10 +88,10 @@ def local(
             fraction(risk, "a risk") if risk else None, fraction(factor, "a factor") if factor else None
         )
         choice = epsilon_local.from_risk(at, values, beliefs, targets, wanted, reports, delta)
-        if plot:
+        for path in paths:
             from .plot import local_curves  # matplotlib takes a second to load
 
-            local_curves(plot, at, beliefs, targets, choice)
+            local_curves(path, at, beliefs, targets, choice)
         asked = choice.mechanism, choice.beliefs
         answer: Chosen | Seen = choice
     else:
@@ -92,10 +100,10 @@ def local(
         own = values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
         check_epsilon(own, UsageError, "ε of a report")
         seen = epsilon_local.from_epsilon(at(own), values, beliefs, targets, reports, delta)
-        if plot:
+        for path in paths:
             from .plot import loss_curve  # matplotlib takes a second to load
 
-            loss_curve(plot, beliefs, targets, seen)
+            loss_curve(path, beliefs, targets, seen)
         asked = seen.experiment, seen.beliefs
         answer = seen
     experiment, shown = asked
@@ -105,16 +113,18 @@ def local(
         kept = (fixed(experiment), limit / MICRO) if limit else None
         view = histogram_view(experiment, shown, histogram, reports or 1, delta, kept)
     if as_json:
-        print_json(answer.to_dict() | ({"histogram": view.to_dict()} if view else {}))
+        told = answers.chosen(answer) if isinstance(answer, Chosen) else answers.seen(answer)
+        result = answer.to_dict() | {"answer": told.split("\n")}
+        print_json(result | ({"histogram": view.to_dict()} if view else {}))
         return
     if isinstance(answer, Chosen):
-        epsilon_show.chosen(answer)
+        epsilon_show.chosen(answer, everything)
     else:
         epsilon_show.seen(answer)
     if view:
         epsilon_show.histogram(view)
-    if plot:
-        show.out.print(f"wrote {plot}")
+    for path in paths:
+        show.out.print(f"wrote {path}")
 
 
 def _asked(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
-from ...server.answers.second_epsilon import LIMITS
 from ...server.epsilon import MICRO
+from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
 from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView
@@ -15,16 +15,18 @@ from ...server.privacy.questions import Belief, Chosen, Seen
 from ...simulator.studies.lee_clifton import EpsilonChoice
 from ...simulator.studies.sensitivity import many
 from .. import tables
+from . import answers
 
 _NAME = 24
 
 
-def chosen(choice: Chosen) -> None:
-    """Print the ε that keep a risk."""
+def chosen(choice: Chosen, everything: bool) -> None:
+    """Print the ε that keep a risk; everything: also the theorems that promise nothing here."""
+    show.out.print(answers.chosen(choice))
     total = choice.allowed.total
     if total is None:
-        show.out.print("any ε will do: no report can take a belief that far")
         return
+    show.out.print()
     table = tables.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"), 1)
     table.add_row("one report, or all of a board's together, any mechanism", f"{total / MICRO:.6f}")
     if choice.mechanism is not None and choice.exact is not None:
@@ -33,18 +35,12 @@ def chosen(choice: Chosen) -> None:
     show.out.print(table)
     if choice.changes:
         show.out.print("above that another mechanism is chosen, which does not keep the risk")
-    if total < 1000 and choice.exact is None:
-        show.out.print("below 0.001, the least that an experiment can have: allow a higher risk")
-    show.out.print()
-    before, after = chance(choice.allowed.prior), chance(choice.allowed.ceiling, up=True)
-    sentence = f"{choice.allowed.target}: an attacker who thought {before} would think at most {after}."
-    show.out.print(sentence)
     if choice.beliefs and choice.exact is not None:
         show.out.print()
         _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
     if choice.reports is not None and choice.rows:
         show.out.print()
-        _budgets(choice)
+        _budgets(choice, everything)
 
 
 def _mechanism(choice: Chosen) -> str:
@@ -68,14 +64,16 @@ def _belief(probability: float) -> str:
     return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
 
 
-def _budgets(choice: Chosen) -> None:
-    exact = any(p is not None for p in choice.passes)
+def _budgets(choice: Chosen, everything: bool) -> None:
+    pairs = list(zip(choice.rows, choice.passes, strict=True))
+    shown = [(row, p) for row, p in pairs if everything or row.fails is not None]
+    exact = any(p is not None for _, p in shown)
     table = show.table(f"{choice.reports:,} reports of a board within the same risk")
     for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
         table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
     if exact:
         table.add_column("exactly", justify="right", no_wrap=True)
-    for row, p in zip(choice.rows, choice.passes, strict=True):
+    for row, p in shown:
         cells = [
             TITLES.get(row.theorem, row.theorem),
             "" if row.total is None else f"{row.total:.6f}",
@@ -89,9 +87,13 @@ def _budgets(choice: Chosen) -> None:
         "passes the risk: the chance that the belief in what is true goes above the risk."
         + (" exactly: where one value is reported each time." if exact else ""),
     )
+    silent = [TITLES.get(row.theorem, row.theorem) for row in choice.rows if row.fails is None]
+    if silent and not everything:
+        names = ", ".join(silent)
+        show.out.print(f"Left out, as they promise nothing about beliefs: {names}. --all shows them.")
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
         show.out.print("No experiment has an ε below 0.001: there a board makes fewer reports.")
-    for row in choice.rows:
+    for row, _ in shown:
         if row.fails is None and row.theorem == "majority":
             show.out.print(f"majority {row.words}.")
     if choice.refused:
@@ -100,13 +102,10 @@ def _budgets(choice: Chosen) -> None:
 
 def seen(view: Seen) -> None:
     """Print what reports of an ε make an attacker believe."""
-    epsilon = view.experiment.epsilon / MICRO
-    _beliefs(f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs)
-    first = view.beliefs[0]
+    epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
+    show.out.print(answers.seen(view))
     show.out.print()
-    before, after = chance(first.prior), chance(first.posterior, up=True)
-    sentence = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report."
-    show.out.print(sentence)
+    _beliefs(f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs)
     if view.reports is None:
         return
     show.out.print()
@@ -161,6 +160,8 @@ def central(
     universe: its name, where there are several.
     """
     worlds = choices[0].worlds
+    show.out.print(answers.central(choices, risk))
+    show.out.print()
     records = "1 record" if k == 1 else f"{k} records"
     how = f"{records} less or more" if neighbours == "unbounded" else f"{records} changed"
     named = f"{universe}: " if universe else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,10 @@ from ...server.planning.experiment_file import Reading, Terms
 from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from ...server.planning.second_epsilon import epsilon_for_histogram
 from ..options import AsJson
+from ..output import PICTURES, Force, checked
+
+EXPERIMENT = ".toml"
+"""The end of an experiment file's name."""
 
 
 class For(enum.StrEnum):
@@ -190,11 +194,20 @@ class PlanOptions(QuestionOptions):
     check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
     fleets: Annotated[int, typer.Option(help="With --check: fleets to draw.")] = 1000
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
-    write: Annotated[Path | None, typer.Option(help="Write the experiment as a TOML file.")] = None
-    name: Annotated[str | None, typer.Option(help="With --write: the experiment's name.")] = None
-    purpose: Annotated[str | None, typer.Option(help="With --write: why it is asked.")] = None
-    owner: Annotated[str, typer.Option(help="With --write: who answers for it.")] = "owner@example.org"
-    plot: Annotated[Path | None, typer.Option(help="Write a plot (PNG, PDF or SVG).")] = None
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "--write",
+            "--plot",
+            metavar="FILE",
+            help="Write a file: the experiment as .toml, a picture as .png, .pdf or .svg. May be repeated.",
+        ),
+    ] = None
+    force: Force = False
+    name: Annotated[str | None, typer.Option(help="Of the experiment, in its file.")] = None
+    purpose: Annotated[str | None, typer.Option(help="Why it is asked, in its file.")] = None
+    owner: Annotated[str, typer.Option(help="Who answers for it, in its file.")] = "owner@example.org"
     as_json: AsJson = False
 
     def check_no_lifetime(self) -> None:
@@ -237,11 +250,24 @@ class PlanOptions(QuestionOptions):
         most = micro("limit", self.limit)
         return budget, rhythm, DEFAULT_LIMIT if most is None else most
 
-    def terms(self, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
-        """What the experiment file says besides the reading and the mechanism."""
-        assert self.write
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no option says what is to be planned."""
+        about_files = ("output", "force", "name", "purpose", "owner")
+        return all(getattr(self, f.name) == f.default for f in fields(self) if f.name not in about_files)
+
+    def files(self, reading: Reading) -> tuple[Path, ...]:
+        """The files to write. Raises UsageError or PlanError where one cannot be."""
+        paths = checked(self.output, self.force, EXPERIMENT, *PICTURES)
+        number = not reading.yes_no and not reading.labels
+        if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
+            raise PlanError(plan_file.NEEDS_RANGE)
+        return paths
+
+    def terms(self, path: Path, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
+        """What an experiment's file says besides the reading and the mechanism."""
         until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
-        name = self.name or plan_file.name_from(self.write)
+        name = self.name or plan_file.name_from(path)
         return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from ...server.answers import tables as show
-from ...server.epsilon import MICRO
+from ...server.epsilon import MICRO, rounded_up
+from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
-from ...server.mechanisms import choose as oracle
 from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, half_width
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
-from ...server.planning.lifetime import DAY_S, LifetimePlan, Spending
-from ...server.planning.second_epsilon import AGAINST, HistogramEpsilon
+from ...server.planning.lifetime import LifetimePlan, Spending
+from ...server.planning.second_epsilon import HistogramEpsilon
 from .. import tables
+from . import answers
+from .words import NOTHING, asked, assumed, length, mechanism, percent
 
 if TYPE_CHECKING:  # the simulator stands on the server
     from ...simulator.plan_check import PlanCheck, Unmeasured
@@ -26,62 +28,6 @@ _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
 _SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
 _SEEN |= {"all of it": "all reports"}
-NOTHING = 0.5  # a half-width from which on an interval says nothing
-
-
-def mechanism(choice: oracle.Choice) -> str:
-    """A mechanism and its numbers in a few words."""
-    if choice.mechanism == "olh":
-        return f"olh, {choice.g} cells"
-    if choice.mechanism != "hh":
-        return choice.mechanism
-    weights = f", weights {' '.join(map(str, choice.weights))}" if choice.weights else ""
-    return f"hh, fanout {choice.fanout}, cells {' '.join(map(str, choice.cells))}{weights}"
-
-
-def asked(question: Question) -> str:
-    """What the error is of."""
-    if question.kind == "frequency":
-        return "share of one value"
-    if question.kind == "quantile":
-        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
-    if question.ranges:
-        text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
-        many = ", ..." if len(question.ranges) > 3 else ""
-        return f"share of bins {text}{many}"
-    return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
-
-
-def assumed(question: Question, design: Design) -> str:
-    """Which population, and which mean, the error is for."""
-    if question.kind == "quantile":
-        return "mean over where it may lie; share of devices below it"
-    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
-    if question.all_ranges and design.domain > 2:
-        return f"root mean square over all of them, {held or 'at the worst share'}"
-    if question.ranges and len(question.ranges) > 1:
-        return f"the largest of them, {held or 'each at its worst share'}"
-    return held or "whatever it holds: the worst case"
-
-
-def length(seconds: float) -> str:
-    """A time in words."""
-    for name, size in (
-        ("year", 365 * DAY_S),
-        ("week", 7 * DAY_S),
-        ("day", DAY_S),
-        ("hour", 3600),
-        ("minute", 60),
-    ):
-        if seconds >= size and seconds % size == 0:
-            count = int(seconds // size)
-            return f"{count} {name}{'s' if count > 1 else ''}"
-    return f"{seconds:g} seconds"
-
-
-def percent(error: float) -> str:
-    """A half-width; a dash where an interval would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
 
 
 def in_unit(error: float, domain: int, reading: Reading, density: float | None) -> dict[str, float]:
@@ -118,6 +64,8 @@ def one_report(
     def mark(name: str, text: str) -> str:
         return f"{text}   <- the answer" if plan.solved == name else text
 
+    show.out.print(answers.one_report(plan))
+    show.out.print()
     design = plan.design
     half = f"±{plan.error:.3%} of the devices"
     rows = [
@@ -126,7 +74,7 @@ def one_report(
             mark("devices", f"{plan.devices:,}") + ("" if plan.solved == "devices" else ", one report each"),
         ),
         ("ε", mark("epsilon", f"{plan.epsilon:g}") + _of_report(wanted)),
-        ("", f"{seen.epsilon:.3g} of the histogram (δ = {seen.delta:g}), {AGAINST}"),
+        ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}"),
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
@@ -203,6 +151,8 @@ def lifetime(
 ) -> None:
     """Print how a budget is best spent, what else was compared, what the fleet will show and give away."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
+    show.out.print(answers.lifetime(life, error))
+    show.out.print()
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
     show.out.print(
@@ -237,9 +187,9 @@ def lifetime(
         show.out.print(f"  {many}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below 0.001")
     show.out.print("  used: of a board's budget, at the end" + (_OPTIMAL if budget.delta else ""))
     _shows(life, reading, density, error)
-    given = ", ".join(f"{one.epsilon:.3g} of {_SEEN[name]}" for name, one in seen.items())
+    given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in seen.items())
     delta = seen["all of it"].delta
-    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {AGAINST}")
+    show.out.print(f"  ε of the histogram (δ = {delta:g}): {given}; {LIMITS}")
 
 
 def _shows(life: LifetimePlan, reading: Reading, density: float | None, error: float | None) -> None:
@@ -288,14 +238,19 @@ def _count(reports: float) -> str:
     return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
 
 
-def after(checked: Sequence[PlanCheck | Unmeasured], written: Path | None, plot: Path | None) -> None:
-    """Print what was measured, and which files there are now."""
+def after(checked: Sequence[PlanCheck | Unmeasured], written: Sequence[Path]) -> None:
+    """Print what was measured, which files there are now, and what to do next."""
     if checked:
         _checked(checked)
-    if written:
-        show.out.print(f"experiment: {written}")
-    if plot:
-        show.out.print(f"plot: {plot}")
+    for path in written:
+        show.out.print(f"wrote {path}")
+    experiments = [path for path in written if path.suffix.lower() == ".toml"]
+    todo = (
+        f"hushmote experiment show {experiments[0]}"
+        if experiments
+        else "add --output NAME.toml to write the experiment's file"
+    )
+    show.out.print(f"next: {todo}")
 
 
 def _checked(checked: Sequence[PlanCheck | Unmeasured]) -> None:

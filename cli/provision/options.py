@@ -16,6 +16,7 @@ from ...server.provisioning.authority import Issued
 from ...server.provisioning.fleet_folder import FleetFolder
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
+WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
 
 Folder = Annotated[
     Path | None,
@@ -41,9 +42,11 @@ class Network:
     certificate: Issued | None = None
 
     def asked(self) -> Network:
-        """The same with the Wi-Fi's password, asked for where only its name was given."""
-        password = self.wifi_password
+        """The same with the Wi-Fi's password, asked for where only its name was given; raises UsageError."""
+        password = self.wifi_password or os.environ.get(WIFI_PASSWORD)  # empty for a network without one
         if self.wifi_ssid and password is None:
+            if not sys.stdin.isatty():
+                raise UsageError(f"the password of {self.wifi_ssid} is asked for at a terminal: set {WIFI_PASSWORD}")
             question = f"password of {self.wifi_ssid}"
             password = typer.prompt(question, hide_input=True, default="", show_default=False)
         return dataclasses.replace(self, wifi_password=password or "")

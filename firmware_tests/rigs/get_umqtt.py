@@ -1,8 +1,8 @@
 """Put umqtt.simple, as published, into a folder: python get_umqtt.py [FOLDER], default .rig/lib.
 
 Version 1.3.4 is the last on PyPI. It is meant for MicroPython's own installer and has no setup.py, so pip
-refuses to install it; it does unpack it, and --no-clean leaves what it unpacked behind. The newest that
-`hushmote flash` installs comes from where that has it.
+refuses to install it; it does unpack it, and --no-clean leaves what it unpacked behind. The version that
+`hushmote flash` installs is device/umqtt/simple.py.
 """
 
 import hashlib
@@ -11,9 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-from hushmote.server.provisioning import umqtt
-from hushmote.server.provisioning.usb import FlashError
 
 PACKAGE = "micropython-umqtt.simple==1.3.4"
 SHA256 = "8555d2f654deb8eb0d724f79b0811a78cc94029d070f3d96bbd74288653d63a5"
@@ -42,22 +39,6 @@ def fetch(folder: Path) -> Path:
         part = target.with_suffix(f".{os.getpid()}")
         part.write_bytes(found[0].read_bytes())
         part.replace(target)
-    return folder
-
-
-def fetch_newest(folder: Path) -> Path:
-    """Return folder, with the umqtt/simple.py in it that `hushmote flash` installs.
-
-    Raises RuntimeError where it cannot be had.
-    """
-    target = folder / "umqtt" / "simple.py"
-    if not (target.exists() and _sha256(target) == umqtt.SHA256):
-        try:
-            content = umqtt.fetch()
-        except FlashError as e:
-            raise RuntimeError(str(e)) from None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
     return folder
 
 

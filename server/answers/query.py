@@ -11,6 +11,7 @@ from ..estimate.estimate import Estimates, estimate
 from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
 from ..estimate.statistic import EstimateError
+from ..plain_text import visible
 from ..store.store import Store, Version
 
 WeighBy = Literal["reports", "variance", "fisher"]
@@ -54,6 +55,13 @@ def versions(store: Store, selection: Selection) -> list[Version]:
         digests = ", ".join(v.experiment.digest.hex() for v in named)
         raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
     return selected
+
+
+def unit(store: Store, selection: Selection) -> str:
+    """What the selected versions' readings are in: as the newest says that says it, empty where none does."""
+    newest_first = sorted(versions(store, selection), key=lambda v: v.serial, reverse=True)
+    # A store may come from anybody; on pictures and in JSON nothing else makes control characters visible.
+    return visible(next((v.unit for v in newest_first if v.unit), ""))
 
 
 def experiment_names(store: Store, fleet: str) -> tuple[str, ...]:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..epsilon import MICRO, rounded_up
 from ..errors import UsageError
-from ..estimate.shuffled import histograms_epsilon
+from ..estimate.shuffled import LIMITS, histograms_epsilon
 from ..store.store import Store, Version
 from ..store.versions import most_reports
 from . import query
 from .answer import Answers, Row, TrendRow
 from .query import Selection
-
-LIMITS = (
-    "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
-    "database's journal"
-)
-"""Whom the ε of a histogram holds against, said wherever it is shown."""
 
 
 @dataclass(frozen=True)
@@ -85,42 +79,80 @@ def of_histograms(
     return TwoEpsilons(max(e.epsilon for e, _ in honest) / MICRO, epsilon, how.delta, own, reports)
 
 
-def own_reports(store: Store, versions: Sequence[Version]) -> int:
-    """The most reports to these versions of one experiment, >= 1, that one board can have in a store.
+@dataclass(frozen=True)
+class Facts:
+    """What a store says of each fleet, read once: for several questions to it."""
 
-    What the budgets allow, and no more than any device has numbers in the store.
-    """
-    first = versions[0]
-    # What cheaper versions allow counts too, whether or not they are asked about.
-    caps = most_reports(store.experiments(first.fleet))
-    allowed = [caps[v.id] for v in versions]
-    participation = store.participation(first.fleet).get(first.experiment.name)
-    bounds = [] if None in allowed else [max(n for n in allowed if n is not None)]
-    bounds += [participation.most] if participation else []
-    return max(1, min(bounds, default=2**31))
+    store: Store
+    _own: dict[str, dict[int, int]] = field(default_factory=dict)
+    _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+
+    def own(self, fleet: str) -> dict[int, int]:
+        """Return version id -> the most reports, >= 1, that one board can have to its experiment.
+
+        What the budgets allow, and no more than any device has numbers in the store.
+        """
+        if fleet not in self._own:
+            versions = self.store.experiments(fleet)
+            # What cheaper versions allow counts too, whether or not they are asked about.
+            allowed = most_reports(versions)
+            # The devices are many: they are asked only where a budget allows a board more than one report.
+            asked = any(n is None or n > 1 for n in allowed.values())
+            sent = self.store.participation(fleet) if asked else {}
+            names = {v.id: sent.get(v.experiment.name) for v in versions}
+            bounds = {
+                i: [n for n in (allowed[i], by and by.most) if n is not None] for i, by in names.items()
+            }
+            self._own[fleet] = {i: max(1, min(bound, default=2**31)) for i, bound in bounds.items()}
+        return self._own[fleet]
+
+    def reports(self, fleet: str) -> dict[int, dict[str, int]]:
+        """Return version id -> window -> reports accepted in it."""
+        if fleet not in self._reports:
+            self._reports[fleet] = self.store.window_reports(fleet)
+        return self._reports[fleet]
 
 
 def of_selection(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
     """Both ε of a selection's histogram: windows added up, versions each by themselves."""
-    return _together(store, [_added_up(store, selection)], shuffling)
+    facts = Facts(store)
+    return _together(facts, [_added_up(facts, selection)], shuffling)
 
 
 def of_change(
     store: Store, before: Selection, after: Selection, shuffling: Shuffling | None = None
 ) -> TwoEpsilons:
     """Both ε of two selections' histograms that are seen side by side."""
-    return _together(store, [_added_up(store, one) for one in (before, after)], shuffling)
+    facts = Facts(store)
+    return _together(facts, [_added_up(facts, one) for one in (before, after)], shuffling)
 
 
 def of_windows(
     store: Store, selection: Selection, shuffling: Shuffling | None = None
 ) -> tuple[Mapping[str, TwoEpsilons], TwoEpsilons]:
     """Both ε of each window of a selection, and those of all its windows, where each is seen."""
-    counted = _counted(store, selection)
-    windows = sorted({window for _, by_window in counted for window in by_window})
-    apart = {w: [(v, by_window[w]) for v, by_window in counted if w in by_window] for w in windows}
-    each = {window: _together(store, [parts], shuffling) for window, parts in apart.items()}
-    return each, _together(store, list(apart.values()), shuffling)
+    facts = Facts(store)
+    apart = _apart(facts, selection)
+    each = {window: _together(facts, [parts], shuffling) for window, parts in apart.items()}
+    return each, _together(facts, list(apart.values()), shuffling)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Both ε of a selection: its newest window's, all windows added up, and all where each is seen."""
+
+    newest_window: str
+    newest: TwoEpsilons
+    added_up: TwoEpsilons
+    all_windows: TwoEpsilons
+
+
+def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> Overview:
+    """Both ε of what is shown of a selection in a line; there must be reports in it."""
+    apart = _apart(facts, selection)
+    newest = max(apart)
+    groups = ([apart[newest]], [_added_up(facts, selection)], list(apart.values()))
+    return Overview(newest, *(_together(facts, group, shuffling) for group in groups))
 
 
 def beside(trends: Answers, each: Mapping[str, TwoEpsilons]) -> Answers:
@@ -132,21 +164,28 @@ def _with_epsilon(row: Row, each: Mapping[str, TwoEpsilons]) -> Row:
     return replace(row, histogram_epsilon=each[row.window].histogram) if isinstance(row, TrendRow) else row
 
 
-def _counted(store: Store, selection: Selection) -> list[tuple[Version, dict[str, int]]]:
+def _counted(facts: Facts, selection: Selection) -> list[tuple[Version, dict[str, int]]]:
     """The selected versions with their reports in the selected windows."""
-    reports = store.window_reports(selection.fleet)
-    chosen = [(v, reports.get(v.id, {})) for v in query.versions(store, selection)]
+    reports = facts.reports(selection.fleet)
+    chosen = [(v, reports.get(v.id, {})) for v in query.versions(facts.store, selection)]
     wanted = set(selection.windows)
     return [(v, {w: n for w, n in ws.items() if n and (not wanted or w in wanted)}) for v, ws in chosen]
 
 
-def _added_up(store: Store, selection: Selection) -> list[tuple[Version, int]]:
-    sums = [(v, sum(by_window.values())) for v, by_window in _counted(store, selection)]
+def _added_up(facts: Facts, selection: Selection) -> list[tuple[Version, int]]:
+    sums = [(v, sum(by_window.values())) for v, by_window in _counted(facts, selection)]
     return [(v, n) for v, n in sums if n]
 
 
+def _apart(facts: Facts, selection: Selection) -> dict[str, list[tuple[Version, int]]]:
+    """Each window's histograms, the oldest first."""
+    counted = _counted(facts, selection)
+    windows = sorted({window for _, by_window in counted for window in by_window})
+    return {w: [(v, by_window[w]) for v, by_window in counted if w in by_window] for w in windows}
+
+
 def _together(
-    store: Store, groups: Sequence[Sequence[tuple[Version, int]]], shuffling: Shuffling | None
+    facts: Facts, groups: Sequence[Sequence[tuple[Version, int]]], shuffling: Shuffling | None
 ) -> TwoEpsilons:
     parts = [part for group in groups for part in group]
     # A board is in one fleet: in the histograms of one fleet its reports add up, in others' it has none.
@@ -154,7 +193,9 @@ def _together(
     of_fleets = [[(v, n) for v, n in parts if v.fleet == fleet] for fleet in sorted(fleets)]
     epsilons = [
         of_histograms(
-            [(v.experiment, n) for v, n in mine], own_reports(store, [v for v, _ in mine]), shuffling
+            [(v.experiment, n) for v, n in mine],
+            max(facts.own(v.fleet)[v.id] for v, _ in mine),
+            shuffling,
         )
         for mine in of_fleets
     ]

@@ -70,7 +70,7 @@ class FleetReader:
     def experiment(self, name: str | None = None, unit: str | None = None) -> ExperimentReader:
         """An experiment by its name, which may be left out where there is only one.
 
-        unit: what readings are in, such as "°C"; a store does not keep it. UsageError for another name.
+        unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
         where = f"in fleet {self.name}"
         return ExperimentReader(
@@ -84,14 +84,19 @@ class FleetReader:
 class ExperimentReader:
     """An experiment of a fleet; made by FleetReader.experiment().
 
-    unit: what readings are in, or None where it was not said.
+    unit: what readings are in: as it was given, or as the experiment's file said; empty where neither did.
     """
 
     def __init__(self, reader: StoreReader, fleet: str, name: str, unit: str | None) -> None:
         self._reader = reader
         self.fleet = fleet
         self.name = name
-        self.unit = unit
+        self._unit = unit
+
+    @property
+    def unit(self) -> str:
+        """What readings are in; empty where nobody said it."""
+        return self._unit_of(self._selection())
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -123,7 +128,7 @@ class ExperimentReader:
         selection, store = self._selection(windows, version), self._reader.store
         estimates = query.read(store, selection, weigh)
         sources = query.sources(store, selection)
-        return FleetEstimate(estimates, str(selection), self.unit or "", confidence, None, sources)
+        return FleetEstimate(estimates, str(selection), self._unit_of(selection), confidence, None, sources)
 
     def trend(
         self,
@@ -141,8 +146,8 @@ class ExperimentReader:
         histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         selection, store = self._selection(windows, version), self._reader.store
-        by_window = query.by_window(store, selection, weigh)
-        trends = trend(by_window, statistics, self.unit or "", confidence, quantiles, self.fleet)
+        estimates, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
+        trends = trend(estimates, statistics, unit, confidence, quantiles, self.fleet)
         return second_epsilon.beside(trends, second_epsilon.of_windows(store, selection, shuffling)[0])
 
     def two_epsilons(
@@ -161,6 +166,9 @@ class ExperimentReader:
         if apart:
             return second_epsilon.of_windows(store, selection, shuffling)[1]
         return second_epsilon.of_selection(store, selection, shuffling)
+
+    def _unit_of(self, selection: Selection) -> str:
+        return query.unit(self._reader.store, selection) if self._unit is None else self._unit
 
     def _selection(self, windows: str | Sequence[str] = (), version: str = "") -> Selection:
         chosen = (windows,) if isinstance(windows, str) else tuple(windows)

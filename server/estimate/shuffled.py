@@ -9,8 +9,17 @@ from collections.abc import Callable, Sequence
 
 from ...device.ldp_client import Experiment
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA, Blanket, composed_epsilon
-from ..epsilon import LEAST, MOST
+from ..epsilon import LEAST, MICRO, MOST
 from ..mechanisms import mechanism_of
+
+LIMITS = (
+    "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
+    "database's journal"
+)
+"""Whom the ε of a histogram holds against, said wherever it is shown."""
+
+# Times the ε that was found: where a larger one is looked for.
+_AHEAD = tuple(1.03**n for n in range(10, 0, -1))
 
 
 def blanket_of(experiment: Experiment) -> Blanket:
@@ -44,26 +53,40 @@ def histograms_epsilon(
 
 
 def local_epsilon_for(
-    design: Callable[[int], Experiment],
+    design: Callable[[int], Experiment | None],
     reports: int,
     epsilon: float,
     delta: float = USUAL_HISTOGRAM_DELTA,
     own: int = 1,
-) -> int:
-    """The largest ε of a report, in micro-nats, whose histogram of these reports keeps (epsilon, delta).
+) -> int | None:
+    """The largest ε of a report, in micro-nats, that is found to keep (epsilon, delta) for a histogram.
 
-    design: the experiment for an ε of a report in micro-nats. epsilon: wanted of the histogram, nats. To
-    within a thousandth, rounded down; MOST where even that keeps it, 0 where LEAST does not.
+    design: the experiment for an ε of a report in micro-nats, None where the mechanism does not fit. reports,
+    own: as histogram_epsilon(). epsilon: wanted of the histogram, nats. Rounded down, to within a thousandth;
+    None where no ε that a board takes keeps it.
     """
 
     def keeps(micro: int) -> bool:
-        return histogram_epsilon(design(micro), reports, delta, own) <= epsilon
+        experiment = design(micro)
+        if experiment is None:
+            return micro < MICRO  # too little ε for the cells: look higher
+        return histogram_epsilon(experiment, reports, delta, own) <= epsilon
 
     if keeps(MOST):
         return MOST
     if not keeps(LEAST):
-        return 0
-    low, high = LEAST, MOST
+        return None
+    found = _last_kept(keeps, LEAST, MOST)
+    for ahead in _AHEAD:  # with more ε a mechanism may choose other cells, and its histogram give away less
+        low, high = int(found * ahead), int(found * ahead * _AHEAD[-1])
+        if high <= MOST and keeps(low):
+            found = _last_kept(keeps, low, high)
+            break
+    return None if design(found) is None else found
+
+
+def _last_kept(keeps: Callable[[int], bool], low: int, high: int) -> int:
+    """Between low, which is kept, and high, the last that is; to within a thousandth."""
     while high - low > max(1, low // 1000):
         middle = math.isqrt(low * high)
         low, high = (middle, high) if keeps(middle) else (low, middle)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
@@ -33,6 +33,12 @@ class DefinitionError(HushmoteError):
     """An experiment file that does not fit; the text says which field and what would be right."""
 
 
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("the character \\u0000 is in it, which no database keeps: leave it out")
+    return text
+
+
 class ReadingDefinition(BaseModel):
     """What a board reads, as the analyst wrote it; low and high in its unit."""
 
@@ -40,7 +46,7 @@ class ReadingDefinition(BaseModel):
 
     type: Literal["bool", "choice", "number"]
     labels: tuple[str, ...] | None = None
-    unit: str = ""
+    unit: Annotated[str, Field(max_length=20), AfterValidator(_without_nul)] = ""
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
@@ -68,8 +74,8 @@ class Definition(ReadingDefinition):
     """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
-    purpose: Annotated[str, Field(min_length=1)]
-    owner: Annotated[str, Field(min_length=1)]
+    purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_without_nul)]
+    owner: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_without_nul)]
     expires: datetime.date
     statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
     ranges: tuple[str, ...] | None = None

@@ -155,6 +155,20 @@ class Mechanism(ABC):
         parts = zip(self.law(shares), self.class_sizes, self.drawn, strict=True)
         return self.expand([law / size * chance for law, size, chance in parts])
 
+    def variances(self, statistics: Floats, shares: Floats) -> Floats:
+        """Variances of estimates, times reports, where readings have these shares, shape (domain,).
+
+        statistics: weights of values, shape (domain, n); the result has shape (n,). Exact but for the number
+        of reports of each stratum, which is taken as expected; the drawing of readings is included
+        (docs/mathematics.md).
+        """
+        weights, _ = self.weights(statistics, self.drawn)
+        result = np.zeros(statistics.shape[1])
+        for w, chance, law in zip(weights, self.drawn, self.law(shares), strict=True):
+            if w is not None:
+                result += (law @ w**2 - (law @ w) ** 2) / chance
+        return result
+
     def columns(self) -> Iterator[tuple[slice, Floats]]:
         """Yield runs of neighbouring values, and a population for each that holds it alone."""
         step = max(1, _CHUNK // max(self.domain, self.class_count))

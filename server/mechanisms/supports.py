@@ -202,8 +202,7 @@ class TreeDecoded(SupportDecoded):
         return covariance.model(self._known, self._smoothed, self._values)
 
     def nonnegative(self, frequencies: Floats) -> Floats:
-        tree = self._tree
-        return hierarchy.nonnegative(tree, frequencies) if tree else super().nonnegative(frequencies)
+        return hierarchy.nonnegative(self._known, frequencies)
 
     def rare_variance(self) -> float:
         own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]

@@ -223,10 +223,4 @@ def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
 
     weights: shape (domain, n).
     """
-    total = 0.0
-    mechanism = design.mechanism
-    parts = (mechanism.weights(weights, mechanism.drawn)[0], mechanism.drawn, mechanism.law(population))
-    for w, chance, law in zip(*parts, strict=True):
-        if w is not None:
-            total += float((law @ w**2 - (law @ w) ** 2).sum()) / chance
-    return total / weights.shape[1]
+    return float(design.mechanism.variances(weights, population).mean())

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import epsilon
-from ..errors import refusing
 from ..experiments.definition import DefinitionError, parse
 from ..experiments.payload import choice_fields
 from .devices import PlanError
 from .expected_error import Design
 
+NEEDS_RANGE = (
+    "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"
+)
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -72,13 +74,6 @@ def toml(reading: Reading, design: Design, terms: Terms) -> str:
     return text
 
 
-def write(path: Path, text: str) -> None:
-    """Write a new file. Raises PlanError where it exists or cannot be written."""
-    there = f"{path} exists: name a new file, or remove it first"
-    with refusing(PlanError, f"write {path}", there), path.open("x", encoding="utf-8") as file:
-        file.write(text)
-
-
 def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
     out = ["# Written by `hushmote plan`; check it with `hushmote experiment show`."]
     out += [f"{key} = {_text(getattr(terms, key))}" for key in ("name", "purpose", "owner")]
@@ -89,7 +84,7 @@ def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
         out += ['type = "choice"', f"labels = [{', '.join(map(_text, reading.labels))}]"]
     else:
         if reading.low is None or reading.high is None:
-            raise PlanError("an experiment file needs the reading's range: give --low and --high as well")
+            raise PlanError(NEEDS_RANGE)
         out += ['type = "number"', *([f"unit = {_text(reading.unit)}"] if reading.unit else [])]
         out += [f"low = {_number(reading.low)}", f"high = {_number(reading.high)}", f"bins = {design.domain}"]
     out += ["", "# What the plan's errors were computed for; without these lines a mechanism is chosen anew."]

@@ -11,15 +11,10 @@ from ...device.ldp_client import EPSILON_MAX
 from ..accounting import AccountingError
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..accounting.theorem import largest
-from ..estimate.shuffled import histogram_epsilon
+from ..estimate.shuffled import LIMITS, histogram_epsilon
 from .devices import EPSILON_STEP, PlanError, best_design
 from .expected_error import Design, Question
 from .lifetime import LifetimePlan
-
-AGAINST = (
-    "against whoever sees histograms only; not against the broker, the aggregator's operator or the"
-    " database's journal"
-)
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class HistogramEpsilon:
             "own_reports": self.own,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "holds": AGAINST,
+            "holds": LIMITS,
         }
 
 

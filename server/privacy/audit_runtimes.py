@@ -1,6 +1,5 @@
 """Where an audit runs: CPython, the MicroPython runtimes that are here, a board; and the run itself."""
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...device import ldp_client
+from ..provisioning.software_board import interpreters
 from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
 
-VARIABLE = "HUSHMOTE_MICROPYTHON"
 CLIENT = Path(ldp_client.__file__)
 _SCRIPT = Path(__file__).with_name("audit_board.py")
 _ERROR_BYTES = 4096  # of what a failing runtime wrote last
@@ -55,19 +54,8 @@ CPYTHON = Runtime("cpython", (sys.executable,))
 
 def found() -> list[Runtime]:
     """CPython and the MicroPython runtimes here: $HUSHMOTE_MICROPYTHON, .rig/ of a checkout, PATH."""
-    runtimes = [CPYTHON]
-    if os.environ.get(VARIABLE):
-        runtimes.append(Runtime("env", _absolute(shlex.split(os.environ[VARIABLE]))))
-    rig = next((r for r in (Path.cwd() / ".rig", CLIENT.parent.parent / ".rig") if r.is_dir()), None)
-    if rig is not None:
-        runtimes += [
-            Runtime(name, (str(rig / name / "micropython"),))
-            for name in ("unix32f", "mp32")
-            if (rig / name / "micropython").exists()
-        ]
-    on_path = shutil.which("micropython")
-    if on_path:
-        runtimes.append(Runtime("path", (on_path,)))
+    runtimes = [CPYTHON, *(Runtime(name, argv) for name, argv in interpreters.commands())]
+    rig = interpreters.rig_folder()
     node = shutil.which("node")
     if rig is not None and node and (rig / "wasm" / "run_wasm.mjs").exists():
         runtimes.append(Runtime("wasm", (node, str(rig / "wasm" / "run_wasm.mjs"))))
@@ -87,16 +75,9 @@ def select(name: str) -> list[Runtime]:
     except ValueError:
         words = ()
     if words and shutil.which(words[0]):
-        return [Runtime(Path(words[0]).name, _absolute(words))]
+        return [Runtime(Path(words[0]).name, interpreters.absolute(words))]
     names = ", ".join(runtime.name for runtime in here)
     raise AuditError(f"there is no runtime {name!r}: take {names}, all, or a command line that runs a script")
-
-
-def _absolute(words: Sequence[str]) -> tuple[str, ...]:
-    """A command with its files' full paths: it is run in another folder."""
-    command = shutil.which(words[0]) or words[0]
-    rest = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
-    return (str(Path(command).absolute()) if Path(command).is_file() else command, *rest)
 
 
 def board(port: str) -> Runtime:

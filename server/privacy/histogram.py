@@ -12,19 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment, ExperimentRefused
+from ...device.ldp_client import Experiment, ExperimentRefused
 from ..accounting.errors import positive, probability, whole
-from ..answers.second_epsilon import LIMITS
 from ..epsilon import MICRO
-from ..estimate.shuffled import histogram_epsilon
+from ..estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
 from ..experiments import words
 from ..experiments.payload import NoMechanism
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, chosen
 
-_AHEAD = tuple(
-    1.03**n for n in range(10, 0, -1)
-)  # times the ε that was found: where a larger one is looked for
 _MARGINS = (0.05, 0.1, 0.2, 0.4)  # of ε: between E and t; the best is broad
 
 
@@ -64,31 +60,15 @@ def for_reports(domain: int, devices: int, epsilon: int, delta: float, own: int 
 
 
 def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own: int) -> int | None:
-    """The largest ε of a report, in micro-nats, that is found to keep ε of the histogram; None: none does."""
+    """local_epsilon_for() of a mechanism that may not fit."""
+    return local_epsilon_for(lambda micro: _fitting(at, micro), reports, epsilon, delta, own)
 
-    def keeps(micro: int) -> bool:
-        try:
-            experiment = at(micro)
-        except (ExperimentRefused, NoMechanism):
-            return micro < MICRO  # too little ε for the cells: look higher
-        return histogram_epsilon(experiment, reports, delta, own) <= epsilon
 
-    if not keeps(EPSILON_MIN):
+def _fitting(at: ByEpsilon, micro: int) -> Experiment | None:
+    try:
+        return at(micro)
+    except (ExperimentRefused, NoMechanism):
         return None
-    found = _last_kept(keeps, EPSILON_MIN, EPSILON_MAX + 1)
-    for ahead in _AHEAD:  # with more ε a mechanism may choose other cells, and its histogram give away less
-        low, high = int(found * ahead), int(found * ahead * _AHEAD[-1])
-        if high <= EPSILON_MAX and keeps(low):
-            return _last_kept(keeps, low, high)
-    return found
-
-
-def _last_kept(keeps: Callable[[int], bool], low: int, high: int) -> int:
-    """Between low, which is kept, and high, the last that is; to within a thousandth."""
-    while high - low > max(1, low // 1000):
-        middle = math.isqrt(low * high)
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return low
 
 
 def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple[str, ByEpsilon]]:
@@ -102,10 +82,7 @@ def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple
 
 
 def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: float, own: int) -> HistogramRow:
-    try:
-        experiment = None if epsilon is None else at(epsilon)
-    except (ExperimentRefused, NoMechanism):
-        experiment = None
+    experiment = None if epsilon is None else _fitting(at, epsilon)
     if experiment is None:
         return HistogramRow(name, name, None, None)
     return HistogramRow(

@@ -144,8 +144,7 @@ def flash(
     port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: what `hushmote provision` wrote. source:
     copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
     privacy bound again and needs settings that no board has used. main: an application other than the
-    example. umqtt: a umqtt/simple.py to copy where the firmware has none; without it one is downloaded, of a
-    version whose hash is known.
+    example. umqtt: a umqtt/simple.py to copy where the firmware has none, instead of the bundled one.
     reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
     each thing done.
 
@@ -262,8 +261,8 @@ def _wanted_files(
     modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
     parts = {m: _read(device / f"{m}.py") for m in modules}
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
-    if not board.umqtt or (umqtt is not None and ours):
-        parts["umqtt/simple"] = umqtt_simple.fetch() if umqtt is None else _read(umqtt)
+    if not board.umqtt or ours:
+        parts["umqtt/simple"] = umqtt_simple.bundled() if umqtt is None else _read(umqtt)
     files = []
     for module, content in parts.items():
         if not source:
@@ -323,7 +322,8 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str) ->
         FILES=[(f.name, f.path) for f in changed if f.path.startswith("/lib/")],
         STALE=[
             f"{folder}/{m}.{x}" for m in MODULES for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
-        ],
+        ]
+        + [f"{f.path.rsplit('.', 1)[0]}.{other}" for f in changed if f.path.startswith("/lib/umqtt/")],
         LOADED=[(m, f"/lib/{m}.{extension}") for m in MODULES if m != "async_reporter"],
     )
     if said["shadow"]:

@@ -136,12 +136,7 @@ class UsbLink:
 
     def _explain(self, text: str) -> str:
         if "failed to access" in text:
-            if not os.path.exists(self.port) and self.port.startswith("/"):
-                return (
-                    f"no such port: {self.port}; `mpremote connect list` names those there are "
-                    "(a board that sleeps has none: press reset first)"
-                )
-            return f"cannot open {self.port}: is another program (a serial monitor) using it, may you use it?"
+            return _not_opened(self.port)
         if "could not enter raw repl" in text:
             return _no_answer(self.port)
         if "ENOSPC" in text or "OSError: 28" in text or "No space left" in text:
@@ -150,6 +145,21 @@ class UsbLink:
             return "the connection to the board broke: try another cable or USB port"
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1].removeprefix("mpremote: ") if lines else "mpremote failed and did not say why"
+
+
+def _not_opened(port: str) -> str:
+    path = Path(port)
+    if os.name == "posix" and not path.exists():
+        return (
+            f"no such port: {port}; `mpremote connect list` names those there are "
+            "(a board that sleeps has none: press reset first; one in software: start `hushmote board`)"
+        )
+    if os.name == "posix" and not path.is_char_device():
+        return f"{port} is not a serial port: `mpremote connect list` names those there are"
+    if os.name == "posix" and not os.access(path, os.R_OK | os.W_OK):
+        group = path.group()
+        return f"you may not open {port}: join its group (sudo usermod -aG {group} $USER) and log in again"
+    return f"another program has {port} open: close it (a serial monitor, a second mpremote) and try again"
 
 
 def _prefix(failure: str | None) -> str:

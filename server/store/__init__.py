@@ -1,5 +1,5 @@
 """One schema on SQLite and PostgreSQL: histograms, dedupe sets, counters."""
 
-from .store import Store, StoreError, Version, VersionRefused
+from .store import Description, Store, StoreError, Version, VersionRefused
 
-__all__ = ["Store", "StoreError", "Version", "VersionRefused"]
+__all__ = ["Description", "Store", "StoreError", "Version", "VersionRefused"]

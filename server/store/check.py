@@ -94,7 +94,7 @@ def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
             if not 0 <= version.first_serial <= version.serial <= last.get(version.fleet, version.serial):
                 raise ValueError
         except (TypeError, ValueError):
-            wrong.append(f"{where} has days or serials that cannot be")
+            wrong.append(f"{where} has days, serials or words that cannot be")
             continue
         versions.append(version)
         current[row["fleet"], row["name"]] += version.current

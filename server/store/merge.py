@@ -12,7 +12,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, func, select, update
 
@@ -40,7 +40,8 @@ class MergeRefused(HushmoteError):
 class Added:
     """What a merge adds under one experiment's name: versions, reports, and devices not heard of before.
 
-    kept: another version is current in a merged store, or until another day; the target's own stays.
+    kept: another version is current in a merged store, or until another day, or a version has another unit,
+    purpose or owner there; the target's own stays.
     """
 
     fleet: str
@@ -69,8 +70,10 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
     """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
 
     Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
-    first source's come along. A device that is revoked in any of them is revoked. Sources are read as they
-    were at one moment and are not changed. dry_run: do it all and undo it, to say what would be added.
+    first source's come along. So with each of a version's unit, purpose and owner: one that the target has
+    stays, an empty one comes from the first source that has it. A device that is revoked in any of them is
+    revoked. Sources are read as they were at one moment and are not changed. dry_run: do it all and undo it,
+    to say what would be added.
     Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
     can be added twice.
     Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in one only, a
@@ -207,7 +210,7 @@ class _Merge:
                     self._kept.add(name)
             if same is not None:
                 ids[v.id] = same.id
-                self._span(same, v)
+                self._unite(same, v)
                 continue
             try:
                 check_total(first.setdefault(name, v).experiment, v.experiment)
@@ -225,16 +228,20 @@ class _Merge:
         row = {"fleet": v.fleet, "name": e.name, "digest": e.digest, "sha256": e.sha256, "payload": v.payload}
         row |= {"current": current, "expires": day_text(v.expires)}
         row |= {"first_serial": v.first_serial, "serial": v.serial}
-        row |= {"counted_until": day_text(until)}
+        row |= {"counted_until": day_text(until)} | asdict(v.description)
         table = schema.experiment
         return self._target.execute(table.insert().values(**row).returning(table.c.id)).scalar_one()
 
-    def _span(self, same: Version, other: Version) -> None:
-        """Have a version that both know span the times at which either published it."""
+    def _unite(self, same: Version, other: Version) -> None:
+        """Have a version that both know span the times at which either published it, with both's words."""
+        own, theirs = asdict(same.description), asdict(other.description)
+        if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
+            self._kept.add((same.fleet, same.experiment.name))
         table = schema.experiment
-        span = {"first_serial": min(same.first_serial, other.first_serial)}
-        span["serial"] = max(same.serial, other.serial)
-        self._target.execute(update(table).where(table.c.id == same.id).values(**span))
+        both = {"first_serial": min(same.first_serial, other.first_serial)}
+        both["serial"] = max(same.serial, other.serial)
+        words = {word: own[word] or theirs[word] for word in own}
+        self._target.execute(update(table).where(table.c.id == same.id).values(**both, **words))
 
     def _add_dedupe(self) -> None:
         overlaps: dict[tuple[str, str], tuple[int, int]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 3
+VERSION = 4
 
 metadata = sa.MetaData()
 
@@ -37,6 +37,7 @@ device = sa.Table(
 
 # A version of an experiment is immutable. `current` marks the one that is published: one of a name or none.
 # Serials are unix times, or the fleet's last and one where that is more: they tell what came after what.
+# unit, purpose and owner are the analyst's words: boards never see them, they may change, empty is not known.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -53,6 +54,9 @@ experiment = sa.Table(
     ),  # when it was first published
     sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # and last
     sa.Column("counted_until", sa.String(10)),  # last day on which its reports count, UTC; null: for good
+    sa.Column("unit", sa.Text, nullable=False, server_default=""),
+    sa.Column("purpose", sa.Text, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
     sa.UniqueConstraint("fleet", "digest"),
 )
 

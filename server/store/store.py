@@ -9,7 +9,7 @@ import datetime
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from .number_set import NumberSet
 from .transaction import IngestTransaction
 from .versions import (
     GRACE_DAYS,
+    Description,
     Version,
     VersionRefused,
     check_total,
@@ -32,7 +33,7 @@ from .versions import (
     version_of,
 )
 
-__all__ = ["Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
+__all__ = ["Description", "Participation", "Store", "StoreError", "Version", "VersionRefused", "check_total"]
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,14 @@ class Store(Database):
         expires: datetime.date | None = None,
         *,
         grace_days: int = GRACE_DAYS,
+        description: Description | None = None,
     ) -> Experiment:
         """Add an experiment's version and make it the current one of its name; returns the Experiment.
 
         payload: the JSON that is published, at most 1 KiB. expires: its last day, None for good. Adding a
         version again makes it current again, until the expiry given now. grace_days: on how many days late
         reports still count, of the version that was current from today, of this one from its expiry.
+        description: the analyst's words for it, None to leave those that a version has.
         Raises VersionRefused where the fleet is not there, the payload does not parse, another version has
         the digest, or the version would raise the total that devices of its name may spend.
         """
@@ -207,7 +210,7 @@ class Store(Database):
                     self._retire(connection, v, grace_days)
             until = None if expires is None else last_counted(expires, grace_days)
             published = {"current": True, "expires": day_text(expires), "counted_until": day_text(until)}
-            published |= {"serial": serial}
+            published |= {"serial": serial} | ({} if description is None else asdict(description))
             if same is None:
                 row = {"fleet": fleet, "name": new.name, "digest": new.digest, "sha256": new.sha256}
                 row |= {"payload": bytes(payload), "first_serial": serial}

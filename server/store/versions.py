@@ -19,12 +19,21 @@ class VersionRefused(StoreError):
 
 
 @dataclass(frozen=True)
+class Description:
+    """What boards never see of an experiment: its readings' unit, purpose, owner; empty where not known."""
+
+    unit: str = ""
+    purpose: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
 class Version:
-    """One immutable version of an experiment; current where it is the one of its name to publish.
+    """One version of an experiment, immutable but for its description; current where its name publishes it.
 
     expires: the last day, UTC, on which it is published, None for good. counted_until: the last day, UTC, on
     which its reports count, None for good. first_serial, serial: what it was published under at first and
-    last; both grow with time over all versions of a fleet.
+    last; both grow with time over all versions of a fleet. unit, purpose, owner: its Description's.
     """
 
     id: int
@@ -36,6 +45,14 @@ class Version:
     counted_until: datetime.date | None = None
     first_serial: int = 0
     serial: int = 0
+    unit: str = ""
+    purpose: str = ""
+    owner: str = ""
+
+    @property
+    def description(self) -> Description:
+        """Its words."""
+        return Description(self.unit, self.purpose, self.owner)
 
     def published_on(self, day: datetime.date) -> bool:
         """Whether boards are to take part on that day, UTC."""
@@ -54,6 +71,9 @@ def version_of(row: RowMapping) -> Version:
     days = (row["expires"], row["counted_until"])
     expires, counted_until = (None if day is None else datetime.date.fromisoformat(day) for day in days)
     payload = bytes(row["payload"])
+    texts = [row[name] for name in ("unit", "purpose", "owner")]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("its unit, purpose or owner is no text")
     return Version(
         row["id"],
         row["fleet"],
@@ -64,6 +84,7 @@ def version_of(row: RowMapping) -> Version:
         counted_until,
         int(row["first_serial"]),
         int(row["serial"]),
+        *texts,
     )
 
 

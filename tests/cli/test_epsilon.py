@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Run, runner
 from designs import choice_payload
+from shown import shown
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
@@ -32,8 +31,13 @@ def ask(hushmote, *arguments: str) -> dict:
 
 def test_a_risk_becomes_an_epsilon_and_a_sentence(hushmote):
     text = hushmote("local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
-    assert "an attacker who thought 1 in 10 would think at most 1 in 4." in text
+    assert text.startswith("Take ε = 0.274 per report: 4 reports of a board keep the risk together")
+    assert "an attacker who thought 1 in 10 then thinks at most 1 in 4." in text
     assert text.count("1.098612") >= 2
+    assert "no promise" not in text
+    assert "Left out, as they promise nothing about beliefs: majority, none." in text
+    arguments = ("local", "--domain", "10", "--risk", "1/4", "--reports", "4", "--all")
+    assert hushmote(*arguments).count("no promise") == 2
     found = ask(hushmote, "local", "--domain", "10", "--mechanism", "grr", "--risk", "1/4", "--reports", "4")
     assert found["epsilon_any_mechanism"] == int(math.log(3) * 1e6) / 1e6
     assert found["beliefs"][0]["alike"] == 9
@@ -74,7 +78,7 @@ def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmot
 def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
     found = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--factor", "3")
     assert found["mechanism"]["mechanism"] == "hh"
-    assert found["tightest"]["target"] == "30.0391 and above"
+    assert found["tightest"]["target"] == "30 and above"
     assert found["tightest"]["posterior"] == pytest.approx(3 * found["tightest"]["prior"])
     assert found["epsilon_one_report"] >= found["epsilon_any_mechanism"]
     own = ask(hushmote, "local", ROOM, "--prior", "normal:21:3", "--about", "30:", "--reports", "4")
@@ -175,12 +179,49 @@ def test_the_central_form_takes_a_column_and_says_what_it_refuses(hushmote, tmp_
 
 def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(REPOSITORY)
-    page = (REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8")
-    shown = re.findall(r"```\n\$ hushmote epsilon (.*)\n((?:.*\n)*?)```", page)
-    assert len(shown) == 7
-    for command, expected in shown:
-        printed = hushmote(*shlex.split(command))
-        assert [line.rstrip() for line in printed.rstrip().splitlines()] == expected.splitlines()
+    pairs = shown((REPOSITORY / "docs" / "choosing-epsilon.md").read_text("utf-8"), "epsilon")
+    assert len(pairs) == 7
+    for (_, *arguments), expected in pairs:
+        assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            "local --domain 10 --risk 1/4",
+            "Take ε = 1.098 per report, or for all reports of a board together.",
+        ),
+        (
+            "local --domain 10 --risk 1/4 --reports 500",
+            "ε = 0.00219 per report: 500 reports of a board keep the risk",
+        ),
+        (
+            "local --domain 10 --risk 1/4 --reports 500",
+            "With a chance of 1e-06 that they do not, by optimal: ε = 0.00975.",
+        ),
+        ("local --domain 10 --risk 1/4 --reports 50000", "No ε keeps this risk in 50,000 reports"),
+        ("local --domain 10 --risk 0.10001", "No ε keeps this risk: it would be below 0.001."),
+        (
+            "local --domain 2 --epsilon 2 --reports 3",
+            "thinks at most 89 in 100 after one report, and at most 998",
+        ),
+        (
+            "central 1,2,3,10 --risk 1/3 --query mean",
+            "Answer the mean at ε = 0.431: no belief in a possible world",
+        ),
+        (
+            "central 1,2,3,10 --risk 1/3",
+            "ε = 0.431 is right for one answer of any of these, as mean allows least",
+        ),
+    ],
+)
+def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, says: str):
+    text = hushmote(*arguments.split())
+    assert says in " ".join(text.split("\n\n")[0].split())
+    if arguments.startswith("local") and "No ε" not in says:
+        assert "gives it at most" in " ".join(text.split("\n\n")[0].split())
+        assert " ".join(ask(hushmote, *arguments.split())["answer"]) in " ".join(text.split())
 
 
 def test_plots_are_written(hushmote, tmp_path: Path):
@@ -220,7 +261,7 @@ def test_plots_are_written(hushmote, tmp_path: Path):
         (("--domain", "3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
         (("--domain", "3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
         (("--domain", "3", "--risk", "0.9", "--delta", "1"), "delta"),
-        (("--domain", "3", "--epsilon", "1", "--plot", "x.txt"), ".pdf or .svg file, not x.txt"),
+        (("--domain", "3", "--epsilon", "1", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
         (("--domain", "3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
         (("--domain", "3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
         ((), "say what a board may hold"),
@@ -250,7 +291,7 @@ def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...]
         (("1,2,3", "--risk", "3/4", "--prior", "a,b,c"), "a prior's probability is a number"),
         (("1,2,3,4", "--risk", "3/4", "--prior", "0.5,0.5,0,0", "--size", "2"), "leave --size out"),
         (("1,2,3", "5", "--risk", "1/2"), "universe of one record"),
-        (("1,2,3", "--risk", "1/2", "--plot", "x.txt"), ".pdf or .svg file, not x.txt"),
+        (("1,2,3", "--risk", "1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
     ],
 )
 def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, ...], says: str):

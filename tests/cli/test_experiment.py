@@ -4,7 +4,9 @@ import datetime
 import json
 
 import pytest
-from command_line import Run, runner
+from command_line import Run, hushmote, runner
+
+from hushmote.server.store import Description, Store
 
 TOML = """
 name = "door_open"
@@ -51,3 +53,38 @@ def test_a_dearer_version_is_said_to_leave_a_gain_to_forgers(run: Run):
     said = " ".join(run("add", "dear.toml").split())
     assert "a stolen device counts up to 31 times under this one, an honest one 4 times" in said
     assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31
+
+
+ROOM = """
+name = "room_temp"
+purpose = "{purpose}"
+owner = "heating@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 0
+high = 32
+bins = 8
+epsilon = 4
+window = "all"
+[budget]
+rule = "count"
+cap = 1
+"""
+
+
+def test_the_unit_of_the_file_is_beside_what_is_estimated_and_another_purpose_is_no_version(
+    run: Run, tmp_path
+):
+    for purpose in ("how warm", "how cold"):
+        (tmp_path / "room.toml").write_text(ROOM.format(purpose=purpose))
+        run("add", "room.toml", "--open")
+    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    with Store(url) as store:
+        (version,) = store.experiments()
+        assert version.description == Description("°C", "how cold", "heating@example.org")
+        with store.ingest() as transaction:
+            transaction.write({}, {(version.id, "all", code): 1000 for code in range(8)}, {})
+    assert "°C" in hushmote("estimate", "room_temp", cwd=tmp_path)
+    assert "°C" not in hushmote("estimate", "room_temp", "--unit", "K", cwd=tmp_path)
+    assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)

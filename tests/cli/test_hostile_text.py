@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run, hushmote, runner
-from designs import choice_payload
+from designs import choice_payload, number_payload
 from rich.console import Console
 
 import hushmote as library
 from hushmote.server.plain_text import one_line, visible
 from hushmote.server.service.process import JsonLines, TextLines
-from hushmote.server.store import Store
+from hushmote.server.store import Description, Store
 from hushmote.simulator import vectorised
 
 # Experiments hold printable ASCII without a backslash; what goes with them on a server may hold anything.
@@ -50,18 +50,20 @@ STATUS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a choice of two windows and two fleets, the choice's TOML, readings, a board's status."""
+    """A store with a choice and a number in two windows and fleets, the TOML, readings, a board's status."""
     folder, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(5)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet in ("home", "lab"):
             opened.add_fleet(fleet, keyed=False)
-            asked = opened.add_experiment(fleet, choice_payload(LABELS, 2))
-            (version,) = opened.experiments(fleet)
+            for payload in (choice_payload(LABELS, 2), number_payload(8, 2, 0, 8000, "warm")):
+                opened.add_experiment(fleet, payload, description=Description(UNIT, CONTROLS, CONTROLS))
             counts = {}
-            for day in ("2026-11-19", "2026-11-20"):
-                people = rng.multinomial(20_000, np.full(asked.domain, 1 / asked.domain))
-                histogram = vectorised.histogram(asked, people, rng)
-                counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
+            for version in opened.experiments(fleet):
+                asked = version.experiment
+                for day in ("2026-11-19", "2026-11-20"):
+                    people = rng.multinomial(20_000, np.full(asked.domain, 1 / asked.domain))
+                    histogram = vectorised.histogram(asked, people, rng)
+                    counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
     (folder / "mode.toml").write_text(TOML)
@@ -79,6 +81,9 @@ def calm(text: str) -> bool:
     [
         ("estimate", ("mode",), LABELS[0]),
         ("estimate", ("mode", "--trend"), LABELS[0]),
+        ("estimate", ("warm",), "[/u]"),
+        ("estimate", ("warm", "--trend", "--plot", "warm.svg"), "[/u]"),
+        ("estimate", ("warm", "--quantile", "0.5", "--plot", "warm.png"), "[/u]"),
         ("estimate", ("mode", "--plot", "mode.png", "--top", "3"), LABELS[0]),
         ("estimate", ("mode", "--plot", "trend.svg", "--trend"), LABELS[0]),
         ("estimate", ("mode", "--top", "3", "--post", "nonnegative"), ""),
@@ -100,7 +105,7 @@ def calm(text: str) -> bool:
             ("mode.toml", "--devices", "2000", "--population", "zipf:1", "--range", LABELS[0]),
             LABELS[0],
         ),
-        ("simulate", ("mode.toml", "--devices", "2000", "--csv", "people.csv:x"), ""),
+        ("simulate", ("mode.toml", "--devices", "2000", "--input", "people.csv:x"), ""),
         ("epsilon", ("local", "mode.toml"), ""),
         ("epsilon", ("local", "mode.toml", "--about", LABELS[0]), LABELS[0]),
         ("plan", ("--devices", "1000", "--epsilon", "1", "--labels", ",".join(LABELS)), ""),

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import typer
+from shown import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
 from hushmote.cli.plan.options import QuestionOptions
 from hushmote.server.answers import tables as show
+from hushmote.server.epsilon import rounded_up
+from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
 from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
@@ -34,7 +37,7 @@ def plan(line: str) -> str:
 
 def refusal(line: str) -> str:
     done = CliRunner().invoke(app, shlex.split(line))
-    assert isinstance(done.exception, PlanError), done.output + repr(done.exception)
+    assert isinstance(done.exception, PlanError | UsageError), done.output + repr(done.exception)
     return str(done.exception)
 
 
@@ -112,8 +115,10 @@ def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: P
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text("mine")
-    assert "exists" in refusal(f"{LIFE} --yes-no --write {path}")
+    assert "is there already" in refusal(f"{LIFE} --yes-no --output {path}")
     assert path.read_text() == "mine"
+    assert f"wrote {path}" in plan(f"{LIFE} --yes-no --output {path} --force").replace("\n", "")
+    assert load(path).type == "bool"
 
 
 @pytest.mark.slow
@@ -150,7 +155,7 @@ def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() ->
     windows = json.loads(plan(life + " --json"))["histograms"]
     assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
     text = " ".join(plan(life).split())
-    day, week, month, all_of_it = (f"{w['epsilon']:.3g} of" for w in windows)
+    day, week, month, all_of_it = (f"{rounded_up(w['epsilon'])} of" for w in windows)
     assert f"{day} the last day, {week} the last week, {month} the last 30 days, {all_of_it} all" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
 
@@ -183,7 +188,8 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("", "are missing"),
+        ("", "give three of --devices, --epsilon, --bins (or --labels, --yes-no) and --error"),
+        ("--devices 1000", "are missing"),
         ("--bins 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and one of"),
         ("--devices 1000 --bins 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
         ("--devices 1000 --bins 16 --epsilon 1 --histogram-epsilon 0.1", "leave --epsilon out"),
@@ -214,9 +220,12 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --bins 16 --for quantile --unit-error 1", "--unit-error is for"),
         ("--devices 1000 --bins 16 --for quantile --low 0 --high 1 --unit-error 9", "between 0 and 0.5"),
         ("--devices 1000 --epsilon 1 --bins 16 --horizon 2y", "goes with --lifetime"),
-        ("--devices 1000 --epsilon 1 --bins 16 --plot plan.txt", ".png"),
+        ("--devices 1000 --epsilon 1 --bins 16 --plot plan.txt", "must end in .toml or .png"),
         ("--devices 1000 --epsilon 1 --bins 16 --check --fleets 1", "from 2 to 100000"),
-        ("--devices 1000 --epsilon 1 --bins 16 --write /nowhere/e.toml --low 0 --high 1", "cannot write"),
+        (
+            "--devices 1000 --epsilon 1 --bins 16 --write /nowhere/e.toml --low 0 --high 1",
+            "there is no folder /nowhere",
+        ),
         ("--devices 1000 --epsilon 1 --bins 16 --write e.toml", "--low and --high"),
         (LIFE, "needs --devices and one of"),
         (LIFE + " --bins 16 --epsilon 1", "leave --epsilon out"),
@@ -239,13 +248,50 @@ def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
     assert QuestionOptions(ranges=["2:4"]).question(Reading(bins=10)).ranges == ((2, 4),)
 
 
-def test_the_page_shows_what_is_printed() -> None:
-    page = [
-        line.strip() for line in (Path(__file__).parents[2] / "docs/planning.md").read_text().splitlines()
-    ]
-    life = "--devices 20000 --lifetime 4 --horizon 2y --call 1h --yes-no --share 0.05 --error 0.05"
-    for line in (*plan(life).splitlines(), *plan("--epsilon 2 --yes-no --error 0.02").splitlines()):
-        assert line.strip() in page
+def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = shown((Path(__file__).parents[2] / "docs/planning.md").read_text("utf-8"), "plan")
+    assert len(pairs) == 3
+    monkeypatch.chdir(tmp_path)
+    for (_, *arguments), expected in pairs:
+        if "--check" not in arguments:
+            assert [line.rstrip() for line in plan(shlex.join(arguments)).splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--epsilon 2 --yes-no --error 0.02", "Take 4,140 devices, each with one report of ε = 2."),
+        ("--devices 4140 --yes-no --error 0.02", "Take ε = 2 for one report of each of 4,140 devices."),
+        (
+            "--devices 4140 --yes-no --epsilon 2",
+            "The share of one value is then known to ±2% of the devices.",
+        ),
+        (
+            "--devices 500 --bins 16 --epsilon 0.1",
+            "is not known then: take more devices, a larger ε or fewer",
+        ),
+        (
+            LIFE + " --yes-no --share 0.05",
+            "Let a board make 1 report of ε = 2 in its life. One call in 17,513",
+        ),
+        (LIFE + " --yes-no --share 0.05 --error 0.2", "±20% is met from a week of reports on."),
+        (LIFE + " --yes-no --share 0.05 --error 0.001", "±0.1% is not met: for 30 days it takes"),
+    ],
+)
+def test_the_answer_stands_first_and_is_a_sentence(line: str, says: str) -> None:
+    text = plan(line)
+    answer = " ".join(text.split("\n\n")[0].split())
+    assert says in answer
+    assert "Who gave a reading 1 chance in 10 gives it at most" in answer
+    assert " ".join(json.loads(plan(line + " --json"))["answer"]) == answer
+    assert text.rstrip().splitlines()[-1].startswith("next: ")
+
+
+def test_all_reports_of_a_board_are_what_the_answer_of_a_life_is_about() -> None:
+    two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --yes-no --share 0.3")
+    assert "at most 67 in 100 after seeing all that a board ever sends" in " ".join(two.split())  # e^2.9 / 9
+    drawn = plan(LIFE + " --yes-no --delta 1e-6 --limit 0.1")
+    assert "All reports of a board together are (2, 1e-06)-LDP. Of one report:" in " ".join(drawn.split())
 
 
 def test_names_and_nats() -> None:

@@ -71,7 +71,7 @@ class Fleet:
         """One wake-up of a board: what its reporter says afterwards."""
         done = subprocess.run(
             [*runtime, str(SCRIPT), str(settings), "1" if make else ""],
-            env={**os.environ, "MICROPYPATH": f"{ROOT / 'device'}:{umqtt}"},
+            env={**os.environ, "MICROPYPATH": f"{umqtt}:{ROOT / 'device'}"},
             capture_output=True,
             text=True,
             timeout=60,
@@ -132,10 +132,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory):
         yield fleet
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_provisioned_board_reports_over_tls_and_is_counted(fleet: Fleet, runtime, umqtt: Path, host: str):
+@pytest.mark.parametrize(
+    ("host", "bundled"), [("localhost", False), ("127.0.0.1", False), ("localhost", True)]
+)
+def test_a_provisioned_board_reports_over_tls_and_is_counted(
+    fleet: Fleet, runtime, umqtt: Path, host: str, bundled: bool
+):
     before = fleet.counted()
-    said = fleet.board(runtime, umqtt, fleet.settings("board-" + host.replace(".", "-"), host))
+    name = f"board-{host.replace('.', '-')}-{'1-8' if bundled else '1-3'}"
+    said = fleet.board(runtime, ROOT / "device" if bundled else umqtt, fleet.settings(name, host))
     assert said["error"] is None
     assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
     until(lambda: fleet.counted() == before + 1, "the report is counted")

@@ -246,17 +246,13 @@ def start_board(runtime: tuple[str, ...], umqtt: Path):
     yield from starting(runtime, umqtt)
 
 
-@pytest.fixture(params=["umqtt.simple 1.3.4", "newest umqtt.simple", "asyncio", "asyncio on CPython"])
+@pytest.fixture(params=["umqtt.simple 1.3.4", "bundled umqtt.simple", "asyncio", "asyncio on CPython"])
 def start_any(request: pytest.FixtureRequest, runtime: tuple[str, ...], umqtt: Path):
     """Both reporters, with every version of what they stand on; all must behave alike in an outage."""
     if request.param == "umqtt.simple 1.3.4":
         yield from starting(runtime, umqtt)
-    elif request.param == "newest umqtt.simple":
-        try:
-            newest = load(RIGS / "get_umqtt.py").fetch_newest(ROOT / ".rig" / "umqtt-newest")
-        except RuntimeError as e:
-            pytest.skip(f"the newest umqtt.simple: {e}")
-        yield from starting(runtime, newest)
+    elif request.param == "bundled umqtt.simple":
+        yield from starting(runtime, ROOT / "device")
     elif request.param == "asyncio":
         yield from starting(runtime, load(RIGS / "get_asyncio.py").fetch(), kind="asyncio")
     else:

@@ -9,10 +9,11 @@ from designs import bell, choice_payload, number_payload
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments import definition
-from hushmote.server.store import Store
+from hushmote.server.store import Description, Store
 from hushmote.simulator import demo, vectorised
 
 WEEKS = ("2026-11-14", "2026-11-21")
+UNITS = {"room_temp": "°C", demo.NAME: "°F"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Shares = Callable[[Experiment, str, str], np.ndarray]
@@ -28,7 +29,8 @@ def _fill(
         for fleet in fleets:
             store.add_fleet(fleet, keyed=False)
             for payload in payloads:
-                store.add_experiment(fleet, payload)
+                unit = UNITS.get(Experiment.parse(payload).name, "")
+                store.add_experiment(fleet, payload, description=Description(unit))
             counts = {}
             for version in store.experiments(fleet):
                 for window in windows:

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from hushmote.server.provisioning.software_board.board import SoftwareBoard
+
 FIRMWARE_TESTS = Path(__file__).parents[2] / "firmware_tests"
 sys.path.insert(0, str(FIRMWARE_TESTS))
 
 import run  # noqa: E402  # pyright: ignore[reportMissingImports]
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
-from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: Path):
     found = [r for r in runtimes.find(install=True)[0] if "littlefs" in r.features]
     if not found:
         pytest.skip("no MicroPython with littlefs: python firmware_tests/runtimes.py --install")
-    with PtyBoard(
+    with SoftwareBoard(
         [*found[0].argv, "-X", "heapsize=1m"], tmp_path / "flash.img", flash_bytes=1 << 20
     ) as board:
         command = [

@@ -136,7 +136,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
     arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
     text = hushmote(*arguments, *more, "--plot-convergence", "c.png", cwd=folder)
-    assert "plot: c.png" in text
+    assert "written: c.png" in text
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
     shown = json.loads(hushmote(*arguments, *more, "--plot-convergence", "c.svg", "--json", cwd=folder))
     steps = shown["convergence"]
@@ -163,10 +163,13 @@ def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        (("--devices", "50"), "a picture of convergence needs 100 reports, not 50"),
+        (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
         (("--attack", "random"), "a picture of convergence has no fake devices: it is without --attack"),
         (("--range", "yes") * 7, "a picture of convergence shows 6 ranges at most"),
-        (("--plot-convergence", "c.txt"), "a plot is a .png, .pdf or .svg file, not c.txt"),
+        (
+            ("--plot-convergence", "c.txt"),
+            "c.txt must end in .png or .pdf or .svg: that says what is written",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(folder: Path, more, text):

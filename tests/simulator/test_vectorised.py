@@ -165,15 +165,6 @@ def test_histogram_over_very_many_codes_counts_every_report():
     assert counts.sum() == 2 * 65_536
 
 
-def test_every_thins_calls_to_reports():
-    experiment = Experiment.parse(experiment_json(every=90))
-    counts = vectorised.histogram(experiment, np.array([N, N]), np.random.default_rng(10), thin=True)
-    n, p = 2 * N, 1 / 90
-    assert abs(counts.sum() - n * p) < 7 * (n * p * (1 - p)) ** 0.5  # 3e-12
-    told = vectorised.histogram(experiment, np.array([N, N]), np.random.default_rng(10))
-    assert told.sum() == n
-
-
 def test_memory_does_not_grow_with_the_number_of_reports():
     experiment = number(1024, mechanism="olh", g=3)
 

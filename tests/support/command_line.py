@@ -5,7 +5,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -30,12 +30,15 @@ cap = 2
 """
 
 
-def hushmote(*arguments: str, cwd: Path, expect: int = 0) -> str:
+def hushmote(
+    *arguments: str, cwd: Path, expect: int = 0, environment: Mapping[str, str] | None = None
+) -> str:
     """Run the command line in this process, 80 columns wide, as one of its own would in that folder.
 
-    It returns the output, or with expect=1 the one line of the mistake.
+    environment: further variables. It returns the output, or with expect=1 the one line of the mistake.
     """
-    with contextlib.chdir(cwd), mock.patch.dict(os.environ, _environment(), clear=True):
+    variables = _environment() | dict(environment or {})
+    with contextlib.chdir(cwd), mock.patch.dict(os.environ, variables, clear=True):
         return _called(*arguments, expect=expect)
 
 

@@ -6,6 +6,7 @@ sensor and deep sleep are the rig's; everything else is what a board would run.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import ProvisionError, provision_device
+from hushmote.server.provisioning.software_board.board import SoftwareBoard
 from hushmote.server.provisioning.usb import FlashError
 from hushmote.server.wire import keys
 
@@ -23,8 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "firmware_tests"))
 
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
-from pty_board import PtyBoard  # noqa: E402  # pyright: ignore[reportMissingImports]
-from rigs import get_umqtt  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
@@ -44,26 +44,46 @@ def interpreter() -> list[str]:
     pytest.skip(f"no MicroPython with {', '.join(sorted(NEEDS))} here: {reasons}")
 
 
-@pytest.fixture(scope="session")
-def umqtt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """umqtt/simple.py as published; without a package index an empty stand-in, which copies just as well."""
-    try:
-        return get_umqtt.fetch(ROOT / ".rig" / "lib") / "umqtt" / "simple.py"
-    except RuntimeError:
-        path = tmp_path_factory.mktemp("umqtt") / "simple.py"
-        path.write_text("class MQTTClient:\n    pass\n")
-        return path
+class DisturbedBoard(SoftwareBoard):
+    """A board at a bad cable or a bad socket.
+
+    noise: flip one bit of the n-th escaped byte that the computer sends. brownout_bytes: the power fails
+    for a moment once the computer has sent this many bytes.
+    """
+
+    def __init__(
+        self, *arguments: Any, noise: int | None = None, brownout_bytes: int | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._noise = noise
+        self._brownout_bytes = brownout_bytes
+
+    def received(self, data: bytes) -> bytes | None:
+        if self._brownout_bytes is not None:
+            self._brownout_bytes -= len(data)
+            if self._brownout_bytes < 0:
+                self._brownout_bytes = None
+                return None
+        if self._noise is None:
+            return data
+        # What is sent as \\xNN: the program stays valid, the data does not.
+        escaped = list(re.finditer(rb"\\x[0-9a-f][0-8]", data))
+        if len(escaped) <= self._noise:
+            self._noise -= len(escaped)
+            return data
+        at = escaped[self._noise].end() - 1
+        self._noise = None
+        return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 
 
 class Bench:
     """A board, settings for it, and flash with what these tests always give it."""
 
-    def __init__(self, folder: Path, interpreter: list[str], umqtt: Path) -> None:
+    def __init__(self, folder: Path, interpreter: list[str]) -> None:
         self.folder = folder
         self.settings = self.new_settings("board1")
         self.lines: list[str] = []
         self._interpreter = interpreter
-        self._umqtt = umqtt
 
     def new_settings(self, device_id: str, **changes: Any) -> Path:
         path = self.folder / f"{device_id}.settings.json"
@@ -75,11 +95,11 @@ class Bench:
         provision_device(FLEET_KEYS, FLEET, device_id, path=path, **(values | changes))
         return path
 
-    def board(self, **options: Any) -> PtyBoard:
-        return PtyBoard(self._interpreter, self.folder / "board.img", **{"wifi": WIFI} | options)
+    def board(self, wifi: str = WIFI, **options: Any) -> SoftwareBoard:
+        return DisturbedBoard(self._interpreter, self.folder / "board.img", wifi=wifi, **options)
 
-    def flash(self, board: PtyBoard, settings: Path | None = None, **options: Any):
-        values = {"umqtt": self._umqtt, "reset": False, "timeout_s": 20, "say": self.lines.append}
+    def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
+        values = {"reset": False, "timeout_s": 20, "say": self.lines.append}
         return flash(board.port, settings or self.settings, **(values | options))
 
     def contents(self) -> dict[str, str]:
@@ -92,11 +112,11 @@ class Bench:
             text=True,
             timeout=20,
             check=True,
-            env={**os.environ, "MICROPYPATH": str(ROOT / "firmware_tests")},
+            env={**os.environ, "MICROPYPATH": str(ROOT / "server" / "provisioning" / "software_board")},
         )
         return json.loads(done.stdout)
 
-    def fails(self, board: PtyBoard, settings: Path | None = None, **options: Any) -> str:
+    def fails(self, board: SoftwareBoard, settings: Path | None = None, **options: Any) -> str:
         """The one line with which a flash fails."""
         with pytest.raises((FlashError, ProvisionError)) as caught:
             self.flash(board, settings, **options)
@@ -108,14 +128,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, interpreter: list[str], umqtt: Path) -> Bench:
-    return Bench(tmp_path, interpreter, umqtt)
+def bench(tmp_path: Path, interpreter: list[str]) -> Bench:
+    return Bench(tmp_path, interpreter)
 
 
 @pytest.fixture(scope="session")
-def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str], umqtt: Path) -> Bench:
+def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str]) -> Bench:
     """A board that was flashed, switched off; tests work on copies of it."""
-    bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter, umqtt)
+    bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter)
     with bench.board() as board:
         bench.flash(board)
     return bench
@@ -129,7 +149,7 @@ def used(bench: Bench, flashed_once: Bench) -> Bench:
     return bench
 
 
-def on_board(board: PtyBoard, script: str) -> str:
+def on_board(board: SoftwareBoard, script: str) -> str:
     """Run a script on the board with mpremote; what it printed."""
     command = [sys.executable, "-m", "mpremote", "connect", board.port, "exec", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -138,8 +158,8 @@ def on_board(board: PtyBoard, script: str) -> str:
 
 
 _CONTENTS = """
-import sys, os, json, binascii, board_hardware
-board_hardware.mount(sys.argv[1])
+import sys, os, json, binascii, hardware
+hardware.mount(sys.argv[1])
 r = {}
 def walk(d):
     for e in os.ilistdir(d or '/'):

@@ -25,7 +25,7 @@ MARKS: Mapping[str, str] = {
     "Cluster": "database",
     "needs_postgres": "database",
     "find_runtime": "micropython",
-    "PtyBoard": "micropython",
+    "SoftwareBoard": "micropython",
     "runtimes": "micropython",
     "audit_runtimes": "micropython",
     "RUNTIMES": "micropython",

@@ -11,9 +11,9 @@ from experiments import experiment_json
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon
 from hushmote.server.answers.query import Selection
-from hushmote.server.answers.second_epsilon import LIMITS, Shuffling, TwoEpsilons
+from hushmote.server.answers.second_epsilon import Shuffling, TwoEpsilons
 from hushmote.server.errors import UsageError
-from hushmote.server.estimate.shuffled import histogram_epsilon, histograms_epsilon, local_epsilon_for
+from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon, histograms_epsilon, local_epsilon_for
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
 from hushmote.simulator import vectorised
@@ -115,10 +115,31 @@ def test_the_local_epsilon_that_a_wanted_histogram_allows() -> None:
         return Experiment.parse(experiment_json(epsilon=micro, budget={"rule": "unlimited"}))
 
     micro = local_epsilon_for(design, 10_000, 0.1)
+    assert micro is not None
     assert (
         histogram_epsilon(design(micro), 10_000)
         <= 0.1
         < histogram_epsilon(design(micro * 1002 // 1000), 10_000)
     )
     assert local_epsilon_for(design, 10_000, 20) == 16_000_000
-    assert local_epsilon_for(design, 10, 1e-9) == 0
+    assert local_epsilon_for(design, 10, 1e-9) is None
+
+
+@pytest.mark.parametrize(("cap", "asked"), [(2, 1), (1, 0)])
+def test_the_devices_are_asked_at_most_once_for_all_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, asked: int
+) -> None:
+    # With 360 windows of 300,000 devices, one question for each window took 40 s of CPU.
+    payload = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": cap})
+    calls = []
+    participation = Store.participation
+    monkeypatch.setattr(Store, "participation", lambda *a: calls.append(1) or participation(*a))
+    with Store(f"sqlite:///{tmp_path / 'x.sqlite'}") as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload)
+        (version,) = store.experiments("home")
+        with store.ingest() as transaction:
+            counts = {(version.id, day, code): 500 for day in DAYS for code in (0, 1)}
+            transaction.write({("home", "door", "b1"): NumberSet().add(1)}, counts, {})
+        each, together = second_epsilon.of_windows(store, Selection("door", "home"))
+    assert (len(each), together.own, sum(calls)) == (3, 1, asked)

@@ -7,6 +7,7 @@ import pytest
 
 from hushmote.device import ldp_client
 from hushmote.server.experiments.definition import DefinitionError, load, parse
+from hushmote.server.experiments.units import bin_edges
 
 ROOM = (Path(__file__).parents[3] / "examples" / "room_temp.toml").read_text()
 
@@ -19,12 +20,17 @@ def changed(old: str, new: str) -> str:
 def test_example_becomes_integers_that_a_board_accepts():
     fields = json.loads(parse(ROOM).payload())
     experiment = parse(ROOM).experiment()
-    assert fields["low"] == -20_000
+    assert fields["low"] == -14_000
     assert fields["high"] == 50_000
     assert fields["epsilon"] == 1_000_000
     assert fields["budget"] == {"rule": "sum", "cap": 4_000_000}
     assert experiment.mechanism == "hh"
     assert experiment.domain == 256
+
+
+def test_whole_degrees_of_the_example_are_edges_of_its_bins():
+    edges = bin_edges(parse(ROOM).experiment())
+    assert set(range(-14, 51)) <= set(edges.tolist())
 
 
 def test_payload_is_the_same_bytes_every_time():
@@ -50,11 +56,11 @@ def test_levels_are_drawn_to_suit_what_is_to_be_answered():
     assert levels_drawn(changed('unit = "°C"', 'statistics = "ranges"')) == by_default
     quantiles = levels_drawn(changed('unit = "°C"', 'statistics = "quantiles"'))
     assert quantiles[1] < by_default[1]
-    blocks = levels_drawn(changed('unit = "°C"', 'ranges = [":-2.5", "-2.5:15", "15:"]'))  # 64 bins each
+    blocks = levels_drawn(changed('unit = "°C"', 'ranges = [":2", "2:18", "18:"]'))  # 64 bins each
     assert blocks.keys() == {128, 64, 1}
     assert blocks[1] < 0.05
-    # A bound between two edges stands for the nearest, here 15 and -2.5.
-    assert levels_drawn(changed('unit = "°C"', 'ranges = [":-2.51", "-2.49:15.1", "14.9:"]')) == blocks
+    # A bound between two edges stands for the nearest, here 18 and 2.
+    assert levels_drawn(changed('unit = "°C"', 'ranges = [":1.99", "2.01:18.1", "17.9:"]')) == blocks
 
 
 def test_what_the_analyst_chose_is_kept():
@@ -72,7 +78,7 @@ def test_what_the_analyst_chose_is_kept():
 
 def test_choice_and_bool_have_their_own_domains():
     number = 'type = "number"        # "bool", "choice" with labels = [...], or "number"'
-    bare = ROOM.replace("low = -20 ", "# ").replace("high = 50", "").replace("bins = 256", "")
+    bare = ROOM.replace("low = -14 ", "# ").replace("high = 50", "").replace("bins = 256", "")
     choice = bare.replace(number, 'type = "choice"\nlabels = ["ok", "warm", "hot"]')
     assert parse(choice).experiment().domain == 4
     assert parse(bare.replace(number, 'type = "bool"')).experiment().mechanism == "rr"
@@ -100,8 +106,8 @@ def test_caps_are_rounded_down():
         ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),
         ("cap = 4.0", "", "cap is needed for sum, squares and count"),
         ('rule = "sum"', 'rule = "summ"', "budget.rule: Input should be 'sum'"),
-        ("low = -20", "low = 60", "low must be less than high"),
-        ("low = -20", "low = -20.0001", "low must be a whole number of thousandths of its unit"),
+        ("low = -14", "low = 60", "low must be less than high"),
+        ("low = -14", "low = -14.0001", "low must be a whole number of thousandths of its unit"),
         ('owner = "heating@example.org"', "", "owner is missing"),
         ("bins = 256", "bins = 256\nranges = []", "at least one range is needed"),
         ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range reads low:high"),
@@ -112,6 +118,12 @@ def test_caps_are_rounded_down():
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires: Input should be a valid date"),
         ('name = "room_temp"', 'name = "Room Temp"', "name: String should match pattern"),
+        (
+            'unit = "°C"',
+            'unit = "degrees Celsius of the air"',
+            "unit: String should have at most 20 characters",
+        ),
+        ('owner = "heating@example.org"', 'owner = "a\\u0000b"', "owner: the character \\u0000 is in it"),
         ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),
         ('name = "room_temp"', "name room_temp", "not TOML: Expected '=' after a key"),
     ],
@@ -127,7 +139,7 @@ def test_label_other_is_refused_because_it_is_always_there():
     with pytest.raises(DefinitionError, match="leave it out"):
         parse(
             changed('type = "number" ', 'type = "choice"\nlabels = ["a", "other"] #')
-            .replace("low = -20 ", "# ")
+            .replace("low = -14 ", "# ")
             .replace("high = 50", "")
             .replace("bins = 256", "")
         )
@@ -139,7 +151,7 @@ def test_a_choice_of_nothing_is_refused(mechanism: str):
     with pytest.raises(DefinitionError, match="labels are needed for a choice"):
         parse(
             changed('type = "number" ', nothing)
-            .replace("low = -20 ", "# ")
+            .replace("low = -14 ", "# ")
             .replace("high = 50", "")
             .replace("bins = 256", "")
         )

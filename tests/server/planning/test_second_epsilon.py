@@ -3,12 +3,11 @@
 import pytest
 
 from hushmote.device.ldp_client import EPSILON_MAX
-from hushmote.server.estimate.shuffled import histogram_epsilon
+from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
 from hushmote.server.planning.devices import EPSILON_STEP, MICRO, PlanError, best_design
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
 from hushmote.server.planning.second_epsilon import (
-    AGAINST,
     epsilon_for_histogram,
     histogram,
     lifetime_histograms,
@@ -72,6 +71,6 @@ def test_boards_that_call_once_a_day_have_one_report_in_a_day() -> None:
 
 def test_the_limits_are_in_the_same_sentence() -> None:
     seen = histogram(best_design(2, MICRO, Question("frequency")), 1000).to_dict()
-    assert seen["holds"] == AGAINST
+    assert seen["holds"] == LIMITS
     for word in ("histograms only", "broker", "operator", "journal"):
-        assert word in AGAINST
+        assert word in LIMITS

@@ -5,9 +5,7 @@ sensor and deep sleep are the rig's; everything else is what a board would run.
 """
 
 import dataclasses
-import functools
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -46,7 +44,7 @@ def ledger(files: dict[str, str]) -> dict[str, str]:
 # --- What goes well -------------------------------------------------------------------------------
 
 
-def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench, umqtt: Path):
+def test_a_fresh_board_gets_everything_and_a_ledger(bench: Bench):
     with bench.board() as board:
         done = bench.flash(board)
         files = bench.contents()
@@ -247,40 +245,37 @@ def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Ben
         assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
 
 
-def served_index(folder: Path, content: bytes) -> str:
-    """A package index that has this content where umqtt.simple should be; its URL."""
-    path = folder / "file" / umqtt_simple.SHA256[:2] / umqtt_simple.SHA256[:8]
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}"
+def test_umqtt_is_bundled_and_known_by_its_hash(tmp_path: Path):
+    content = umqtt_simple.bundled()
+    assert content.endswith(b"\n__version__ = '1.8.0'\n")
+    assert hashlib.sha256(content).hexdigest() == umqtt_simple.SHA256
+    licence = umqtt_simple.PATH.with_name("LICENSE").read_text()
+    assert licence.startswith(
+        "The MIT License (MIT)\n\nCopyright (c) 2013, 2014 micropython-lib contributors\n"
+    )
+    altered = tmp_path / "simple.py"
+    altered.write_bytes(content.replace(b"qos=0", b"qos=1", 1))
+    with pytest.raises(FlashError, match=r"simple\.py is not umqtt.simple 1\.8\.0: install Hushmote again"):
+        umqtt_simple.bundled(altered)
+    with pytest.raises(FlashError, match=r"^cannot read .*none: No such file"):
+        umqtt_simple.bundled(tmp_path / "none")
 
 
-def test_umqtt_is_downloaded_and_compared_with_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    content = b"class MQTTClient: pass"
-    index = served_index(tmp_path, content)
-    with pytest.raises(FlashError, match=f"is not umqtt.simple {umqtt_simple.VERSION}: give the file with"):
-        umqtt_simple.fetch(index)
-    monkeypatch.setattr(umqtt_simple, "SHA256", umqtt_simple.SHA256[:8] + "0" * 56)
-    with pytest.raises(FlashError, match="is not"):
-        umqtt_simple.fetch(index)
-    digest = hashlib.sha256(content).hexdigest()
-    monkeypatch.setattr(umqtt_simple, "SHA256", digest)
-    with pytest.raises(FlashError, match="could not be downloaded"):  # the index knows no such file
-        umqtt_simple.fetch(index)
-    assert umqtt_simple.fetch(served_index(tmp_path / "right", content)) == content
-
-
-def test_no_umqtt_and_no_network_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    # Downloads go through a proxy that is not there.
+def test_a_board_without_umqtt_gets_one_without_a_network(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    # Whatever would be downloaded goes through a proxy that is not there.
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+    own = bench.folder / "simple.py"
+    own.write_text("class MQTTClient:\n    pass\n")
+    version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
     with bench.board() as board:
-        line = bench.fails(board, umqtt=None)
-        assert line.startswith("the board has no umqtt.simple and it could not be downloaded")
-        assert bench.contents() == {}
+        bench.flash(board)
+        assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"
+        # One of one's own takes its place, and its place only.
+        assert bench.flash(board, umqtt=own, source=True).copied_bytes > 0
+        assert on_board(board, version) == "/lib/umqtt/simple.py None"
+        bench.flash(board)
+        assert on_board(board, version) == "/lib/umqtt/simple.mpy 1.8.0"
 
 
 def test_missing_tools_are_said_with_the_command_that_brings_them(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from flashing import ROOT, Bench, on_board
 
-from hushmote.server.provisioning import flash, mip, usb
+from hushmote.server.provisioning import flash, mip, umqtt, usb
 
 
 def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(tmp_path: Path):
@@ -38,15 +38,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path):
 
 
 @pytest.fixture
-def site(tmp_path: Path, umqtt: Path) -> Iterator[str]:
+def site(tmp_path: Path) -> Iterator[str]:
     """An address with the package at /package, and a package index with umqtt.simple at /index."""
     mip.write_package(tmp_path / "package")
-    content = umqtt.read_bytes()
+    content = umqtt.bundled()
     short = hashlib.sha256(content).hexdigest()[:8]
     for path, data in (
         (f"file/{short[:2]}/{short}", content),
         (
-            "package/6/umqtt.simple/1.8.0.json",
+            f"package/6/umqtt.simple/{umqtt.VERSION}.json",
             json.dumps({"v": 1, "hashes": [["umqtt/simple.py", short]]}).encode(),
         ),
     ):

@@ -3,11 +3,9 @@
 import contextlib
 import datetime
 import json
-import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
 import time
 from pathlib import Path
 
@@ -188,28 +186,6 @@ def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
         assert words in json.loads(line)["event"]
 
 
-@needs_mosquitto
-def test_a_password_comes_from_a_file_or_the_environment_not_from_the_command_line(store, tmp_path):
-    if shutil.which("mosquitto_passwd") is None:
-        pytest.skip("mosquitto_passwd is not installed")
-    passwords, secret, url = tmp_path / "passwords", tmp_path / "secret", f"sqlite:///{store.where}"
-    subprocess.run(
-        ["mosquitto_passwd", "-b", "-c", passwords, "agg", "p@ss word"], check=True, capture_output=True
-    )
-    secret.write_text("p@ss word\n")
-    secret.chmod(0o600)
-    with MosquittoBroker(password_file=passwords) as broker:
-        where = f"127.0.0.1:{broker.port}"
-        for more, environment in [
-            (("--broker", f"mqtt://agg@{where}", "--password-file", secret), {}),
-            ((), {"HUSHMOTE_BROKER": f"mqtt://agg:p%40ss%20word@{where}"}),
-        ]:
-            with served("--store", url, *more, environment=environment) as process:
-                process.ready()
-                assert process.end() == 0
-                assert "word" not in process.log()
-
-
 def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, capsys):
     run = runner("serve", tmp_path, monkeypatch, capsys)
     monkeypatch.delenv("HUSHMOTE_BROKER", raising=False)
@@ -227,7 +203,8 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch, cap
         (("--broker", "tcp://host"), "mqtts:// for TLS"),
         (("--ca", "ca.pem"), "write the broker as mqtts://"),
         (("--broker", "mqtts://host", "--ca", "ca.pem"), "cannot read ca.pem: No such file"),
-        (("--broker", "mqtts://host", "--cert", "c.pem"), "belong together"),
+        (("--broker", "mqtts://host", "--cert", "c.pem"), "cannot read c.pem: No such file"),
+        (("--broker", "mqtts://host", "--cert-key", "c.pem"), "belong together"),
         (("--share", "crew"), "--share needs --client-id"),
         (("--share", "crew", "--client-id", "a/b"), "--client-id must be 1 to 64 of"),
         (("--share", "Crew!", "--client-id", "a"), "must be 1 to 32 of a-z"),

@@ -21,7 +21,7 @@ from sqlalchemy import NullPool, create_engine, event, select
 from hushmote.cli import main as cli
 from hushmote.server.estimate import estimate
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.store import Store, StoreError, schema
+from hushmote.server.store import Description, Store, StoreError, schema
 from hushmote.server.store.check import check
 from hushmote.server.store.merge import MergeRefused, _union, merge
 from hushmote.server.store.number_set import NumberSet
@@ -309,6 +309,20 @@ def test_what_the_target_publishes_stays_and_what_it_did_not_know_comes_as_it_is
     b.add_experiment("home", door, None)
     assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]
     assert {v.expires for v in a.experiments()} == {LAST}
+
+
+def test_of_two_texts_the_target_s_stays_and_an_empty_one_is_filled_by_the_first_source(sites):
+    a, b, c = (sites.open(name) for name in "abc")
+    (payload,) = TEMP
+    a.add_experiment("home", payload, LAST, description=Description("°C", "", "a@example.org"))
+    b.add_experiment("home", payload, LAST, description=Description("°C", "why b", ""))
+    assert [x.kept for x in merge(a, [b], dry_run=True).experiments] == []
+    c.add_experiment("home", payload, LAST, description=Description("K", "why c", "c@example.org"))
+    new = sites.open("new", payloads=())
+    assert [x.kept for x in merge(a, [b, c]).experiments] == [True]
+    assert [v.description for v in a.experiments()] == [Description("°C", "why b", "a@example.org")]
+    merge(new, [c])
+    assert [v.description for v in new.experiments()] == [Description("K", "why c", "c@example.org")]
 
 
 def test_a_merge_keeps_what_serials_days_and_checks_say_of_both(sites):

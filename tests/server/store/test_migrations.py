@@ -24,7 +24,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {1: 117, 2: 144}  # in the dump of each version
+REPORTS = {1: 117, 2: 144, 3: 159}  # in the dump of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -33,7 +33,7 @@ def dump(path, version=1):
         connection.executescript((DATA / f"store_v{version}.sql").read_text())
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, 2, 3])
 def version(request):
     """An earlier schema version."""
     return request.param
@@ -110,20 +110,27 @@ def described(url):
     return found
 
 
-NEW_COLUMNS = {"fleet": {"serial", "master_check"}, "experiment": {"first_serial", "serial", "counted_until"}}
+# Schema version -> table -> the columns that it brought to tables that were there.
+NEW_COLUMNS = {
+    2: {"fleet": {"listed"}},
+    3: {"fleet": {"serial", "master_check"}, "experiment": {"first_serial", "serial", "counted_until"}},
+    4: {"experiment": {"unit", "purpose", "owner"}},
+}
 
 
 def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(old, version):
     before = content(old)
     upgrade(old)
     after = content(old)
-    assert after.pop("schema_version")[1] == [{"version": 3}]
+    assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
     assert before.pop("schema_version")[1] == [{"version": version}]
     if version == 1:
         assert after.pop("device") == ({"fleet", "device", "state"}, [])
-        assert {row.pop("listed") for row in after["fleet"][1]} == {False}
-        after["fleet"][0].remove("listed")
-    for table, added in NEW_COLUMNS.items():
+        assert {row["listed"] for row in after["fleet"][1]} == {False}
+    for row in after["experiment"][1]:
+        assert (row["unit"], row["purpose"], row["owner"]) == ("", "", "")
+    steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
+    for table, added in (brought for step in steps for brought in step.items()):
         columns, rows = after[table]
         columns -= added
         for row in rows:
@@ -137,6 +144,7 @@ def test_every_count_dedupe_set_reject_and_version_is_there_after_the_upgrade(ol
         assert check(store).reports == REPORTS[version]
 
 
+@pytest.mark.parametrize("version", [1, 2], indirect=True)
 def test_the_grace_of_versions_that_were_old_begins_with_the_upgrade(old):
     began = datetime.datetime.now(datetime.UTC)
     upgrade(old)
@@ -250,7 +258,7 @@ def test_a_store_of_an_old_version_is_not_upgraded_unasked(old, version):
     before = content(old)
     for create in (True, False):
         with pytest.raises(
-            StoreError, match=f"schema version {version}, this Hushmote reads 3: stop its agg"
+            StoreError, match=f"schema version {version}, this Hushmote reads {schema.VERSION}: stop its agg"
         ):
             Store(old, create=create)
     assert content(old) == before
@@ -265,7 +273,7 @@ def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
         assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
         with other.writing() as connection:
             connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
-        with pytest.raises(StoreError, match="has schema version 4, this Hushmote reads 3: use the Hushmote"):
+        with pytest.raises(StoreError, match="has schema version 5, this Hushmote reads 4: use the Hushmote"):
             ingest.ingest(running, messages, fleets, NOW)
         assert running.histogram("home", exp.digest).sum() == 1
 

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store import Description, Store, StoreError, VersionRefused, schema
 from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Participation
@@ -73,6 +73,32 @@ def test_counts_add_up_over_batches_windows_and_versions(store):
     assert store.histogram("home", second.digest)[5] == 7
     with pytest.raises(VersionRefused, match="no experiment with digest 00000000"):
         store.histogram("home", bytes(4))
+
+
+def test_words_stay_with_their_version_and_change_without_another(store):
+    one, other = experiment_payload(), experiment_payload(epsilon=500_000)
+    words = Description("°C", "How warm?\nAnd when? [b]", "a@example.org")
+    store.add_experiment("home", one, description=words)
+    store.add_experiment("home", other)
+    assert [v.description for v in store.experiments()] == [words, Description()]
+    changed = Description("°C", "How cold?", "b@example.org")
+    store.add_experiment("home", one, description=changed)
+    (first, second) = store.experiments()
+    assert (first.unit, first.purpose, first.owner) == ("°C", "How cold?", "b@example.org")
+    assert (first.payload, first.current, second.current) == (one, True, False)
+    store.add_experiment("home", one)  # nobody said anything: what is known stays
+    assert [v.description for v in store.experiments()] == [changed, Description()]
+
+
+def test_words_that_are_no_text_are_damage_and_the_check_says_where(sqlite_store):
+    sqlite_store.add_experiment("home", experiment_payload())
+    with sqlite_store.writing() as connection:
+        connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
+    with pytest.raises(StoreError, match=r"does not parse .*its unit, purpose or owner is no text"):
+        sqlite_store.experiments()
+    assert check(sqlite_store).violations == (
+        "version 1 of temp in fleet home has days, serials or words that cannot be",
+    )
 
 
 def test_what_was_committed_is_there_after_opening_again(store_url):
@@ -243,7 +269,7 @@ def test_another_schema_version_is_refused(tmp_path):
     Store(url(tmp_path)).close()
     with sqlite3.connect(tmp_path / "store.sqlite") as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 3: use the Hushmote"):
+    with pytest.raises(StoreError, match="schema version 99, this Hushmote reads 4: use the Hushmote"):
         Store(url(tmp_path))
 
 

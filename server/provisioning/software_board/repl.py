@@ -1,9 +1,9 @@
 """The REPL of a MicroPython board in front of the unix port, as far as mpremote speaks it.
 
-    micropython rawrepl.py STATUS_FD IMAGE friendly|raw POWER|SLEEP|SOFT ACCESS_POINT VERSION
+    micropython repl.py STATUS_FD IMAGE friendly|raw POWER|SLEEP|SOFT ACCESS_POINT VERSION
 
 Raw REPL, raw paste with flow control, ctrl-C, soft reset; boot.py and main.py run as on a board. Started by
-pty_board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
+board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
 machine.reset(), 45 deep sleep. On STATUS_FD it says B (busy) and I (idle), so that ctrl-C becomes a
 signal while a program runs, and S<ms> before it sleeps.
 """
@@ -12,12 +12,12 @@ signal while a program runs, and S<ms> before it sleeps.
 
 import sys
 
-import board_hardware
+import hardware
 
 _SOFT_EXIT = 42
 _SOFT_RAW_EXIT = 43
 _WINDOW_BYTES = 512
-_BANNER = b"MicroPython on a pty\r\n>>> "
+_BANNER = b"MicroPython, a board in software\r\n>>> "
 _RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n>"
 
 _in = sys.stdin.buffer
@@ -46,7 +46,7 @@ def _run(source, name, scope):
     error = None
     try:
         exec(compile(source, name, "exec"), scope)
-    except board_hardware.Reset:
+    except hardware.Reset:
         raise
     except BaseException as e:
         error = e
@@ -131,7 +131,7 @@ def _serve(raw, scope):
 
 def main():
     image, mode, cause, access_point, version = sys.argv[2:7]
-    board_hardware.install(image, cause == "SLEEP", access_point, version)
+    hardware.install(image, cause == "SLEEP", access_point, version)
     raw = mode == "raw"
     scope = {"__name__": "__main__"}
     if cause == "SOFT":
@@ -151,7 +151,7 @@ try:
     main()
 except _Closed:
     sys.exit(0)
-except board_hardware.Reset as e:
+except hardware.Reset as e:
     if e.sleep_ms:
         _say(b"S%d\n" % e.sleep_ms)
     sys.exit(e.status)

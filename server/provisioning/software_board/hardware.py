@@ -1,6 +1,6 @@
 """What a board has and the unix port of MicroPython lacks: a littlefs flash, `machine`, `network`.
 
-Runs on the unix port, in front of rawrepl.py. The flash is a file on the computer, mounted as the only
+Runs on the unix port, in front of repl.py. The flash is a file on the computer, mounted as the only
 file system, so that a program sees nothing of the computer, and "flash full" is real.
 """
 
@@ -73,7 +73,7 @@ class _ADC:
         return 14100  # 0.710 V: 24.6 °C by the RP2040's datasheet
 
 
-class Machine:
+class MachineModule:
     """The `machine` module of a board with the sensor and the clock of an RP2040."""
 
     PWRON_RESET = 1
@@ -84,7 +84,7 @@ class Machine:
         self._woke = woke
 
     def unique_id(self):
-        return b"pty-board"
+        return b"software-board"
 
     def reset_cause(self):
         return self.DEEPSLEEP_RESET if self._woke else self.PWRON_RESET
@@ -99,8 +99,8 @@ class Machine:
         raise OSError(95)
 
 
-class Network:
-    """The `network` module of a board near one access point, given as "ssid:password"."""
+class NetworkModule:
+    """The `network` module of a board near one access point: "ssid:password", or "*" for any."""
 
     STA_IF = 0
     AP_IF = 1
@@ -133,8 +133,10 @@ class _Station:
         return True
 
     def connect(self, ssid, password=None):
-        own_ssid, own_password = self._access_point.split(":", 1)
-        if ssid != own_ssid:
+        own_ssid, _, own_password = self._access_point.partition(":")
+        if self._access_point == "*":
+            self._state = self._network.STAT_GOT_IP
+        elif ssid != own_ssid:
             self._state = self._network.STAT_NO_AP_FOUND
         elif password != own_password:
             self._state = self._network.STAT_WRONG_PASSWORD
@@ -157,14 +159,18 @@ class _Station:
         return ("127.0.0.1", "255.0.0.0", "127.0.0.1", "127.0.0.1")
 
 
-class OtherVersion:
-    """The `sys` module of another firmware version, e.g. "1.22.2"; all else is the real one."""
+class SysModule:
+    """The `sys` module of a board: what it calls itself, and its firmware's version; all else is the real one.
+
+    version: such as "1.22.2", empty for the real one.
+    """
 
     def __init__(self, version):
-        numbers = tuple(int(n) for n in version.split("."))
         real = sys.implementation
-        full = numbers + ("",)  # noqa: RUF005 - MicroPython has no (*numbers, "")
-        self.implementation = _Implementation(full, real._mpy, real._machine)
+        full = real.version
+        if version:
+            full = tuple(int(n) for n in version.split(".")) + ("",)  # noqa: RUF005 - no (*numbers, "") here
+        self.implementation = _Implementation(full, real._mpy, "board in software")
 
     def __getattr__(self, name):
         return getattr(sys, name)
@@ -182,8 +188,7 @@ class _Implementation:
 def install(image, woke, access_point, version):
     """Turn this process into a board; access_point and version may be empty."""
     mount(image)
-    sys.modules["machine"] = Machine(woke)
+    sys.modules["machine"] = MachineModule(woke)
     if access_point:
-        sys.modules["network"] = Network(access_point)
-    if version:
-        sys.modules["sys"] = OtherVersion(version)
+        sys.modules["network"] = NetworkModule(access_point)
+    sys.modules["sys"] = SysModule(version)

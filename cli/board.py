@@ -1,0 +1,63 @@
+"""`hushmote board`: a board in software, for `hushmote flash` and a broker on this machine."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from ..server.answers import tables as show
+from ..server.errors import UsageError
+from ..server.plain_text import visible
+
+
+def board_command(
+    storage: Annotated[
+        Path, typer.Option(help="Folder that keeps its flash; a board of its own for each folder.")
+    ] = Path("board"),
+    speed: Annotated[
+        float, typer.Option(help="How much faster its sleep passes: 60 makes an hour a minute.", min=1)
+    ] = 1,
+) -> None:
+    """Run a board in software: MicroPython behind a terminal that `hushmote flash` takes like a board's.
+
+    Its flash is a file that stays, so Ctrl-C is a power cut. Its Wi-Fi takes any name and password, and its
+    sockets are this machine's. Its thermometer always shows 24.6 °C.
+    """
+    try:
+        from ..server.provisioning.software_board import interpreters
+        from ..server.provisioning.software_board import storage as folders
+        from ..server.provisioning.software_board.board import ANY_WIFI, SoftwareBoard
+    except ImportError:  # Windows has neither pseudo-terminals nor file locks of this kind
+        raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
+    interpreter = interpreters.for_board()
+    signal.signal(signal.SIGTERM, _stop)
+    with (
+        folders.opened(storage) as image,
+        SoftwareBoard(interpreter.argv, image, wifi=ANY_WIFI, sleep_scale=1 / speed, console=_say) as board,
+        folders.port_named(storage, board.port) as port,
+    ):
+        version = ".".join(map(str, interpreter.version))
+        tls = "" if "tls" in interpreter.features else ", without TLS"
+        _say(f"MicroPython {version} ({shlex.join(interpreter.argv)}{tls}), flash in {image}")
+        _say("In another window of this folder, with what `hushmote provision device` wrote:")
+        _say(f"  hushmote flash {shlex.quote(str(port))} DEVICE.settings.json")
+        _say("Ctrl-C switches the board off; its flash stays. What it prints:")
+        try:
+            board.wait()
+        except KeyboardInterrupt:
+            _say("switched off")
+            return
+    raise UsageError(board.failure or "the board stopped")
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(line: str) -> None:
+    show.out.print(visible(line), soft_wrap=True, markup=False, highlight=False)

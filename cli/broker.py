@@ -1,0 +1,134 @@
+"""How a command reaches a broker: its URL, login and TLS are the same in every command that connects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..server.errors import UsageError, refusing
+from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
+from ..server.provisioning.master_key import readable_by_others
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_BROKER = "mqtt://localhost:1883"
+URL = "mqtt://\\[user@]host[:1883], or mqtts://\\[user@]host[:8883] for TLS"
+PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
+PANEL = "Broker"
+
+BrokerUrl = Annotated[
+    str,
+    typer.Option("--broker", metavar="URL", help=f"{URL}.", envvar="HUSHMOTE_BROKER", rich_help_panel=PANEL),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help=f"File with the password of the broker's user; or set {PASSWORD} to the password.",
+        envvar="HUSHMOTE_BROKER_PASSWORD_FILE",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="PEM file of the CA that vouches for the broker; else the system's CAs do.",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option(
+        "--cert",
+        metavar="FILE",
+        help="PEM file with this client's certificate, and its key where no --cert-key is given.",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+CertKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--cert-key",
+        metavar="FILE",
+        help="PEM file with the key of --cert, where that is a file of its own.",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+def connection(
+    url: str,
+    password_file: Path | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    cert_key: Path | None = None,
+    *,
+    typed: bool = True,
+) -> tuple[BrokerAddress, ssl.SSLContext | None]:
+    """Return where the broker is, with the login, and how it is checked: None without TLS.
+
+    typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
+    BrokerUrlError and CertificateError.
+    """
+    address = broker_address(url, password_file, typed=typed)
+    if not address.tls:
+        if ca or cert or cert_key:
+            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
+        return address, None
+    from ..server.ingest.tls import client_context  # only here: few connections need it
+
+    return address, client_context(ca, cert, cert_key or cert)
+
+
+def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress:
+    """Return the address with its password, which no other user of this machine can have read.
+
+    The password is in one of three places: the URL of HUSHMOTE_BROKER, the file, HUSHMOTE_BROKER_PASSWORD.
+    """
+    address = parse_broker_url(url, tls=True)
+    if typed and address.password is not None:
+        raise UsageError(
+            "every user of this machine can read a command line: put the password into a file and name it "
+            f"with --password-file, or set {PASSWORD} to it"
+        )
+    given = {
+        "the broker's URL": address.password is not None,
+        "--password-file": password_file is not None,
+        PASSWORD: PASSWORD in os.environ,
+    }
+    places = [place for place, holds_one in given.items() if holds_one]
+    if len(places) > 1:
+        raise UsageError(f"a password is given by {' and by '.join(places)}: take one of them")
+    if address.password is not None or not places:
+        return address
+    if address.username is None:
+        raise UsageError(f"{places[0]} needs the user's name: write the broker as mqtt://user@host")
+    password = os.environ[PASSWORD] if password_file is None else _first_line(password_file)
+    if not password:
+        raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
+    return BrokerAddress(address.host, address.port, address.username, password, address.tls)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            password = f.readline().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} must hold a password, one line of text") from None
+    if readable_by_others(path, mode):
+        raise UsageError(f"{path} can be read by others: chmod 600 it")
+    if not password:
+        raise UsageError(f"{path} must hold a password, one line of text")
+    return password

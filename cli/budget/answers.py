@@ -1,0 +1,123 @@
+"""The answer of each `hushmote budget` command in a sentence or two, which stands before its tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...server.accounting import ComposedRow, History, Kind
+from ...server.accounting.compare import TITLES, TheoremRow
+from ...server.epsilon import LEAST, MICRO, belief, rounded_down, rounded_up
+from ...server.experiments import words
+from ...server.privacy.histogram import HistogramRow
+
+ALL_SEEN = "all of them"
+_NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
+
+
+def promises(row: TheoremRow | ComposedRow) -> bool:
+    """Whether a theorem says something of all reports together that is LDP."""
+    return row.kind in (Kind.PURE, Kind.APPROXIMATE)
+
+
+def left_out(names: Sequence[str], why: str) -> str:
+    """Which theorems a table leaves out; empty where there is none."""
+    if not names:
+        return ""
+    titles = ", ".join(TITLES.get(name, name) for name in names)
+    return f"Left out, as they {why}: {titles}. --all shows them."
+
+
+def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
+    """The largest ε of each of a number of reports, and what it means."""
+    best, basic = _best(rows, "epsilon"), rows[0]
+    each = words.reports(reports)
+    if best.epsilon is None or best.epsilon * MICRO < LEAST:
+        return f"No board makes reports that small: a total of {total:g} is too little for {each}."
+    take = "Take" if reports == 1 else "For each take"
+    text = f"{take} ε = {rounded_down(best.epsilon)}: {_together(each, best)}."
+    if best is not basic and basic.epsilon:
+        text += f" Without a δ, by basic, it is {rounded_down(basic.epsilon)}."
+    return f"{text}\n{_belief(best, best.epsilon, total)}"
+
+
+def how_many(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
+    """The most reports of an ε, and what they mean."""
+    best, basic = _best(rows, "reports"), rows[0]
+    if not best.reports:
+        return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
+    most = f"A board may make {words.reports(best.reports)} of ε = {epsilon:g} in its life"
+    text = f"{most}: {_together('they', best)}."
+    if best is not basic:
+        text += f" Without a δ, by basic, it is {basic.reports or 0:,}."
+    return f"{text}\n{_belief(best, epsilon, total)}"
+
+
+def _best(rows: Sequence[TheoremRow], what: str) -> TheoremRow:
+    """Who allows most; of two alike the first, and basic is first of all."""
+    return max((row for row in rows if promises(row)), key=lambda row: getattr(row, what) or 0)
+
+
+def _together(reports: str, row: TheoremRow) -> str:
+    return f"{reports} are {row.guarantee} together, by {TITLES.get(row.theorem, row.theorem)}"
+
+
+def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
+    one = belief(epsilon)
+    return f"{one}\n{belief(total, seen=ALL_SEEN)}" if row.kind == Kind.PURE and row.reports != 1 else one
+
+
+def composed(history: History, rows: Sequence[ComposedRow]) -> str:
+    """What releases are together, by the theorem that promises most."""
+    valid = [row for row in rows if promises(row) and row.epsilon is not None and math.isfinite(row.epsilon)]
+    best = min(valid, key=lambda row: _worth(row, history), default=None)
+    number = "This release" if history.count == 1 else f"These {history.count:,} releases"
+    if best is None or best.epsilon is None or (best.delta or 0) >= _NEXT_TO_NOTHING:
+        return f"{number} promise next to nothing together: their own δ add up to {float(history.delta):g}."
+    epsilon, delta = rounded_up(best.epsilon), best.delta or 0.0
+    kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
+    theorem = TITLES.get(best.theorem, best.theorem)
+    text = f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {theorem}."
+    if not history.delta:
+        text += "\n" + joined("By adding up, which cannot fail", belief(history.sum / MICRO, seen=ALL_SEEN))
+    return text
+
+
+def _worth(row: ComposedRow, history: History) -> tuple[bool, float]:
+    """Less is better; a δ has to buy a hundredth of ε at least."""
+    epsilon = row.epsilon or 0.0
+    return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
+
+
+def joined(condition: str, sentence: str) -> str:
+    """A sentence with what it holds under before it."""
+    return f"{condition}, {sentence[0].lower()}{sentence[1:]}"
+
+
+def for_histogram(rows: Sequence[HistogramRow], devices: int, wanted: float, delta: float) -> str:
+    """The largest ε of a report for a wanted ε of the histogram."""
+    able = [row for row in rows if row.local is not None]
+    if not able:
+        return f"No ε of a report keeps the histogram at ε = {wanted:g}: take more boards or a larger ε."
+    best = max(able, key=lambda row: row.local or 0)
+    local = best.local or 0
+    return (
+        f"Take ε = {rounded_down(local)} per report, with {best.described}: the histogram of {devices:,} "
+        f"boards then stays at ε = {wanted:g} (δ = {delta:g}).\n{_against_the_broker(local)}"
+    )
+
+
+def for_reports(rows: Sequence[HistogramRow], devices: int, local: float, delta: float) -> str:
+    """The ε of the histogram for an ε of a report."""
+    able = [row for row in rows if row.histogram is not None]
+    if not able:
+        return f"No mechanism has ε = {local:g} here: take a larger one."
+    best = min(able, key=lambda row: row.histogram or 0)
+    return (
+        f"The histogram of {devices:,} boards has ε = {rounded_up(best.histogram or 0)} (δ = {delta:g}, "
+        f"{best.described}), where a report has {local:g}.\n{_against_the_broker(local)}"
+    )
+
+
+def _against_the_broker(local: float) -> str:
+    return f"Against the broker the ε of a report counts. {belief(local)}"

@@ -1,0 +1,75 @@
+"""A plan's answer in sentences, which stands before its tables: what to take, how private, how exact."""
+
+from __future__ import annotations
+
+from ...server.epsilon import MICRO, belief, nats
+from ...server.experiments import words
+from ...server.planning.devices import Plan, devices_for, half_width
+from ...server.planning.lifetime import LifetimePlan
+from .words import NOTHING, asked, length, percent
+
+ALL_SEEN = "all that a board ever sends"
+
+
+def one_report(plan: Plan) -> str:
+    """What to take for one report of each device, how exact that is and how private."""
+    epsilon, devices = f"{plan.epsilon:g}", f"{plan.devices:,}"
+    from_all = f"one report of ε = {epsilon} from each of {devices} devices"
+    take = {
+        "devices": f"Take {devices} devices, each with one report of ε = {epsilon}.",
+        "epsilon": f"Take ε = {epsilon} for one report of each of {devices} devices.",
+        "domain": f"Tell {plan.design.domain:,} values apart, with {from_all}.",
+        "error": f"Take {from_all}.",
+    }[plan.solved]
+    if plan.error >= NOTHING:
+        known = (
+            f"The {asked(plan.question)} is not known then: take more devices, a larger ε or fewer values."
+        )
+    else:
+        known = f"The {asked(plan.question)} is then known to {percent(plan.error)} of the devices."
+    return f"{take} {known}\n{belief(plan.epsilon)}"
+
+
+def lifetime(life: LifetimePlan, error: float | None) -> str:
+    """How a board spends its budget, how exact that is at the end, and how private."""
+    best = life.best
+    rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
+    spends = f"Let a board make {words.reports(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    return "\n".join([spends, exactness(life, error), privacy(life)])
+
+
+def privacy(life: LifetimePlan) -> str:
+    """What all reports of a board tell at most, and whom that holds against."""
+    best, budget = life.best, life.budget
+    if best.composition == "basic":
+        return belief(best.cap * best.epsilon / MICRO, seen="the report" if best.cap == 1 else ALL_SEEN)
+    together = f"All reports of a board together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
+    return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
+
+
+def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
+    """What the last windows and all reports show, and how many devices it takes where that is not enough.
+
+    error: wanted half-width, share of devices. what: the error is of, instead of the question's own words.
+    """
+    best = life.best
+    shown = {name: life.error(best, days) for name, days in life.windows().items()}
+    until = length(life.rhythm.horizon_s)
+    everything = half_width(life.devices * best.used * best.cap, best.design, life.question)
+    useful = [f"{percent(half)} over {name}" for name, half in shown.items() if half < NOTHING]
+    if everything >= NOTHING:
+        return f"The {what or asked(life.question)} is not known at all: take more devices, or allow more."
+    text = f"The {what or asked(life.question)} is then known to {percent(everything)}"
+    text += f" with all reports of {until}"
+    if "all of it" not in shown:
+        few = f"{list(shown)[-1]} has too few reports to show it"
+        text += f"; at the end, {', '.join(useful)}" if useful else f"; at the end, {few}"
+    text += "."
+    if error is None:
+        return text
+    meets = [name for name, half in shown.items() if half <= error]
+    if meets:
+        return f"{text} {percent(error)} is met from {meets[0]} of reports on."
+    longest, days = list(life.windows().items())[-1]
+    needed = devices_for(best.design, life.question, error, best.per_device(days))
+    return f"{text} {percent(error)} is not met: for {longest} it takes {needed:,} devices."

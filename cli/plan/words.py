@@ -1,0 +1,64 @@
+"""What a plan is about, in a few words: its question, mechanism, times and errors."""
+
+from __future__ import annotations
+
+from ...server.mechanisms import choose as oracle
+from ...server.planning.expected_error import Design, Question
+from ...server.planning.lifetime import DAY_S
+
+NOTHING = 0.5  # a half-width from which on an interval says nothing
+
+
+def mechanism(choice: oracle.Choice) -> str:
+    """A mechanism and its numbers in a few words."""
+    if choice.mechanism == "olh":
+        return f"olh, {choice.g} cells"
+    if choice.mechanism != "hh":
+        return choice.mechanism
+    weights = f", weights {' '.join(map(str, choice.weights))}" if choice.weights else ""
+    return f"hh, fanout {choice.fanout}, cells {' '.join(map(str, choice.cells))}{weights}"
+
+
+def asked(question: Question) -> str:
+    """What the error is of."""
+    if question.kind == "frequency":
+        return "share of one value"
+    if question.kind == "quantile":
+        return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.ranges:
+        text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
+        many = ", ..." if len(question.ranges) > 3 else ""
+        return f"share of bins {text}{many}"
+    return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
+
+
+def assumed(question: Question, design: Design) -> str:
+    """Which population, and which mean, the error is for."""
+    if question.kind == "quantile":
+        return "mean over where it may lie; share of devices below it"
+    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
+    if question.all_ranges and design.domain > 2:
+        return f"root mean square over all of them, {held or 'at the worst share'}"
+    if question.ranges and len(question.ranges) > 1:
+        return f"the largest of them, {held or 'each at its worst share'}"
+    return held or "whatever it holds: the worst case"
+
+
+def length(seconds: float) -> str:
+    """A time in words."""
+    for name, size in (
+        ("year", 365 * DAY_S),
+        ("week", 7 * DAY_S),
+        ("day", DAY_S),
+        ("hour", 3600),
+        ("minute", 60),
+    ):
+        if seconds >= size and seconds % size == 0:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count > 1 else ''}"
+    return f"{seconds:g} seconds"
+
+
+def percent(error: float) -> str:
+    """A half-width; a dash where an interval would say nothing."""
+    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"

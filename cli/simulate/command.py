@@ -1,0 +1,258 @@
+"""`hushmote simulate`: a fleet before it is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...server.answers import tables
+from ...server.answers.answer import Answer, Answers, coverage
+from ...server.errors import UsageError
+from ...server.estimate.statistic import EstimateError
+from ...simulator.convergence import Showing
+from ...simulator.faithful import Faults
+from ...simulator.population import PopulationError
+from ...simulator.simulate import SimulatedEstimate
+from ...simulator.simulate import simulate as run
+from .. import output
+from ..options import AsJson, print_json
+from ..output import Force, Results
+from ..progress import progress
+from . import words
+
+_FAULTS, _FAKE, _DAYS = "Real clients and their faults", "Fake devices", "Days in a store"
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
+    devices: Annotated[int, typer.Option(help="Number of devices.", min=2)] = 100_000,
+    spec: Annotated[
+        str | None,
+        typer.Option(
+            "--population",
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7.",
+            show_default="by the experiment's type",
+        ),
+    ] = None,
+    input: Annotated[
+        str | None,
+        typer.Option(help="FILE:COLUMN of readings, drawn from with replacement.", metavar="FILE:COLUMN"),
+    ] = None,
+    calls: Annotated[
+        int | None,
+        typer.Option(
+            help="Calls to report() of each device.", min=1, show_default="until its budget is spent"
+        ),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
+    ] = None,
+    quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
+    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
+    ] = None,
+    results: Results = None,
+    plot_convergence: Annotated[
+        Path | None,
+        typer.Option(help="Write a picture of the estimates as the reports come in.", metavar="FILE"),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    faithful: Annotated[
+        bool,
+        typer.Option("--faithful", help="Run the real client on every device.", rich_help_panel=_FAULTS),
+    ] = False,
+    offline: Annotated[
+        float, typer.Option(help="Chance of losing the connection, each call.", rich_help_panel=_FAULTS)
+    ] = 0.0,
+    duplicate: Annotated[
+        float, typer.Option(help="Chance of sending a report twice.", rich_help_panel=_FAULTS)
+    ] = 0.0,
+    late: Annotated[
+        float, typer.Option(help="Share of devices that send only at the end.", rich_help_panel=_FAULTS)
+    ] = 0.0,
+    reboot: Annotated[
+        float, typer.Option(help="Chance of a restart, each call.", rich_help_panel=_FAULTS)
+    ] = 0.0,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="random, promote:VALUE, shift:LOW:HIGH or flood:VALUE (one code).", rich_help_panel=_FAKE
+        ),
+    ] = None,
+    attackers: Annotated[
+        float, typer.Option(help="Share of the devices that are fake.", rich_help_panel=_FAKE)
+    ] = 0.05,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the reports of some days into this store, by its SQLAlchemy URL.",
+            metavar="URL",
+            rich_help_panel=_DAYS,
+        ),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(help="Whole days before today, UTC.", show_default="30", rich_help_panel=_DAYS),
+    ] = None,
+    fleet: Annotated[
+        str | None,
+        typer.Option(help="A name that begins with sim.", show_default="simulated", rich_help_panel=_DAYS),
+    ] = None,
+    calls_per_day: Annotated[
+        float | None,
+        typer.Option(
+            help="Calls to report() of each device, a day.",
+            show_default="uses 2/3 of the budget",
+            rich_help_panel=_DAYS,
+        ),
+    ] = None,
+    drift: Annotated[
+        float | None,
+        typer.Option(
+            help="How much readings move a day; else the share that turns to yes or the first label.",
+            show_default="1/8 of the range in all",
+            rich_help_panel=_DAYS,
+        ),
+    ] = None,
+) -> None:
+    """Simulate a fleet before it is built: what would be estimated, beside the truth.
+
+    With --store the fleet's reports of the last days go into a store, for estimate --trend, ledger, status.
+    """
+    if store is not None:
+        _refuse(
+            "--store writes reports, which estimate, ledger and status then ask: leave out",
+            {
+                "--calls": calls is not None,
+                "--range": ranges,
+                "--quantile": quantiles,
+                "--output": results,
+                "--plot-convergence": plot_convergence,
+                "--faithful": faithful,
+                "--attack": attack,
+            },
+        )
+        from .days import fill_store
+
+        fill_store(file, store, fleet, devices, spec, input, days, calls_per_day, drift, seed, as_json)
+        return
+    timed = {"--days": days, "--fleet": fleet, "--calls-per-day": calls_per_day, "--drift": drift}
+    _refuse("days are written into a store: add --store, or leave out", timed)
+    written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
+    pictured = output.checked(
+        None if plot_convergence is None else [plot_convergence], force, *output.PICTURES
+    )
+    with progress("simulating", 1.0) as advance:
+        try:
+            estimate = run(
+                file,
+                devices=devices,
+                population=spec,
+                input=input,
+                calls=calls,
+                faults=_faults(faithful, offline, duplicate, late, reboot),
+                attack=attack,
+                attackers=attackers,
+                seed=seed,
+                convergence=Showing(ranges or (), quantiles or ()) if pictured else None,
+                advance=advance,
+            )
+        except EstimateError as e:
+            raise EstimateError(f"{e}: take more --devices or --calls") from None
+    answers = _answers(estimate, rows, ranges or [], quantiles or [])
+    width = words.half_width(answers[0])
+    result = _plain(estimate, answers, seed, width)
+    for path in written:
+        _write(path, estimate, answers, result)
+    if estimate.convergence:
+        estimate.convergence.plot(plot_convergence)
+    if as_json:
+        print_json(result)
+        return
+    words.heading(estimate)
+    if few := words.too_few(estimate, width):
+        tables.out.print(few, style="bold red")
+    tables.out.print()
+    tables.answers(answers)
+    covered, known = coverage(answers)
+    tables.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    if estimate.attack:
+        words.attack(estimate.attack)
+    words.conclusion(estimate, file, width, estimate.confidence)
+    for path in (*written, *pictured):
+        tables.out.print(f"written: {path}", soft_wrap=True)
+
+
+def _refuse(text: str, given: dict[str, Any]) -> None:
+    """Raise UsageError where one of the options is given."""
+    names = [
+        name for name, value in given.items() if value is not None and value != [] and value is not False
+    ]
+    if names:
+        raise UsageError(f"{text} {', '.join(names)}")
+
+
+def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboot: float) -> Faults | None:
+    if faithful:
+        try:
+            return Faults(offline=offline, duplicate=duplicate, late=late, reboot=reboot)
+        except ValueError as e:
+            raise PopulationError(str(e)) from None
+    if offline or duplicate or late or reboot:
+        raise PopulationError(
+            "offline, duplicate, late and reboot need --faithful: only real clients have faults"
+        )
+    return None
+
+
+def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
+    answers: list[Answer] = [estimate.histogram(rows)]
+    if ranges:
+        answers.append(estimate.share(*ranges))
+    if quantiles:
+        answers.append(estimate.quantile(*quantiles))
+    if estimate.experiment.type == "number":
+        answers.append(estimate.mean())
+    return Answers(answers)
+
+
+def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, width: float) -> dict[str, Any]:
+    """Plain values, for JSON."""
+    covered, known = coverage(answers)
+    made = estimate.reporting
+    result: dict[str, Any] = {
+        "experiment": estimate.experiment.name,
+        "unit": estimate.unit,
+        "epsilon": estimate.experiment.epsilon / 1e6,
+        "devices": estimate.devices,
+        "population": estimate.held,
+        "reports": estimate.reports,
+        "seed": seed,
+    }
+    if made is not None:
+        result |= {"calls": made.calls, "spoke": made.spoke, "spent": made.spent}
+    result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+    result |= {"intervals": known, "intervals_that_hold_the_truth": covered, "half_width": width}
+    if estimate.attack:
+        result["attack"] = estimate.attack.to_dict()
+    if estimate.convergence:
+        result["convergence"] = estimate.convergence.to_dict()
+    return result
+
+
+def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:
+    if path.suffix.lower() == ".json":
+        output.write(path, json.dumps(result, indent=2) + "\n")
+    elif path.suffix.lower() == ".csv":
+        output.write(path, answers.to_csv())
+    else:
+        e = estimate.experiment
+        name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
+        title = f"{name}: {estimate.devices:,} simulated boards that hold {estimate.held}"
+        level = f"{estimate.confidence * 100:g} % intervals"
+        answers[0].plot(path, title, f"{estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}")

@@ -1,0 +1,62 @@
+"""The site's files: the pages of docs/, and what they link to beside it.
+
+MkDocs knows one folder of pages. Here a page keeps its path from the project's folder, so that the links
+between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.
+"""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+# Pages and pictures, and files that pages link to as they are.
+PATTERNS = (
+    "docs/*.md",
+    "docs/*.png",
+    "docs/*/*.png",
+    "docs/site/*.css",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks/README.md",
+    "benchmarks/results/*.md",
+    "benchmarks/results/*.png",
+    "deploy/*",
+    "device/*.py",
+    "examples/*.ipynb",
+    "examples/*.toml",
+    "examples/*/*.c",
+    "examples/*/*.md",
+    "locks/*.txt",
+    "tests/vectors.json",
+)
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Every file of PATTERNS in place of those of docs_dir; the theme's own stay."""
+    root = Path(config.config_file_path).parent
+    paths = sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()})
+    theme = [file for file in files if file.src_dir != config.docs_dir]
+    # TO REMOVE when every page of the nav is there: from here ...
+    pages = re.findall(r"docs/[\w-]+\.md", (root / "mkdocs.yml").read_text())
+    for page in pages:
+        if Path(page) not in [path.relative_to(root) for path in paths]:
+            text = "# Not written yet\n"
+            theme.append(File.generated(config, page, content=text))
+    # ... to here (and the import of re)
+    return Files([*theme, *(_file(path.relative_to(root), config) for path in paths)])
+
+
+def _file(path: Path, config: MkDocsConfig) -> File:
+    """A file of the project; docs/ is the site's top, and a folder's README.md its index."""
+    target = path.relative_to("docs") if path.parts[0] == "docs" else path
+    if path.suffix == ".md":
+        target = target.with_name("index.html" if path.stem == "README" else f"{path.stem}.html")
+    return File(
+        path.as_posix(),
+        str(Path(config.config_file_path).parent),
+        config.site_dir,
+        config.use_directory_urls,
+        dest_uri=target.as_posix().lower(),
+    )

@@ -1,0 +1,257 @@
+"""One board in software: the real interpreter, a real littlefs, a pseudo-terminal for the real mpremote.
+
+    with SoftwareBoard(["micropython"], "board.img") as board:
+        subprocess.run(["mpremote", "connect", board.port, "exec", "print(1)"])
+
+The unix port of MicroPython runs repl.py, which speaks the REPL. This side owns the terminal, turns ctrl-C
+into a signal while a program runs, and starts the interpreter again after a reset or a deep sleep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+IMAGE_BYTES = 512 * 1024
+ANY_WIFI = "*"
+
+_REPL = Path(__file__).with_name("repl.py")
+_SOFT, _SOFT_RAW, _RESET, _SLEEP = 42, 43, 44, 45
+# How long a program may take to notice ctrl-C before what follows is sent on anyway.
+_INTERRUPT_S = 3.0
+# How long a board that was woken may take to run its program, which is then interrupted.
+_START_S = 1.0
+# How long the computer may take to read on, once it has said something.
+_READER_S = 10.0
+_KEPT_BYTES = 1 << 20  # of output
+
+
+class SoftwareBoard:
+    """One board: an image file for its flash, a pseudo-terminal for its USB port.
+
+    interpreter: the command of a unix-port MicroPython with VfsLfs2. image: made blank, of flash_bytes, where
+    there is none. wifi: "ssid:password" of the only access point in reach, ANY_WIFI for one of any name,
+    empty for a board without `network`. firmware: the version that `sys.implementation` shows, empty for the
+    true one. sleep_scale: real seconds per second of deep sleep. console: gets each line that a program
+    prints while no computer talks to the board, and one in brackets when it falls asleep.
+    """
+
+    def __init__(
+        self,
+        interpreter: Sequence[str],
+        image: Path | str,
+        *,
+        flash_bytes: int = IMAGE_BYTES,
+        wifi: str = "",
+        firmware: str = "",
+        sleep_scale: float = 1.0,
+        console: Callable[[str], None] | None = None,
+    ) -> None:
+        self.image = Path(image).resolve()
+        if not self.image.exists():
+            self.image.write_bytes(b"\xff" * flash_bytes)
+        self._interpreter = list(interpreter)
+        self._wifi = wifi
+        self._firmware = firmware
+        self._sleep_scale = sleep_scale
+        self._console = console
+        self.output = b""  # the last megabyte or so of what the board has sent
+        self.sleeps_ms: list[int] = []
+        self.failure: str | None = None
+        self._line = b""
+        self._talking = False  # whether a computer has said something since the last start
+        self._stop_r, self._stop_w = os.pipe()
+        self._host, self._port_fd = pty.openpty()
+        tty.setraw(self._host)
+        tty.setraw(self._port_fd)
+        os.set_blocking(self._host, False)
+        self.port = os.ttyname(self._port_fd)
+        self._thread = threading.Thread(target=self._run, name="software-board", daemon=True)
+
+    def __enter__(self) -> SoftwareBoard:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.write(self._stop_w, b"x")
+        self._thread.join(10)
+        for fd in (self._host, self._port_fd, self._stop_r, self._stop_w):
+            os.close(fd)
+
+    def wait(self) -> None:
+        """Return when its interpreter ends for good; failure says why."""
+        self._thread.join()
+
+    def wait_for(self, text: bytes, timeout_s: float) -> bool:
+        """Whether the board sends text within timeout_s, counted from its first start."""
+        end = time.monotonic() + timeout_s
+        while text not in self.output and time.monotonic() < end:
+            time.sleep(0.02)
+        return text in self.output
+
+    def power_cycle(self) -> None:
+        """Take the power away and give it back."""
+        os.write(self._stop_w, b"p")
+
+    # What follows runs in the thread.
+
+    def received(self, data: bytes) -> bytes | None:
+        """What arrives of what the computer sent; None where the power fails just then."""
+        return data
+
+    def _run(self) -> None:
+        mode, cause, sent = "friendly", "POWER", b""
+        while True:
+            try:
+                status, sleep_ms = self._run_interpreter(mode, cause, sent)
+            except OSError as e:
+                self.failure = f"cannot run {self._interpreter[0]}: {e.strerror}"
+                return
+            if status is None:
+                return
+            mode, cause, sent = "friendly", "POWER", b""
+            if status in (_SOFT, _SOFT_RAW):
+                mode, cause = "raw" if status == _SOFT_RAW else "friendly", "SOFT"
+            elif status == _SLEEP:
+                self.sleeps_ms.append(sleep_ms)
+                if self._console is not None:
+                    self._console(f"(asleep for {sleep_ms / 1000:,.0f} s)")
+                cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale)
+                if cause == "OFF":
+                    return
+            elif status not in (_RESET, "power"):
+                log = self.image.with_suffix(".log")
+                self.failure = f"MicroPython ended with status {status}: see {log}"
+                self._send(b"the interpreter ended with status %d: see the image's .log\r\n" % status)
+                return
+
+    def _sleep(self, seconds: float) -> tuple[str, bytes]:
+        """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and what the computer then sent.
+
+        A ctrl-C wakes it with POWER: where mpremote opens an ESP32's port, that presses its reset button.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            ready = select.select([self._stop_r, self._host], [], [], left)[0]
+            if self._stop_r in ready:
+                return ("POWER" if os.read(self._stop_r, 1) == b"p" else "OFF"), b""
+            sent = self._read_host() if ready else b""
+            if b"\x03" in sent:
+                return "POWER", sent
+        return "SLEEP", b""
+
+    def _run_interpreter(self, mode: str, cause: str, sent: bytes) -> tuple[int | str | None, int]:
+        """Run it until it ends; return its status (None: switched off) and for how long it sleeps."""
+        status_r, status_w = os.pipe()
+        board = [str(self.image), mode, cause, self._wifi, self._firmware]
+        try:
+            log = open(self.image.with_suffix(".log"), "ab")  # noqa: SIM115 - the child's
+            with log:
+                child = subprocess.Popen(
+                    [*self._interpreter, str(_REPL), str(status_w), *board],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    pass_fds=(status_w,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(status_w)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self._talking = mode == "raw"
+        self._line = b""
+        try:
+            return self._bridge(child, child.stdin.fileno(), child.stdout.fileno(), status_r, sent)
+        finally:
+            child.kill()
+            child.wait()
+            child.stdin.close()
+            child.stdout.close()
+            os.close(status_r)
+
+    def _bridge(
+        self, child: subprocess.Popen[bytes], to_board: int, from_board: int, status_r: int, sent: bytes
+    ) -> tuple[int | str | None, int]:
+        busy = False
+        sent_until = time.monotonic() + _START_S
+        held = b""  # what the computer sent after ctrl-C, until the program has stopped
+        held_until = 0.0
+        sleep_ms = 0
+        sources = [self._stop_r, self._host, from_board, status_r]
+        while True:
+            ready = select.select(sources, [], [], 0.1 if held or sent else None)[0]
+            if self._stop_r in ready:
+                return ("power" if os.read(self._stop_r, 1) == b"p" else None), 0
+            if status_r in ready:
+                said = os.read(status_r, 4096)
+                for state in re.findall(rb"B|I|S\d+", said):
+                    busy = state == b"B" if state in b"BI" else busy
+                    sleep_ms = int(state[1:]) if state[:1] == b"S" else sleep_ms
+                if not said:
+                    sources.remove(status_r)
+            if from_board in ready:
+                data = os.read(from_board, 4096)
+                if not data:
+                    return child.wait(), sleep_ms
+                self._send(re.sub(rb"(?<!\r)\n", b"\r\n", data))
+            if self._host in ready or (sent and (busy or time.monotonic() > sent_until)):
+                self._talking = True
+                data = self.received(sent + (self._read_host() if self._host in ready else b""))
+                sent = b""
+                if data is None:
+                    return "power", 0
+                if busy and b"\x03" in data and not held:
+                    child.send_signal(signal.SIGINT)
+                    held_until = time.monotonic() + _INTERRUPT_S
+                    data = data.replace(b"\x03", b"")
+                    held = b"\r"
+                held, data = (held + data, b"") if held else (b"", data)
+                self._write(to_board, data)
+            if held and (not busy or time.monotonic() > held_until):
+                self._write(to_board, held)
+                held = b""
+
+    def _read_host(self) -> bytes:
+        try:
+            return os.read(self._host, 4096)
+        except BlockingIOError:
+            return b""
+
+    @staticmethod
+    def _write(fd: int, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has just reset
+            while data:
+                data = data[os.write(fd, data) :]
+
+    def _send(self, data: bytes) -> None:
+        """Send to the computer; what nobody reads is lost, as on USB."""
+        self.output += data
+        if len(self.output) > 2 * _KEPT_BYTES:
+            self.output = self.output[-_KEPT_BYTES:]
+        if self._console is not None and not self._talking:
+            *lines, self._line = (self._line + data).split(b"\r\n")
+            for line in lines:
+                self._console(line.decode(errors="replace"))
+        end = time.monotonic() + (_READER_S if self._talking else 0)
+        while data:
+            with contextlib.suppress(BlockingIOError):
+                data = data[os.write(self._host, data) :]
+                continue
+            left = end - time.monotonic()
+            if left <= 0:
+                termios.tcflush(self._port_fd, termios.TCIFLUSH)
+                return
+            if self._stop_r in select.select([self._stop_r], [self._host], [], left)[0]:
+                return

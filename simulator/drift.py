@@ -1,0 +1,104 @@
+"""Populations that move from day to day, and what a fleet holds where nobody says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..device.ldp_client import Experiment
+from ..server.experiments.definition import Definition
+from .population import (
+    Continuous,
+    Population,
+    PopulationError,
+    Reading,
+    Recorded,
+    parse,
+    read_csv,
+    reading_in,
+)
+
+_SPAN_MOVED = 8  # the usual drift moves a number by this part of its range, over all days
+_SHARE_MOVED = 0.2  # and this share of a fleet to one label
+
+
+@dataclass(frozen=True)
+class Mixed(Population):
+    """A population of which a share, 0 to 1, has turned to one index."""
+
+    before: Population
+    index: int
+    share: float
+
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        turned, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
+        held = self.before.sample(experiment, n, rng)
+        return [reading if now else before for now, before in zip(turned.tolist(), held, strict=True)]
+
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        chances = (1 - self.share) * self.before.probabilities(experiment)
+        chances[self.index] += self.share
+        return chances
+
+
+def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[Population, str]:
+    """Return what devices hold, and how that is said: a spec such as "normal:21:3", or FILE:COLUMN.
+
+    Without either it is usual(). Raises PopulationError where both are given, or one does not fit.
+    """
+    if file is None:
+        said = spec or usual(definition)
+        return parse(said), said
+    if spec is not None:
+        raise PopulationError("devices hold either a --population or what an --input has, not both")
+    path, colon, column = file.rpartition(":")
+    if not colon or not path:
+        raise PopulationError(f"--input reads FILE:COLUMN, for example weather.csv:temp, not {file}")
+    return read_csv(path, column, definition.type), file
+
+
+def usual(definition: Definition) -> str:
+    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", labels by Zipf."""
+    if definition.type == "number":
+        assert definition.low is not None
+        assert definition.high is not None
+        low, high = float(definition.low), float(definition.high)
+        return f"normal:{(low + high) / 2:g}:{(high - low) / 16:g}"
+    return "weights:7:3" if definition.type == "bool" else "zipf:1"
+
+
+def usual_drift(definition: Definition, people: Population, days: int) -> float:
+    """A movement a day that can be seen after so many days; 0 where the population has no unit to move in."""
+    if definition.type != "number":
+        return float(f"{_SHARE_MOVED / days:.2g}")
+    if not isinstance(people, Continuous | Recorded):
+        return 0.0
+    assert definition.low is not None
+    assert definition.high is not None
+    return float(f"{float(definition.high - definition.low) / _SPAN_MOVED / days:.2g}")
+
+
+def moved(people: Population, experiment: Experiment, by: float) -> Population:
+    """The population moved by so much.
+
+    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes" or to the
+    first label. Raises PopulationError where it cannot move so.
+    """
+    if not by:
+        return people
+    if experiment.type != "number":
+        if not 0 <= by <= 1:
+            raise PopulationError(
+                f"the drift of a {experiment.type} is the share of the fleet that turns to one label each "
+                "day: over all days from 0 to 1"
+            )
+        return Mixed(people, int(experiment.type == "bool"), by)
+    if isinstance(people, Continuous):
+        draw, cdf = people.draw, people.cdf
+        return replace(people, draw=lambda rng, n: draw(rng, n) + by, cdf=lambda x: cdf(x - by))
+    if isinstance(people, Recorded):
+        return Recorded(tuple(None if r is None else float(r) + by for r in people.readings))
+    raise PopulationError(
+        "only a population in the reading's unit can drift, such as normal:21:3; leave --drift out"
+    )

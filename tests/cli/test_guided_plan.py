@@ -1,0 +1,96 @@
+"""`hushmote plan` without options: five questions on a real terminal, a recommendation and a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import Run, runner
+from terminal import INTERRUPT, on_terminal
+
+from hushmote.cli.plan.guided import asked, recommendation
+from hushmote.server.experiments.definition import load
+from hushmote.server.planning.wish import plan_for
+
+FRIDGES = ["-30 to 34 °C", "20,000", "above 8 to 5 %", "80", "2 years, every hour"]
+
+
+def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path: Path):
+    shown, status = on_terminal(["plan"], FRIDGES, tmp_path)
+    assert status == 0
+    text = " ".join(shown.split())
+    assert [f"{n}. " in text for n in range(1, 7)] == [True] * 5 + [False]
+    assert "Which share of the boards reads 8 °C or more? Boards answer it with yes or no" in text
+    assert "How private: Who gave a reading 1 chance in 10 gives it at most 80 in 100" in text
+    assert "How exact: The share is then known to ±" in text
+    assert "What it costs: a board sends 2 reports of 10 bytes" in text
+    assert "What next: plan.toml is written." in text
+    definition = load(tmp_path / "plan.toml")
+    assert (definition.name, definition.type) == ("plan", "bool")
+    assert definition.purpose == "Which share of the boards reads 8 °C or more?"
+    experiment = definition.experiment()
+    assert experiment.cap == 3_583_000  # ln(0.8 / 0.2 * 9) = 3.5835
+    for line in shown.splitlines():
+        if line.strip().startswith("hushmote experiment show"):
+            again, status = on_terminal(line.split()[1:], [], tmp_path)
+            assert status == 0
+            assert "reads 8 °C or more?" in " ".join(again.split())
+            break
+    else:
+        raise AssertionError(shown)
+
+
+def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: Path):
+    answers = ["sometimes", "", "many", "", "", "5", "", "soon", ""]
+    shown, status = on_terminal(
+        ["plan", "--output", "heating.toml", "--owner", "me@example.org"], answers, tmp_path
+    )
+    text = " ".join(shown.split())
+    assert status == 0
+    assert "Not understood: write yes/no, or different labels with commas" in text
+    assert "Not understood: the number of boards is a whole number such as 20,000, not many." in text
+    assert "Not understood: it was 10 in 100 before: write what it may become at most" in text
+    assert "Not understood: write for how long, and how often: 2 years, every hour." in text
+    definition = load(tmp_path / "heating.toml")
+    assert (definition.name, definition.owner, definition.type) == ("heating", "me@example.org", "bool")
+    assert definition.experiment().cap == 2_036_000
+
+
+def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
+    shown, status = on_terminal(["plan"], ["", "", INTERRUPT], tmp_path)
+    assert status == 1
+    assert "hushmote: stopped before its end" in shown
+    assert list(tmp_path.iterdir()) == []
+    mine = tmp_path / "mine.toml"
+    mine.write_text("mine")
+    shown, status = on_terminal(["plan", "--output", "mine.toml"], [], tmp_path)
+    assert status == 1
+    assert "mine.toml is there already" in shown
+    assert "1. What" not in shown
+    assert mine.read_text() == "mine"
+
+
+def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
+    hushmote: Run = runner("plan", tmp_path, monkeypatch, capsys)
+    text = hushmote(expect=1)
+    assert "give three of --devices, --epsilon, --bins (or --labels, --yes-no) and --error" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (["a, b", "50000", "5 %", "90", "1 year, every day"], "share of one label"),
+        (["0 to 50 °C", "50000", "the median to 10 %", "90", "1y, 1d"], "The median is then known to"),
+        (["0 to 50 °C", "50000", "everything", "90", "1y, 1d"], "The share of any range of bins is then"),
+        (["yes/no", "2", "1 %", "12", "1 day, every hour"], "is not known at all: take more devices"),
+    ],
+)
+def test_other_questions_are_answered_too(answers: list[str], says: str):
+    left = iter(answers)
+    wish = asked(lambda question, default: next(left))
+    lines = recommendation(wish, plan_for(wish), Path("my plan.toml"), "my_plan")
+    assert says in "\n".join(lines)
+    assert "yes or no, and send no number" not in lines[0]
+    assert "hushmote experiment show 'my plan.toml'" in lines[-3]
+    assert lines[-1].endswith("--experiments my_plan")

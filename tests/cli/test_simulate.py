@@ -1,0 +1,138 @@
+"""`hushmote simulate`: what it says of its boards, what it refuses, and the store that can be asked next."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import DOOR, hushmote
+
+ROOM = """
+name = "room_temp"
+purpose = "How warm is it?"
+owner = "heating@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 0
+high = 32
+bins = 32
+epsilon = 1
+every = 90
+[budget]
+rule = "sum"
+cap = 4
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+    (tmp_path / "door.toml").write_text(DOOR, encoding="utf-8")
+    return tmp_path
+
+
+def test_few_reports_are_said_with_what_to_do(folder: Path):
+    arguments = ("simulate", "room.toml", "--devices", "2000", "--seed", "1")
+    told = " ".join(hushmote(*arguments, "--calls", "1", cwd=folder).split())
+    assert "boards reported, in 1 call to report(): one in 90 makes a report" in told
+    assert "Too few reports: a share is known to ±" in told
+    assert "--calls 360 makes about 8,000 reports" in told
+    better = hushmote(*arguments, cwd=folder)
+    assert "8,000 reports of 2,000 boards that hold normal:16:2 °C" in better
+    assert "Too few" not in better
+    for paragraph in ("how private", "how exact", "what next", "gives it at most 24 in 100"):
+        assert paragraph in better
+    assert max(map(len, better.splitlines())) <= 80
+
+
+def test_a_share_is_as_exact_as_is_said(folder: Path):
+    """±1 point takes N boards: with N of them half of an interval is between 0.8 and 1.05 points."""
+    few = hushmote("simulate", "room.toml", "--devices", "20000", "--seed", "2", cwd=folder)
+    boards = few.split("±1 point takes ")[1].split(" boards")[0].replace(",", "")
+    many = hushmote("simulate", "room.toml", "--devices", boards, "--seed", "3", "--json", cwd=folder)
+    assert 0.008 < json.loads(many)["half_width"] < 0.0105
+
+
+def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
+    arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
+    files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")
+    told = hushmote(*arguments, *files, cwd=folder)
+    assert [line for line in told.splitlines() if "written" in line] == [
+        "written: a.csv",
+        "written: a.json",
+        "written: a.png",
+    ]
+    shown = json.loads((folder / "a.json").read_text())
+    assert shown == json.loads(hushmote(*arguments, "--json", cwd=folder))
+    assert (shown["epsilon"], shown["reports"], shown["spent"]) == (2, 1000, 500)
+    assert (folder / "a.csv").read_text().startswith("kind,quantity,name,value")
+    (folder / "a.png").write_text("mine")
+    assert "a.png is there already" in hushmote(*arguments, *files[4:], cwd=folder, expect=1)
+    picture = ("--plot-convergence", "a.png")
+    assert "a.png is there already" in hushmote(*arguments, *picture, cwd=folder, expect=1)
+    assert (folder / "a.png").read_text() == "mine"
+    hushmote(*arguments, *picture, "--force", cwd=folder)
+    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("room.toml", "--devices", str(10**15)), "more than the 1,000,000,000 that are drawn"),
+        (("room.toml", "--devices", str(10**15), "--calls", "90"), "more than the 1,000,000,000 that"),
+        (("room.toml", "--devices", str(10**15), "--faithful"), "calls of real clients, more than"),
+        (("room.toml", "--devices", str(10**15), "--store", "sqlite:///a.sqlite"), "more than the 1,000"),
+        (("room.toml", "--devices", "3", "--calls", "1"), "take more --devices or --calls"),
+        (("room.toml", "--days", "3", "--drift", "1"), "add --store, or leave out --days, --drift"),
+        (("room.toml", "--store", "sqlite:///a.sqlite", "--calls", "3"), "leave out --calls"),
+        (("room.toml", "--store", "sqlite:///a.sqlite", "--days", "0"), "--days must be from 1 to 3,660"),
+        (("room.toml", "--store", "sqlite:///a.sqlite", "--fleet", "home"), "begins with sim"),
+        (("room.toml", "--store", "sqlite:///a.sqlite", "--calls-per-day", "0"), "must be above 0"),
+        (("door.toml", "--store", "sqlite:///a.sqlite", "--drift", "2"), "from 0 to 1"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_store_is_made(folder: Path, arguments, text):
+    assert text in hushmote("simulate", *arguments, cwd=folder, expect=1)
+    assert not (folder / "a.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "window"), [("room.toml", "day"), ("door.toml", "all"), ("room.toml", "hour")]
+)
+def test_a_store_can_be_asked_with_the_commands_that_are_printed(folder: Path, file: str, window: str):
+    text = (folder / file).read_text(encoding="utf-8")
+    (folder / file).write_text(
+        f'window = "{window}"\n' + text.replace('window = "all"\n', ""), encoding="utf-8"
+    )
+    told = hushmote(
+        "simulate",
+        file,
+        "--store",
+        "sqlite:///hushmote.sqlite",
+        "--days",
+        "5",
+        "--devices",
+        "3000",
+        cwd=folder,
+    )
+    assert max(len(line) for line in told.splitlines() if not line.startswith("  hushmote ")) <= 80
+    commands = [line.split() for line in told.splitlines() if line.startswith("  hushmote ")]
+    assert len(commands) == (2 if window == "all" else 4)
+    for command in commands:
+        hushmote(*command[1:], cwd=folder)
+    sound = hushmote("store", "check", "sqlite:///hushmote.sqlite", cwd=folder)
+    assert "hushmote.sqlite is sound" in sound
+    again = ("simulate", file, "--store", "sqlite:///hushmote.sqlite", "--days", "5")
+    assert "has reports of" in hushmote(*again, cwd=folder, expect=1)
+
+
+def test_a_seed_repeats_the_days(folder: Path):
+    told = []
+    for store in ("a", "b"):
+        arguments = ("--store", f"sqlite:///{store}.sqlite", "--seed", "5", "--days", "3", "--json")
+        told.append(json.loads(hushmote("simulate", "room.toml", *arguments, cwd=folder)))
+    assert told[0] == told[1]
+    assert told[0]["seed"] == 5
+    asked = shlex.split("estimate room_temp --store sqlite:///a.sqlite --fleet simulated --json")
+    assert json.loads(hushmote(*asked, cwd=folder))["reports"] == told[0]["reports"]

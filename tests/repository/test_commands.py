@@ -1,0 +1,222 @@
+"""Every command of README.md and docs/ does what its page says: run as printed, page by page.
+
+support/page_blocks.py tells how a page says what a block needs; support/run_page.py runs a page by hand.
+Blocks that need more than a machine has here are held to what the command line understands.
+LONG=1 (`make commands`) runs slow ones too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import page_blocks
+import pytest
+import run_page
+import typer
+from page_blocks import NEEDS, Page
+from typer.core import TyperGroup
+
+from hushmote.cli import main
+
+ROOT = Path(__file__).parents[2]
+LONG = bool(os.environ.get("LONG"))
+PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/**/*.md")
+PAGES = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md"]
+
+
+@cache
+def read(path: Path) -> Page:
+    return page_blocks.read(path.read_text())
+
+
+def pages(*paths: Path) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+@pages(*PAGES)
+def test_each_command_stands_in_a_block_that_can_be_pasted(path: Path):
+    assert [f"{path.name}:{line}: {fault}" for line, fault in read(path).faults] == []
+
+
+@pytest.mark.broker
+@pytest.mark.micropython
+@pytest.mark.slow
+@pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
+def test_a_pages_commands_do_what_it_says(path: Path):
+    command = [sys.executable, run_page.__file__, str(path), *["--slow"] * LONG]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == run_page.CANNOT:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pages(*(path for path in PAGES if read(path).blocks))
+def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: Path):
+    left = [block for block in read(path).blocks if block not in run_page.chosen(read(path).blocks, LONG)]
+    faults = []
+    for block in left:
+        shell = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+        faults += [f"{path.name}:{block.line}: {shell.stderr}"] * bool(shell.returncode)
+        for line, words in [] if shell.returncode else block.programs():
+            fault = misunderstood(words)
+            faults += [f"{path.name}:{line}: {fault}"] * bool(fault)
+    assert faults == []
+    reasons = {NEEDS.get(block.needs, "make commands: slow") for block in left}
+    if reasons:
+        lines = ", ".join(str(block.line) for block in left)
+        pytest.skip(f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}")
+
+
+def misunderstood(words: list[str]) -> str:
+    """What the command line has against a command of ours, "" where nothing or where it is none of ours."""
+    if words[:1] == ["runuser"]:
+        words = words[words.index("--") + 1 :]
+    at = next((i for i, word in enumerate(words) if "=" not in word and word not in ("sudo", "env")), None)
+    if at is None or Path(words[at]).name != "hushmote":
+        return ""
+    rest = words[at + 1 :]
+    redirected = next((i for i, word in enumerate(rest) if word in (">", ">>", "<", "2")), len(rest))
+    command: Any = typer.main.get_command(main.app)
+    arguments, parent = rest[:redirected], None
+    try:
+        while True:
+            context = command.make_context("hushmote", list(arguments), parent=parent)
+            if not isinstance(command, TyperGroup):
+                return ""
+            _, found, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+            command, parent = found, context
+    except typer.Exit:  # --help and --version
+        return ""
+    except main._UsageMistake as e:
+        return f"{e.format_message()}: {' '.join(words)}"
+
+
+FAULTY = """
+```sh
+hushmote status --json    # fine, 'a   quoted'
+hushmote status    what was counted
+hushmote provision device ...
+git clone <this> hushmote
+hushmote experiment add \\
+    room.toml \\
+    --open
+```
+
+    hushmote status
+
+```bash
+true
+```
+
+```text
+$ hushmote status
+hushmote: starts
+hushmote 0.1.0
+```
+
+<!-- needs: luck -->
+```sh
+$ true
+```
+
+<!-- slow -->
+Text.
+<!-- fails -->
+
+```sh
+true
+false
+```
+"""
+
+
+def test_what_escapes_is_named_by_its_line():
+    assert page_blocks.read(FAULTY).faults == (
+        (4, "text behind a command, write # before it: hushmote status    what was counted"),
+        (5, "a command that leaves something out: hushmote provision device ..."),
+        (6, "<...> is no placeholder for a shell, write CAPITALS: git clone <this> hushmote"),
+        (12, "a command outside of an sh block: hushmote status"),
+        (14, "```bash: write ```sh, and output as ```text"),
+        (19, "a command outside of an sh block: $ hushmote status"),
+        (24, "<!-- needs: luck --> says nothing that is known here"),
+        (26, "a prompt in an sh block: $ true"),
+        (29, "<!-- slow --> stands before no sh block"),
+        (34, "<!-- fails --> stands before a block of more than one command"),
+    )
+    (first, _, last) = page_blocks.read(FAULTY).blocks
+    assert [words for _, words in first.programs()][-1] == [
+        "hushmote", "experiment", "add", "room.toml", "--open",
+    ]  # fmt: skip
+    assert (last.line, last.fails) == (34, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("hushmote status --store x --json", ""),
+        ("sudo hushmote provision list --folder x", ""),
+        ("cp hushmote /usr/bin", ""),
+        ("hushmote --version", ""),
+        ("A=1 hushmote status --nonsense", "--nonsense"),
+        ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
+        ("true && hushmote merge INTO > log", "FROM"),
+    ],
+)
+def test_what_the_command_line_would_refuse_is_found_without_running_it(command: str, fault: str):
+    faults = [misunderstood(words) for _, words in page_blocks.Block(1, command).programs()]
+    assert [f for f in faults if f] == [] if not fault else fault in faults[-1]
+
+
+RUN = """
+<!-- setup: export COLOUR=blue; mkdir sub; cd sub -->
+```sh
+test "$COLOUR" = blue    # what the shell keeps from block to block
+test -z "${HUSHMOTE_STORE:-}"
+. ../.venv/bin/activate
+hushmote experiment show ../examples/room_temp.toml
+```
+<!-- background -->
+```sh
+echo started; sleep 300
+```
+<!-- fails -->
+```sh
+hushmote experiment show none.toml
+```
+"""
+RUN_FAULTS = """
+```sh
+true
+false
+true
+```
+<!-- background -->
+```sh
+echo started
+```
+<!-- fails -->
+```sh
+true
+```
+"""
+
+
+@pytest.mark.slow
+def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text(RUN)
+    bad.write_text(RUN_FAULTS)
+    assert [outcome.fault for outcome in run_page.run(good, slow=False)] == ["", "", ""]
+    assert [(outcome.block.line, outcome.fault) for outcome in run_page.run(bad, slow=False)] == [
+        (3, "exit status 1 at line 4"),
+        (9, "it ended at once, with exit status 0"),
+        (13, "exit status 0, not refused"),
+        (9, "it ended before the page, with exit status 0"),
+    ]
+    assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]

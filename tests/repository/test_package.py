@@ -1,0 +1,201 @@
+"""The sdist and the wheel: built as pip builds them, installed where nothing else is, and used there.
+
+The wheel is built from the sdist, so the sdist has all that it takes. It is installed into an environment
+that holds, besides, the distributions that the wheel's own metadata asks for and no others. Those are links
+to what is installed here: the versions that are tested, without downloading them a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import HeaderParser
+from importlib.metadata import Distribution, distribution, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import hushmote
+
+ROOT = Path(__file__).parents[2]
+MOST_WHEEL_BYTES = 1_000_000
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".rig",
+    "build",
+    "dist",
+    "out",
+    "*.egg-info",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+)
+BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+# What cannot be imported with [demo] alone: two files that run on boards, and what needs [postgresql].
+NOT_IMPORTED = {"device.manifest", "server.privacy.audit_board", "server.store.postgresql"}
+EVERY_MODULE = """
+import importlib, pkgutil, hushmote
+for module in pkgutil.walk_packages(hushmote.__path__, "hushmote."):
+    try:
+        module.name.endswith("__main__") or importlib.import_module(module.name)
+    except (ImportError, NameError):
+        print(module.name.removeprefix("hushmote."))
+print(hushmote.__file__)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def build(hook: str, source: Path, into: Path) -> Path:
+    """What setuptools builds in a folder, by a hook that pip calls."""
+    command = [sys.executable, "-c", BUILD, hook, into]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return into / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    return build("build_sdist", folder / "source", folder)
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    return build("build_wheel", folder / sdist.name.removesuffix(".tar.gz"), folder)
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return HeaderParser().parsestr(archive.read(name).decode())
+
+
+def asked_for(requirements: list[str], extras: set[str]) -> dict[str, Distribution]:
+    """The distributions that requirements name, and those that these need, with the extras they ask for."""
+    found: dict[str, Distribution] = {}
+    for text in requirements:
+        requirement = Requirement(text)
+        marker, name = requirement.marker, canonicalize_name(requirement.name)
+        if name in found or (marker and not any(marker.evaluate({"extra": e}) for e in extras | {""})):
+            continue
+        found[name] = distribution(name)
+        found |= asked_for(found[name].requires or [], requirement.extras)
+    return found
+
+
+def link(one: Distribution, into: Path) -> None:
+    """Put a distribution that is installed here into another environment's folder."""
+    for file in one.files or []:
+        top = file.parts[0]
+        if top not in ("..", "__pycache__") and not (into / top).exists():
+            (into / top).symlink_to(Path(str(one.locate_file(top))))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel with its extra demo, and nothing else."""
+    folder = tmp_path_factory.mktemp("empty")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip += ["--python", str(folder / "bin" / "python"), "install", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run(pip, check=True)
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    for one in asked_for(metadata(wheel).get_all("Requires-Dist", []), {"demo"}).values():
+        link(one, packages)
+    return folder / "bin"
+
+
+def run(installed: Path, program: str, *arguments: str, folder: Path) -> str:
+    """The output of a program of that environment, which knows nothing of this one and of the project."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HUSHMOTE"))
+    }
+    done = subprocess.run(
+        [installed / program, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_version_has_one_place(wheel: Path):
+    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert {newest[1], metadata(wheel)["Version"], version("hushmote")} == {hushmote.__version__}
+
+
+def test_the_sdist_has_what_the_project_is_tested_from(sdist: Path):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "Makefile", "docs/install.md", "tests/vectors.json", "tests/conftest.py"} <= names
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= names
+    assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
+    """Modules go onto boards from there as they are, and so does what lies beside them."""
+    assert wheel.stat().st_size < MOST_WHEEL_BYTES
+    ours = {
+        path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
+        + path.relative_to(ROOT).as_posix()
+        for folder in ("hushmote", "device", "server", "simulator", "cli")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        there = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert there == set(ours.values())
+        for path, name in ours.items():
+            assert archive.read(name) == path.read_bytes(), name
+
+
+def test_the_wheel_says_what_it_is(wheel: Path):
+    said = metadata(wheel)
+    assert said["License-Expression"].startswith("Apache-2.0")
+    with zipfile.ZipFile(wheel) as archive:
+        licences = {
+            n.partition("/licenses/")[2]: archive.read(n) for n in archive.namelist() if "/licenses/" in n
+        }
+    assert licences["LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    others = {path.relative_to(ROOT).as_posix() for path in (ROOT / "device").rglob("LICENSE")}
+    assert set(licences) == {"LICENSE"} | others
+    classifiers = said.get_all("Classifier", [])
+    assert "Programming Language :: Python :: 3.11" in classifiers
+    assert "Typing :: Typed" in classifiers
+    documented = set(re.findall(r"^\| `\[(\w+)\]`", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE))
+    assert documented == set(said.get_all("Provides-Extra", []))
+
+
+def test_every_module_is_there_and_needs_no_more_than_the_metadata_says(installed: Path, tmp_path: Path):
+    *without, where = run(installed, "python", "-c", EVERY_MODULE, folder=tmp_path).split()
+    assert set(without) == NOT_IMPORTED
+    assert Path(where).is_relative_to(installed.parent)
+    assert run(installed, "hushmote", "--version", folder=tmp_path) == f"hushmote {hushmote.__version__}\n"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("broker", ["embedded", "auto"])
+def test_the_demo_runs_where_nothing_else_is_installed(installed: Path, tmp_path: Path, broker: str):
+    arguments = ("--devices", "2000", "--broker", broker, "--json")
+    shown = json.loads(run(installed, "hushmote", "demo", *arguments, folder=tmp_path))
+    assert (shown["reports"], Path(shown["plot"]).suffix) == (2000, ".png")
+    assert (tmp_path / shown["plot"]).stat().st_size > 10_000

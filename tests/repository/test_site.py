@@ -1,0 +1,158 @@
+"""The documentation as a site: it builds, every link leads somewhere, and nothing comes from elsewhere."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markdown import Markdown
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md"]
+# What a page is made of, where both readers of Markdown must agree.
+PARTS = {"h1", "h2", "h3", "h4", "p", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "blockquote", "img"}
+# What a browser fetches without being asked.
+FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src")}
+
+
+class Html(HTMLParser):
+    """The tags of a page, counted, with what they name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.named: list[tuple[str, str, str]] = []  # tag, attribute, its value
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.named += [(tag, name, value or "") for name, value in attrs if name in ("href", "id", "src")]
+
+
+def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """The site of a folder with a mkdocs.yml; strictly, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=folder,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site") / "site"
+    built = build(ROOT, site)
+    assert built.returncode == 0, built.stderr
+    return site
+
+
+@pytest.mark.slow
+def test_every_page_is_built_and_can_be_searched(site: Path):
+    pages = {page.with_suffix(".html").name for page in (ROOT / "docs").glob("*.md")}
+    assert pages <= {page.name for page in site.glob("*.html")}
+    found = {
+        entry["location"].partition("#")[0]
+        for entry in json.loads((site / "search/search_index.json").read_text())["docs"]
+    }
+    assert pages - {"index.html"} <= found
+
+
+@pytest.mark.slow
+def test_a_browser_fetches_nothing_from_elsewhere(site: Path):
+    elsewhere = [
+        (page.name, value)
+        for page in site.rglob("*.html")
+        for tag, name, value in Html(page.read_text()).named
+        if (tag, name) in FETCHED and re.match(r"(https?:)?//", value)
+    ]
+    assert elsewhere == []
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text()), style.name
+
+
+@pytest.mark.slow
+def test_what_a_page_names_is_on_the_site(site: Path):
+    """Links, pictures, scripts and styles; MkDocs checks links in Markdown, and this what became of them."""
+    missing = []
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":  # its paths start at the server's top, wherever it is shown
+            continue
+        for tag, name, value in Html(page.read_text()).named:
+            path = value.partition("#")[0]
+            if name != "id" and path and ":" not in path and not (page.parent / path).exists():
+                missing.append((page.name, tag, value))
+    assert missing == []
+
+
+@pytest.mark.slow
+def test_the_public_names_of_python_are_described(site: Path):
+    import hushmote
+    import hushmote.server.accounting as accounting
+
+    ids = {value for _, name, value in Html((site / "python-api.html").read_text()).named if name == "id"}
+    classes = {f"hushmote.{name}" for name in hushmote.__all__} - {"hushmote.__version__", "hushmote.open"}
+    assert classes <= ids
+    described = {value.replace("accounting.compose.compose", "accounting.compose") for value in ids}
+    names = {f"hushmote.server.accounting.{name}" for name in accounting.__all__}
+    assert names - described == {"hushmote.server.accounting.THEOREMS"}  # a table without a docstring
+    assert {"hushmote.server.estimate.estimate.estimate", "hushmote.device.ldp_client.Client.report"} <= ids
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("link", "complaint"),
+    [
+        ("[a](none.md)", "'docs/none.md' is not found"),
+        ("[a](#none)", "no such anchor"),
+        ("[a](other.md#none)", "does not contain an anchor"),
+        ("![a](none.png)", "'docs/none.png' is not found"),
+        ("[a](../locks)", "unrecognized relative link"),
+    ],
+)
+def test_a_dead_link_stops_the_build(tmp_path: Path, link: str, complaint: str):
+    settings, _, _ = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    (tmp_path / "docs/site").mkdir(parents=True)
+    for file in ("files.py", "site.css"):
+        (tmp_path / "docs/site" / file).write_text((ROOT / "docs/site" / file).read_text())
+    (tmp_path / "docs/other.md").write_text("# Other\n")
+    page = tmp_path / "docs/index.md"
+    page.write_text("# A page\n\n[b](other.md#other)\n")
+    assert build(tmp_path, tmp_path / "site").returncode == 0
+    page.write_text(f"# A page\n\n{link}\n")
+    built = build(tmp_path, tmp_path / "site")
+    assert built.returncode != 0
+    assert complaint in built.stderr
+
+
+def parts(html: str) -> dict[str, int]:
+    return {tag: n for tag, n in Html(html).tags.items() if tag in PARTS}
+
+
+def on_the_site(text: str) -> str:
+    extensions = ["admonition", "attr_list", "tables", "pymdownx.highlight", "pymdownx.superfences"]
+    settings = {"pymdownx.highlight": {"use_pygments": False}}
+    return Markdown(extensions=extensions, extension_configs=settings).convert(text)
+
+
+def elsewhere(text: str) -> str:
+    return MarkdownIt("commonmark").enable("table").render(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_page_is_the_same_on_the_site_and_elsewhere(page: Path):
+    """The site's Markdown needs an empty line before a list, and four blanks inside it."""
+    text = page.read_text()
+    assert parts(on_the_site(text)) == parts(elsewhere(text))
+
+
+def test_a_list_that_the_site_would_miss_is_found():
+    assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))

@@ -1,0 +1,124 @@
+"""What people write about a fleet, as a plan takes it."""
+
+import math
+
+import pytest
+
+from hushmote.server.planning.devices import PlanError
+from hushmote.server.planning.expected_error import Question
+from hushmote.server.planning.experiment_file import Reading
+from hushmote.server.planning.lifetime import Rhythm
+from hushmote.server.planning.wish import (
+    parse_asked,
+    parse_belief,
+    parse_devices,
+    parse_reading,
+    parse_rhythm,
+)
+
+FRIDGE = Reading(bins=64, low=-30.0, high=34.0, unit="°C")
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("yes/no", Reading(yes_no=True)),
+        (" Yes or No ", Reading(yes_no=True)),
+        ("heating, cooling", Reading(labels=("heating", "cooling"))),
+        ("-30 to 34 °C", FRIDGE),
+        ("from 0 to 100 %", Reading(bins=50, low=0.0, high=100.0, unit="%")),
+        ("0..1", Reading(bins=50, low=0.0, high=1.0)),
+        ("-40:85", Reading(bins=125, low=-40.0, high=85.0)),
+        ("0 to 7.7", Reading(bins=77, low=0.0, high=7.7)),
+        ("0 to 3.1416 rad", Reading(bins=64, low=0.0, high=3.1416, unit="rad")),
+    ],
+)
+def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, reading: Reading):
+    assert parse_reading(text) == reading
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "error", "purpose"),
+    [
+        ("above 8 to 5 %", Question("frequency"), 0.05, "Which share of the boards reads 8 °C or more?"),
+        ("below 2.5 °C", Question("frequency"), 0.05, "Which share of the boards reads less than 2.5 °C?"),
+        (
+            "18 to 22 to 3%",
+            Question("frequency"),
+            0.03,
+            "Which share of the boards reads 18 °C or more, and less than 22 °C?",
+        ),
+        ("the median, ±2 %", Question("quantile", 0.5), 0.02, "What is the median reading (in °C)?"),
+        (
+            "90 % quantile",
+            Question("quantile", 0.9),
+            0.05,
+            "Below which reading (in °C) are 90 % of the boards?",
+        ),
+        ("everything to 1.5 %", Question("range"), 0.015, "How do the readings spread (in °C)?"),
+        ("4 %", Question("range"), 0.04, "How do the readings spread (in °C)?"),
+    ],
+)
+def test_a_threshold_makes_a_yes_or_no_of_a_number(text: str, question: Question, error: float, purpose: str):
+    asked = parse_asked(text, FRIDGE)
+    assert (asked.question, asked.error, asked.purpose) == (question, error, purpose)
+    assert asked.reading == (Reading(yes_no=True) if question.kind == "frequency" else FRIDGE)
+
+
+@pytest.mark.parametrize(("text", "error"), [("5", 0.05), ("to 5 %", 0.05), ("±2%", 0.02), ("", 0.05)])
+def test_of_a_yes_or_no_only_the_exactness_is_said(text: str, error: float):
+    assert parse_asked(text, Reading(yes_no=True)).error == error
+    assert parse_asked(text, Reading(labels=("a", "b"))).purpose.endswith("says which of a, b?")
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [("46", 0.46), ("46 in 100", 0.46), ("1 in 2", 0.5), ("from 1 in 10 to at most 46 in 100", 0.46)],
+)
+def test_a_belief_becomes_a_budget_that_keeps_it(text: str, after: float):
+    nats = parse_belief(text) / 1e6
+    odds = math.exp(nats) / 9
+    assert odds / (1 + odds) <= after < math.exp(nats + 0.001) / 9 / (1 + math.exp(nats + 0.001) / 9)
+
+
+def test_times_are_read_in_words():
+    hourly = Rhythm(3600.0, 2 * 365 * 86_400.0)
+    for text in ("2 years, every hour", "2y, 1h", "2 years every hour", "24 months, every 60 min"):
+        assert parse_rhythm(text).call_s == hourly.call_s
+    assert parse_rhythm("2 years, every hour") == hourly
+    assert parse_devices("20,000") == parse_devices(" 20_000 ") == 20_000
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "says"),
+    [
+        (parse_reading, "5 to 5", "from the lower number to the higher one"),
+        (parse_reading, "warm", "write yes/no"),
+        (parse_reading, "a,,b", "different labels"),
+        (parse_reading, "a, other", "leave it out"),
+        (parse_devices, "1", "from 2 to"),
+        (parse_devices, "1.5", "a whole number such as 20,000, not 1.5"),
+        (parse_belief, "10", "from 11 to 99 in 100, not 10"),
+        (parse_belief, "100", "not 100"),
+        (parse_belief, "1 in 0", "not 1 in 0"),
+        (parse_belief, "a lot", "not a lot"),
+        (parse_belief, "10.001", "allow a little more"),
+        (parse_rhythm, "2 years", "for how long, and how often"),
+        (parse_rhythm, "1h, every 2h", "never looks within 1h"),
+        (parse_rhythm, "soon, every day", "a time reads"),
+        (lambda text: parse_asked(text, FRIDGE), "above 90", "must lie within -30 to 34"),
+        (lambda text: parse_asked(text, FRIDGE), "22 to 18", "the lower number first"),
+        (lambda text: parse_asked(text, FRIDGE), "warm ones", "write above 8"),
+        (lambda text: parse_asked(text, FRIDGE), "everything to 60 %", "below 50 %, not 60 %"),
+        (
+            lambda text: parse_asked(text, Reading(yes_no=True)),
+            "median",
+            "how exactly the share is to be known",
+        ),
+    ],
+)
+def test_what_is_not_understood_says_in_one_line_what_would_be_right(parse, text: str, says: str):
+    with pytest.raises(PlanError) as refused:
+        parse(text)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,81 @@
+"""Reports of a fleet's calls: the coin of `every`, cut off where the budget is spent."""
+
+import numpy as np
+import pytest
+from experiments import experiment_json
+from scipy import stats
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.simulator import calls
+from hushmote.simulator.faithful import SimulatedFleet
+from hushmote.simulator.population import PopulationError
+
+N = 200_000
+
+
+def asked(every: int = 3, **changes) -> Experiment:
+    return Experiment.parse(experiment_json(every=every, **changes))
+
+
+def test_the_reports_are_those_of_a_coin_at_each_call_until_four_are_made():
+    """12 calls, each by a coin that is tossed here; means within 7 standard errors of their difference."""
+    rng = np.random.default_rng(1)
+    tossed = np.minimum((rng.random((N, 12)) < 1 / 3).sum(axis=1), 4)
+    drawn = calls.draw(asked(), N, 12, rng)
+    for told, seen in (
+        (drawn.reports, tossed),
+        (drawn.spoke, tossed > 0),
+        (drawn.spent, tossed == 4),
+    ):
+        assert abs(told - seen.sum()) < 7 * np.sqrt(2 * N) * seen.std()
+    assert (drawn.calls, drawn.given, drawn.readings) == (12, True, 12 * N)
+
+
+def test_real_clients_make_as_many():
+    """300 clients, 6 calls each: within 7 standard errors of Binomial(6, 1/3) cut off at 4 (3e-12)."""
+    rng = np.random.default_rng(2)
+    fleet = SimulatedFleet("f", [experiment_json(every=3)], size=300, rng=rng, repeatable=True)
+    done: list[int] = []
+    for _ in range(6):
+        for delivery in fleet.round({"e": [True] * 300}, done.append):
+            fleet.acknowledge(delivery)
+    assert sum(done) == 6 * 300
+    law = stats.binom(6, 1 / 3)
+    mean = sum(min(n, 4) * law.pmf(n) for n in range(7))
+    deviation = np.sqrt(sum((min(n, 4) - mean) ** 2 * law.pmf(n) for n in range(7)))
+    assert abs(len(fleet.acknowledged) - 300 * mean) < 7 * np.sqrt(300) * deviation
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 600])
+def test_progress_tells_of_every_device_once(size: int):
+    fleet = SimulatedFleet("f", [experiment_json()], size=size, rng=np.random.default_rng(3), repeatable=True)
+    done: list[int] = []
+    list(fleet.round({"e": [True] * size}, done.append))
+    assert sum(done) == size
+    assert max(done) <= 256
+
+
+def test_every_call_is_a_report_where_every_is_1():
+    drawn = calls.draw(asked(1), 1_000, 3, np.random.default_rng(4))
+    assert (drawn.reports, drawn.spoke, drawn.spent) == (3_000, 1_000, 0)
+    drawn = calls.draw(asked(1), 1_000, 300, np.random.default_rng(4))
+    assert (drawn.reports, drawn.spoke, drawn.spent) == (4_000, 1_000, 1_000)
+
+
+def test_without_calls_budgets_are_spent():
+    rng = np.random.default_rng(5)
+    drawn = calls.draw(asked(90), 1_000, None, rng)
+    assert (drawn.reports, drawn.spoke, drawn.spent, drawn.calls) == (4_000, 1_000, 1_000, 360)
+    many = asked(1, budget={"rule": "count", "cap": 5_000})
+    assert calls.draw(many, 1_000, None, rng).reports == 10_000
+    unlimited = asked(7, budget={"rule": "unlimited"})
+    drawn = calls.draw(unlimited, 1_000, None, rng)
+    assert (drawn.reports, drawn.spent, drawn.calls) == (1_000, 0, 7)
+
+
+@pytest.mark.parametrize("number", [None, 1, 1_000])
+def test_more_reports_than_can_be_drawn_are_refused(number: int | None):
+    with pytest.raises(PopulationError, match="more than the 1,000,000,000"):
+        calls.draw(asked(), 10**15, number, np.random.default_rng(6))
+    with pytest.raises(PopulationError, match="from 1 to 1,000,000"):
+        calls.draw(asked(), 10, 10**7, np.random.default_rng(6))

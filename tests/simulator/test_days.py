@@ -1,0 +1,174 @@
+"""Days of a simulated fleet in a store: what boards would have left, and where it may not be written."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from command_line import DOOR
+from scipy import stats
+
+from hushmote.server.experiments import definition
+from hushmote.server.experiments.definition import Definition
+from hushmote.server.store.check import check
+from hushmote.server.store.store import Store
+from hushmote.simulator import days, drift
+from hushmote.simulator.days import Course, SimulatedFleetError, fill, prepare
+from hushmote.simulator.population import PopulationError, normal, parse, zipf
+
+TODAY = datetime.date(2026, 11, 22)
+ROOM = """
+name = "room_temp"
+purpose = "How warm is it?"
+owner = "heating@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 0
+high = 32
+bins = 32
+epsilon = 2
+every = 3
+window = "day"
+[budget]
+rule = "sum"
+cap = 8
+"""
+
+
+@pytest.fixture
+def empty(tmp_path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        yield store
+
+
+def written_to(store: Store, fleet: str, asked: Definition, course: Course, rng: np.random.Generator):
+    return fill(store, prepare(fleet, asked, course), rng)
+
+
+def course(devices: int = 3_000, number: int = 4, calls: float = 5, by: float = 0.0) -> Course:
+    return Course(devices, normal(14, 2), number, calls, by, TODAY)
+
+
+def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, monkeypatch):
+    """Chi-square of 60,000 boards against Binomial(20, 1/3) cut off at 4; a false alarm has p below 1e-9."""
+    seen: dict[int, int] = {}
+    monkeypatch.setattr(days, "_CHUNK", 25_000)
+    written = written_to(
+        empty, "sim", definition.parse(ROOM), course(60_000, calls=5), np.random.default_rng(1)
+    )
+    for _, _, numbers in empty.seen("sim"):
+        assert numbers.bounds[0] == 1
+        assert numbers.intervals == 1
+        seen[len(numbers)] = seen.get(len(numbers), 0) + 1
+    assert sum(n * boards for n, boards in seen.items()) == written.reports
+    law = stats.binom(20, 1 / 3)
+    expected = 60_000 * np.array([*law.pmf(range(4)), law.sf(3)])
+    counts = [60_000 - sum(seen.values()), *(seen[n] for n in range(1, 5))]
+    assert set(seen) == {1, 2, 3, 4}
+    assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
+    assert stats.chisquare(counts, expected).pvalue > 1e-9
+
+
+def test_the_store_is_what_an_aggregator_would_have_left(store_url: str):
+    with Store(store_url) as store:
+        written = written_to(store, "sim", definition.parse(ROOM), course(by=1), np.random.default_rng(2))
+        found = check(store)
+        assert found.violations == ()
+        assert (found.devices, found.reports) == (written.spoke, written.reports)
+        (version,) = store.experiments("sim")
+        assert (version.current, version.unit, version.owner) == (True, "°C", "heating@example.org")
+        wanted = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")
+        assert store.windows("sim", version.experiment.digest) == wanted
+        assert store.window_reports("sim") == {version.id: written.windows}
+        assert store.fleets() == {"sim": False}
+
+
+def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
+    """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
+    written = written_to(empty, "sim", definition.parse(ROOM), course(20_000, by=1), np.random.default_rng(3))
+    first, last, together = written.truths
+    assert (first.window, last.window, together.window) == ("2026-11-18", "2026-11-21", "all")
+    assert together.reports == written.reports
+    assert first.row.truth == pytest.approx(14, abs=0.2)
+    assert last.row.truth == pytest.approx(17, abs=0.2)
+    for one in written.truths:
+        error = (one.row.high - one.row.low) / 2 / 1.96
+        assert abs(one.row.value - one.row.truth) < 6.5 * error
+
+
+@pytest.mark.parametrize(("window", "names"), [("hour", 48), ("all", 1)])
+def test_windows_are_those_of_the_file(empty: Store, window: str, names: int):
+    asked = definition.parse(ROOM.replace('"day"', f'"{window}"'))
+    written = written_to(empty, "sim", asked, course(number=2, calls=6), np.random.default_rng(4))
+    assert check(empty).violations == ()
+    assert len(written.windows) == names
+    assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
+
+
+def test_boards_that_call_less_than_daily_are_spread_over_the_days(empty: Store):
+    """Each day of 10 has a tenth of 20,000 boards' one call; 7 deviations of Binomial(20000, 0.1) are 297."""
+    asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
+    written = written_to(empty, "sim", asked, course(20_000, 10, 0.1), np.random.default_rng(5))
+    assert written.reports == 20_000
+    assert all(abs(n - 2_000) < 297 for n in written.windows.values())
+
+
+def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
+    asked = definition.parse(ROOM)
+
+    def filled(fleet: str) -> None:
+        written_to(empty, fleet, asked, course(100), np.random.default_rng(6))
+
+    empty.add_fleet("sim-keyed", keyed=True)
+    with pytest.raises(SimulatedFleetError, match="begins with sim"):
+        filled("home")
+    with pytest.raises(SimulatedFleetError, match="is keyed"):
+        filled("sim-keyed")
+    assert empty.experiments() == ()
+    filled("sim")
+    before = empty.window_reports("sim")
+    with pytest.raises(SimulatedFleetError, match="has reports of room_temp already"):
+        filled("sim")
+    assert empty.window_reports("sim") == before
+    written_to(empty, "sim", definition.parse(DOOR), course_of_labels(), np.random.default_rng(6))
+    assert check(empty).violations == ()
+
+
+def course_of_labels() -> Course:
+    return Course(500, parse("weights:7:3"), 3, 1, 0.1, TODAY)
+
+
+def test_more_reports_than_can_be_drawn_are_refused(empty: Store):
+    asked = definition.parse(ROOM)
+    with pytest.raises(PopulationError, match="more than the 1,000,000,000"):
+        written_to(empty, "sim", asked, course(10**15), np.random.default_rng(7))
+    assert empty.fleets() == {}
+
+
+def test_a_population_moves_in_its_unit():
+    experiment = definition.parse(ROOM).experiment()
+    by = drift.moved(normal(14, 2), experiment, 1.5).probabilities(experiment)
+    assert by == pytest.approx(normal(15.5, 2).probabilities(experiment), abs=1e-12)
+    with pytest.raises(PopulationError, match="only a population in the reading's unit can drift"):
+        drift.moved(zipf(1), experiment, 1.5)
+
+
+def test_boards_turn_to_yes():
+    experiment = definition.parse(DOOR).experiment()
+    turned = drift.moved(parse("weights:7:3"), experiment, 0.5)
+    assert turned.probabilities(experiment) == pytest.approx([0.35, 0.65, 0])
+    sample = turned.sample(experiment, 4_000, np.random.default_rng(8))
+    assert abs(sum(map(bool, sample)) / 4_000 - 0.65) < 7 * 0.0076  # 7 deviations
+    with pytest.raises(PopulationError, match="from 0 to 1"):
+        drift.moved(parse("weights:7:3"), experiment, 1.2)
+
+
+def test_the_usual_rhythm_leaves_a_third_of_the_budget():
+    asked = definition.parse(ROOM)
+    assert days.usual_calls(asked.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
+    assert days.usual_calls(definition.parse(DOOR).experiment(), 30) == pytest.approx(
+        2 / 3 * 2 / 30, rel=0.05
+    )

@@ -1,0 +1,167 @@
+"""The commands of a page: its fenced `sh` blocks, what HTML comments before them say, and what escapes both.
+
+<!-- needs: board -->       not run, because it needs a board, a root shell, the network or a clone
+<!-- background -->         started, and ended with the page
+<!-- fails -->              one command, which must be refused
+<!-- slow -->               more than 10 s of CPU: run by `make commands` alone
+<!-- setup: COMMAND -->     run before the block, for what the page does not show
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from textwrap import dedent
+
+NEEDS = {
+    "board": "a board",
+    "root": "a root shell",
+    "network": "the network",
+    "clone": "a clone of the project",
+}
+_FENCE = re.compile(r" *(`{3,}|~{3,}) *(.*)")
+_COMMENT = re.compile(r" *<!-- *(.*?) *--> *")
+_DIRECTIVE = re.compile(r"(needs|setup): *(.+)|background|fails|slow")
+_SHELLS = {"bash", "console", "shell", "shell-session", "zsh"}
+# A command where no `sh` block is: with a prompt, or of a program that pages name.
+_PROMPT = re.compile(r" *\$ \S")
+_PROGRAM = re.compile(r" *(hushmote [a-z-]|(make|git|pip|pipx|uv|mpremote|python3?|\.) [\w./-])")
+_BEHIND = re.compile(r"\S {3,}[^\s#\\]")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_LEFT_OUT = re.compile(r"(?:^|\s|/)(?:\.\.\.|…)")
+_PLACEHOLDER = re.compile(r"<[a-z][^<>|&]*>")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced `sh` block: the page's line of its first command, its text, and what comments say of it."""
+
+    line: int
+    text: str = ""
+    needs: str = ""
+    background: bool = False
+    fails: bool = False
+    slow: bool = False
+    setup: tuple[str, ...] = ()
+
+    def commands(self) -> Iterator[tuple[int, str]]:
+        """Each command's line of the page and its text, continued lines joined, comments left out."""
+        held, first = "", 0
+        for number, line in enumerate(self.text.splitlines(), self.line):
+            first = first if held else number
+            held += (line.lstrip() if held else line).removesuffix("\\")
+            if not line.endswith("\\"):
+                if held.strip() and not held.strip().startswith("#"):
+                    yield first, held.strip()
+                held = ""
+
+    def programs(self) -> Iterator[tuple[int, list[str]]]:
+        """The page's line and the words of every program that the block starts, also in && and |.
+
+        ValueError where a quote is not closed.
+        """
+        for line, command in self.commands():
+            lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            lexer.commenters = "#"
+            words: list[str] = []
+            for word in lexer:
+                if word in ("&&", "||", "|", ";", "&"):
+                    yield line, words
+                    words = []
+                else:
+                    words.append(word)
+            yield line, words
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page's blocks, and its faults: line and text of what is no block but ought to be, or a wrong one."""
+
+    blocks: tuple[Block, ...] = ()
+    faults: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass
+class _Reader:
+    blocks: list[Block] = field(default_factory=list)
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    comments: list[tuple[int, str]] = field(default_factory=list)  # right before the present line
+
+    def drop_comments(self) -> None:
+        for line, text in self.comments:
+            if _DIRECTIVE.fullmatch(text):
+                self.faults.append((line, f"<!-- {text} --> stands before no sh block"))
+        self.comments = []
+
+    def take(self, block: Block) -> None:
+        for line, text in self.comments:
+            found = _DIRECTIVE.fullmatch(text)
+            if found is None or (found[1] == "needs" and found[2] not in NEEDS):
+                self.faults.append((line, f"<!-- {text} --> says nothing that is known here"))
+            elif found[1] == "setup":
+                block = replace(block, setup=(*block.setup, found[2]))
+            elif found[1] == "needs":
+                block = replace(block, needs=found[2])
+            else:
+                block = replace(block, **{text: True})
+        self.comments = []
+        self.blocks.append(block)
+        self.faults += _faults(block)
+
+    def foreign(self, number: int, language: str, text: str) -> None:
+        """A block of another language: commands must not hide in it."""
+        self.drop_comments()
+        if language in _SHELLS:
+            self.faults.append((number - 1, f"```{language}: write ```sh, and output as ```text"))
+            return
+        for line, shown in enumerate(text.splitlines(), number):
+            if _PROMPT.match(shown) or (language in ("", "text") and _PROGRAM.match(shown)):
+                self.faults.append((line, f"a command outside of an sh block: {shown.strip()}"))
+
+
+def read(text: str) -> Page:
+    """The blocks and faults of a page's Markdown."""
+    reader = _Reader()
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        fence, comment = _FENCE.fullmatch(line), _COMMENT.fullmatch(line)
+        if fence:
+            inner = []
+            for _, next_line in lines:
+                if next_line.strip() == fence[1]:
+                    break
+                inner.append(next_line)
+            else:
+                reader.faults.append((number, "a block that is not closed"))
+            language, content = fence[2].partition(" ")[0], dedent("\n".join(inner) + "\n")
+            if language == "sh":
+                reader.take(Block(number + 1, content))
+            else:
+                reader.foreign(number + 1, language, content)
+        elif comment:
+            reader.comments.append((number, comment[1]))
+        elif line.strip():
+            reader.drop_comments()
+            if line.startswith("    ") and (_PROMPT.match(line) or _PROGRAM.match(line)):
+                reader.faults.append((number, f"a command outside of an sh block: {line.strip()}"))
+    reader.drop_comments()
+    return Page(tuple(reader.blocks), tuple(sorted(reader.faults)))
+
+
+def _faults(block: Block) -> Iterator[tuple[int, str]]:
+    commands = list(block.commands())
+    if block.fails and len(commands) != 1:
+        yield block.line, "<!-- fails --> stands before a block of more than one command"
+    for line, command in commands:
+        bare = _QUOTED.sub("''", command).partition(" #")[0]
+        if command.startswith("$ "):
+            yield line, f"a prompt in an sh block: {command}"
+        elif _BEHIND.search(bare):
+            yield line, f"text behind a command, write # before it: {command}"
+        elif _LEFT_OUT.search(bare):
+            yield line, f"a command that leaves something out: {command}"
+        elif _PLACEHOLDER.search(bare):
+            yield line, f"<...> is no placeholder for a shell, write CAPITALS: {command}"

@@ -1,0 +1,269 @@
+"""Runs a page's commands as printed, in an empty folder, and in a network and a process tree of its own.
+
+    .venv/bin/python tests/support/run_page.py README.md docs/*.md
+
+Exit status 0: every block did what it should. 1: one did not; below its line stands the end of its output.
+3: a page cannot be run here; the line says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import page_blocks
+from page_blocks import Block
+
+ROOT = Path(__file__).parents[2]
+CANNOT = 3
+BLOCK_S = 600  # the longest study, in the long form, on a busy machine
+START_S = 60
+STOP_S = 20
+LAST_LINES = 15
+_NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
+_INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
+_BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b|--publish\b")
+_OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
+# What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
+_PRELUDE = """unset BASH_ENV
+[ ! -e {state} ] || . {state}
+trap 'echo $LINENO > {failed}' ERR
+trap 'if [ $? = 0 ]; then {{ export -p; printf "cd %q\\n" "$PWD"; }} > {state}; fi' EXIT
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a block: nothing in fault where it did what it should. cpu_s: of it and its children."""
+
+    block: Block
+    fault: str = ""
+    output: str = ""
+    cpu_s: float = 0.0
+
+
+def own_network() -> list[str] | None:
+    """The command that starts another in a network and a process tree of its own, None where none can."""
+    tries = [["unshare", *_NAMESPACES], ["unshare", "--user", "--map-root-user", *_NAMESPACES]]
+    for command in tries if shutil.which("unshare") and shutil.which("ip") else []:
+        probe = [*command, "ip", "link", "set", "lo", "up"]
+        if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
+            return command
+    return None
+
+
+def chosen(blocks: tuple[Block, ...], slow: bool) -> list[Block]:
+    """The blocks that are run here."""
+    return [block for block in blocks if not block.needs and (slow or not block.slow)]
+
+
+def wants_broker(blocks: list[Block]) -> bool:
+    """Whether commands expect mosquitto at localhost:1883 and do not start it themselves."""
+    texts = "\n".join(line for block in blocks for line in (*block.setup, block.text))
+    return bool(_BROKER.search(texts)) and not _OWN_BROKER.search(texts)
+
+
+class Shell:
+    """A reader's shell: one folder, the venv's commands first, no setting of ours, block after block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "page"
+        self._own = folder / "own"
+        self._background: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
+        venv = Path(sys.executable).parent
+        for made in (self.folder, self._own, folder / "home"):
+            made.mkdir()
+        shutil.copytree(ROOT / "examples", self.folder / "examples")
+        (self.folder / ".venv" / "bin").mkdir(parents=True)
+        shutil.copy(venv / "activate", self.folder / ".venv" / "bin")
+        self._environment = {
+            "PATH": f"{venv}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+            "HOME": str(folder / "home"),
+            "LANG": "C.UTF-8",
+            "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR") or str(Path.home() / ".cache" / "matplotlib"),
+            "BASH_ENV": str(self._own / "prelude"),
+        }
+        names = {name: shlex.quote(str(self._own / name)) for name in ("state", "failed")}
+        (self._own / "prelude").write_text(_PRELUDE.format(**names))
+
+    def run(self, block: Block) -> Outcome:
+        """Run what a comment sets up and then the block."""
+        before = _cpu_s()
+        for command in block.setup:
+            status, output = self._run(command + "\n")
+            if status:
+                return Outcome(block, f"exit status {status} of the setup `{command}`", output)
+        if block.background:
+            return self._start(block)
+        status, output = self._run(block.text)
+        cpu_s = _cpu_s() - before
+        if "Traceback (most recent call last)" in output:
+            return Outcome(block, "a traceback", output, cpu_s)
+        if block.fails:
+            return Outcome(
+                block, "" if status in (1, 2) else f"exit status {status}, not refused", output, cpu_s
+            )
+        return Outcome(block, self._where(block, status) if status else "", output, cpu_s)
+
+    def _where(self, block: Block, status: int) -> str:
+        failed = self._own / "failed"
+        line = block.line - 1 + int(failed.read_text()) if failed.exists() else block.line
+        return f"exit status {status} at line {line}"
+
+    def _run(self, text: str) -> tuple[int, str]:
+        (self._own / "failed").unlink(missing_ok=True)
+        output = self._own / "output"
+        with self._started(text, output) as process:
+            try:
+                process.wait(BLOCK_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.returncode, output.read_text(errors="replace")
+
+    def _started(self, text: str, output: Path) -> subprocess.Popen[bytes]:
+        script = output.with_suffix(".sh")
+        script.write_text(text)
+        with open(output, "wb") as file:
+            return subprocess.Popen(
+                ["bash", "-eu", "-o", "pipefail", script],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _start(self, block: Block) -> Outcome:
+        """Start a block and return once it has said something and gone on for a second."""
+        output = self._own / f"background_{block.line}"
+        process = self._started(block.text, output)
+        self._background.append((block, process, output))
+        end = time.monotonic() + START_S
+        while time.monotonic() < end and process.poll() is None and not output.stat().st_size:
+            time.sleep(0.05)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        said = output.read_text(errors="replace")
+        if process.poll() is not None:
+            return Outcome(block, f"it ended at once, with exit status {process.returncode}", said)
+        return Outcome(block, "" if said else f"it says nothing for {START_S} s", said)
+
+    def close(self) -> Iterator[Outcome]:
+        """End what runs in the background as Ctrl-C does, the last first."""
+        for block, process, output in reversed(self._background):
+            gone = process.poll() is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(STOP_S)
+                fault = f"it ended before the page, with exit status {process.returncode}" if gone else ""
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                fault = f"it goes on {STOP_S} s after Ctrl-C"
+            said = output.read_text(errors="replace")
+            if not fault and "Traceback (most recent call last)" in said:
+                fault = "a traceback"
+            if fault:
+                yield Outcome(block, fault, said)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@contextlib.contextmanager
+def _broker(folder: Path) -> Iterator[None]:
+    """mosquitto at localhost:1883, as a reader has it who followed docs/operations.md."""
+    (folder / "mosquitto.conf").write_text(
+        "listener 1883 localhost\nallow_anonymous true\nmax_queued_messages 0\nuser root\n"
+    )
+    command = ["mosquitto", "-c", folder / "mosquitto.conf"]
+    with (
+        open(folder / "mosquitto.log", "wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            end = time.monotonic() + START_S
+            while time.monotonic() < end and process.poll() is None:
+                with contextlib.suppress(OSError), socket.create_connection(("localhost", 1883), 1):
+                    break
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+
+
+def run(page: Path, slow: bool) -> list[Outcome]:
+    """What became of a page's blocks, in a folder that is removed."""
+    blocks = chosen(page_blocks.read(page.read_text()).blocks, slow)
+    with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        shell = Shell(folder)
+        if wants_broker(blocks):
+            os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin"  # where Debian puts mosquitto
+            if not os.environ.get(_INSIDE):
+                raise NotHere("no network of its own for the page (unshare) can be made here")
+            if shutil.which("mosquitto") is None:
+                raise NotHere("mosquitto is not installed")
+            stack.enter_context(_broker(folder))
+        outcomes = [shell.run(block) for block in blocks]
+        return [*outcomes, *shell.close()]
+
+
+class NotHere(Exception):
+    """This machine lacks what the page needs; the text says what."""
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(description="Run the commands of pages as printed.")
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("--slow", action="store_true", help="also blocks marked slow")
+    options = parser.parse_args()
+    if not os.environ.get(_INSIDE):
+        command = own_network()
+        if command is not None:
+            inner = [sys.executable, __file__, *map(str, options.pages), *["--slow"] * options.slow]
+            return subprocess.run(
+                [*command, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *inner],
+                env=os.environ | {_INSIDE: "1"},
+                check=False,
+            ).returncode
+    failed = False
+    for page in options.pages:
+        try:
+            outcomes = run(page, options.slow)
+        except NotHere as e:
+            print(f"{page}: not run: {e}")
+            return CANNOT
+        for outcome in outcomes:
+            verdict = outcome.fault or ("refused, as it should be" if outcome.block.fails else "ok")
+            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU)")
+            if outcome.fault:
+                failed = True
+                lines = [
+                    *outcome.block.text.splitlines(),
+                    "output:",
+                    *outcome.output.splitlines()[-LAST_LINES:],
+                ]
+                print("\n".join(f"    {line}" for line in lines))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -157,10 +157,11 @@ def _run(options: EstimateOptions) -> None:
     With --trend there is a row for each window; with an --against option, what changed since then, or differs
     from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
     """
-    options.check()
     outputs = output.checked(options.outputs, options.force, ".csv", ".json", *PICTURES)
-    against = options.against
     with StoreReader(options.store) as store:
+        options = replace(options, fleet=store.fleet(options.fleet).name)
+        options.check()
+        against = options.against
         experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
         estimate = experiment.estimate(**_how(options.selection, options))
         number = estimate.experiment.type == "number"

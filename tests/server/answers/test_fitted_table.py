@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
-from hushmote.server.answers.answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.answer import Answer, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
 from hushmote.server.answers.fitted_table import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")

@@ -46,7 +46,7 @@ class SelectionOptions:
 
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
-    fleet: FleetName = "home"
+    fleet: FleetName = None
     windows: Annotated[
         list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
     ] = None
@@ -55,7 +55,7 @@ class SelectionOptions:
     @property
     def selection(self) -> Selection:
         """The reports that are asked about."""
-        return Selection(self.name, self.fleet, tuple(self.windows or ()), self.version)
+        return Selection(self.name, self.fleet or "", tuple(self.windows or ()), self.version)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class EstimateOptions(EpsilonOptions):
             return None
         return Selection(
             self.name,
-            self.against_fleet or self.fleet,
+            self.against_fleet or self.fleet or "",
             tuple(self.against_window or self.windows or ()),
             self.against_version or ("" if self.against_fleet else self.version),
         )

@@ -146,8 +146,8 @@ class ExperimentReader:
         histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         selection, store = self._selection(windows, version), self._reader.store
-        estimates, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
-        trends = trend(estimates, statistics, unit, confidence, quantiles, self.fleet)
+        by_window, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
+        trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet)
         return second_epsilon.beside(trends, second_epsilon.of_windows(store, selection, shuffling)[0])
 
     def two_epsilons(

@@ -52,19 +52,25 @@ def half_width(answer: Answer) -> float:
     return median((row.high - row.low) / 2 for row in answer.rows)
 
 
+def _short(error: float) -> str:
+    """An error with two digits that count: 0.57, 1,200."""
+    return f"{float(f'{error:.2g}'):,.10g}"
+
+
 def _exact(answers: Sequence[Answer]) -> str:
     sure = f"{answers[0].confidence * 100:g} of 100 such intervals hold the truth"
-    parts = []
+    parts, known = [], " is known"
     shares = [a for a in answers if a.quantity == "share"]
     readings = [a for a in answers if a.quantity == "reading"]
     kind = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
     if shares:
-        parts.append(f"a share is known to about ±{half_width(shares[0]) * 100:.2g} percentage points")
+        parts.append(f"a share{known} to about ±{_short(half_width(shares[0]) * 100)} percentage points")
     if readings:
         first = readings[0].rows[0]
         same = [row for row in readings[0].rows if row.name == first.name]
         reading = median((row.high - row.low) / 2 for row in same)
-        parts.append(f"the {first.name} to about ±{f'{reading:.2g} {readings[0].unit}'.strip()}")
+        error = f"{_short(reading)} {readings[0].unit}".strip()
+        parts.append(f"the {first.name}{'' if parts else known} to about ±{error}")
     text = f"{kind}{' and '.join(parts)}; {sure}."
     return text[0].upper() + text[1:]
 

@@ -41,7 +41,7 @@ _BAR_CELLS = 14
 
 def _bar(share: float, most: float) -> str:
     """A horizontal bar in eighths of a cell."""
-    eighths = max(0, round(share / most * _BAR_CELLS * 8)) if most > 0 else 0
+    eighths = max(0, round(share / most * _BAR_CELLS * 8)) if most > 1e-9 else 0
     full, rest = divmod(min(eighths, _BAR_CELLS * 8), 8)
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
 

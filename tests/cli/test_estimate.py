@@ -15,6 +15,7 @@ from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
 MODES = np.array([6, 3, 1, 0]) / 10
+PAIR = ("--fleet", "home", "--against-fleet", "lab")
 DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
 
 
@@ -212,9 +213,7 @@ def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmo
 @pytest.mark.parametrize("width", ["80", "60"])
 def test_a_pipe_gets_whole_numbers(store: Path, width: str):
     """In a process of its own, whose output is a pipe: every interval has both its ends."""
-    text = hushmote_process(
-        "estimate", "temp", "--fleet", "home", "--against-fleet", "lab", cwd=store, columns=width
-    )
+    text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns=width)
     assert max(map(len, text.splitlines())) <= int(width)
     assert "…" not in text
     assert len(re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", text)) == 18

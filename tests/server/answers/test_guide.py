@@ -1,0 +1,60 @@
+"""Three sentences on answers: beliefs rounded up, errors of the tables' own intervals, what helps next."""
+
+import pytest
+
+from hushmote.server.answers.answer import Answer, Row
+from hushmote.server.answers.guide import guide
+from hushmote.server.answers.second_epsilon import TwoEpsilons
+
+
+def epsilons(report: float, own: int) -> TwoEpsilons:
+    return TwoEpsilons(report, 0.1, 1e-6, own, 1000)
+
+
+def histogram(*rows: tuple[float, float], upper: float | None = None) -> Answer:
+    """Rows of a value and half the width of its interval."""
+    shown = tuple(Row("x", v, v - e, v + e, lower=upper and 0.0, upper=upper) for v, e in rows)
+    return Answer("histogram", "x", "share", "", 2500, 0.95, shown)
+
+
+def readings(error: float, kind: str = "moments") -> Answer:
+    rows = (Row("mean", 5000, 5000 - error, 5000 + error),)
+    return Answer(kind, "x", "reading", "°C", 2500, 0.95, rows)  # type: ignore[arg-type]
+
+
+def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
+    one = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
+    assert one == "Who gave a reading 1 chance in 10 gives it at most 46 in 100 after seeing the report."
+    four = guide([histogram((0.5, 0.01))], epsilons(1, 4), 1).private
+    assert "at most 24 in 100 after seeing the report" in four
+    assert "at most 86 in 100 after seeing all 4 reports of a board" in four
+    assert "tell more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        (
+            [histogram((0.5, 0.012), (0.4, 0.014), (0.1, 0.9))],
+            "A share is known to about ±1.4 percentage points;",
+        ),
+        ([histogram((0.5, 0.01)), readings(1234.5)], "points and the mean to about ±1,200 °C; 95 of 100"),
+        ([readings(0.123, "trend")], "In a window, the mean is known to about ±0.12 °C; 95 of 100"),
+        ([readings(0.123, "change")], "Of a change, the mean is known to about"),
+    ],
+)
+def test_how_exact_is_the_middle_interval_of_the_table(answers: list[Answer], text: str):
+    assert text in guide(answers, epsilons(1, 1), 1).exact
+
+
+def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
+    clear, hidden = histogram((0.5, 0.01), (0.0, 0.01)), histogram((0.02, 0.01), (0.0, 0.01), upper=9.0)
+    assert (
+        guide([clear], epsilons(1, 1), 1).next == "Four times as many reports (10,000) halve the intervals."
+    )
+    assert guide([clear], epsilons(1, 1), 8).next.endswith(" --trend shows the 8 windows one by one.")
+    assert guide([hidden], epsilons(1, 1), 1).next.startswith(
+        "Ask for fewer, wider rows (--rows 8, --range), or wait"
+    )
+    labels = histogram((0.02, 0.01))
+    assert "--rows" not in guide([labels], epsilons(1, 1), 1).next

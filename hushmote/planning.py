@@ -12,7 +12,7 @@ from rich.table import Table
 
 from hushmote.server.answers.answer import Shown
 from hushmote.server.answers.tables import table
-from hushmote.server.epsilon import rounded_up
+from hushmote.server.epsilon import belief, rounded_up
 from hushmote.server.estimate.shuffled import LIMITS
 from hushmote.server.planning.devices import MICRO, Plan, solve
 from hushmote.server.planning.expected_error import Question
@@ -68,7 +68,7 @@ class FleetPlan(Shown):
         return histogram(self.plan.design, self.devices)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, those of `hushmote plan --json`."""
+        """Plain values, those of `hushmote plan --json` but for its sentences."""
         return self.plan.to_dict() | {"histogram": self.histogram.to_dict() | {"wanted": None}}
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -79,6 +79,7 @@ class FleetPlan(Shown):
         rows = {
             "devices": f"{self.devices:,}",
             "epsilon": f"{self.epsilon:g}",
+            "it means": belief(self.epsilon),
             "its histogram": f"ε = {rounded_up(seen.epsilon)}, δ = {seen.delta:g}, {LIMITS}",
             "values": f"{self.values:,}",
             "error": f"±{self.error:.3%} of the devices",

@@ -203,6 +203,7 @@ def test_three_of_four_give_the_fourth():
     assert "±2.881% of the devices   <- the answer" in str(plan)
     assert hushmote.plan(epsilon=1, yes_no=True, error=0.01).to_dict()["solved"] == "devices"
     assert hushmote.plan(epsilon=1, labels=["a", "b"], error=0.01).values == 3
+    assert "gives it at most 46 in 100" in " ".join(str(plan).split())
     assert "a quantile: 0.5" in str(hushmote.plan(devices=20_000, bins=64, epsilon=2, of="quantile"))
     with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, domain"):
         hushmote.plan(devices=10)

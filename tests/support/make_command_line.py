@@ -45,13 +45,13 @@ def text() -> str:
         level = "#" * min(len(page.path.split()), 4)
         parts.append(f"{level} {page.path}\n")
         parts += (f"{_literal(paragraph)}\n" for paragraph in page.paragraphs)
-        parts.append(f"```text\n{page.usage}\n```\n")
+        parts.append(f"`{page.usage}`\n")
         for title, rows in page.panels.items():
             shown = [row for row in rows if row.written != "--help, -h"]
             if shown:
                 parts.append(_table(title, shown))
         if page.examples:
-            parts.append("```text\n" + "\n".join(page.examples) + "\n```\n")
+            parts.append("Examples:\n\n" + "\n".join(f"* `{example}`" for example in page.examples) + "\n")
     return "\n".join(parts)
 
 

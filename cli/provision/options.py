@@ -34,7 +34,10 @@ Folder = Annotated[
 FleetOf = Annotated[
     str | None,
     typer.Option(
-        "--fleet", help="Name of the fleet; else the folder's.", show_default=False, rich_help_panel=FLEET
+        "--fleet",
+        help="Name of the fleet; else the folder's, or the only one.",
+        show_default=False,
+        rich_help_panel=FLEET,
     ),
 ]
 

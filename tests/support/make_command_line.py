@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from hushmote.cli import help_page, main
-from hushmote.cli.help_page import Page, Row
+from hushmote.cli.help_page import HelpRow, Page
 
 FILE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -64,7 +64,7 @@ def _commands(top: Page) -> Iterator[str]:
         yield "\n".join([f"| {title} | |", "|---|---|", *lines, ""])
 
 
-def _table(title: str, rows: list[Row]) -> str:
+def _table(title: str, rows: list[HelpRow]) -> str:
     lines = []
     for row in rows:
         notes = "".join(f" [{_literal(note)}]" for note in row.notes)

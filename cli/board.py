@@ -23,10 +23,11 @@ def board_command(
         float, typer.Option(help="How much faster its sleep passes: 60 makes an hour a minute.", min=1)
     ] = 1,
 ) -> None:
-    """Run a board in software: MicroPython behind a terminal that `hushmote flash` takes like a board's.
+    """Run a board in software, to try everything without hardware.
 
-    Its flash is a file that stays, so Ctrl-C is a power cut. Its Wi-Fi takes any name and password, and its
-    sockets are this machine's. Its thermometer always shows 24.6 °C.
+    It is MicroPython behind a terminal that `hushmote flash` takes like a board's. DEVICE.settings.json is what
+    `hushmote provision device` wrote. The board's flash is a file that stays, so Ctrl-C is a power cut. Its
+    Wi-Fi takes any name and password, its sockets are this machine's, and its thermometer always shows 24.6 °C.
     """
     try:
         from ..server.provisioning.software_board import interpreters
@@ -44,8 +45,7 @@ def board_command(
         version = ".".join(map(str, interpreter.version))
         tls = "" if "tls" in interpreter.features else ", without TLS"
         _say(f"MicroPython {version} ({shlex.join(interpreter.argv)}{tls}), flash in {image}")
-        _say("In another window of this folder, with what `hushmote provision device` wrote:")
-        _say(f"  hushmote flash {shlex.quote(str(port))} DEVICE.settings.json")
+        _say(f"Next, in another window: hushmote flash {shlex.quote(str(port))} DEVICE.settings.json")
         _say("Ctrl-C switches the board off; its flash stays. What it prints:")
         try:
             board.wait()

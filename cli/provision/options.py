@@ -61,9 +61,8 @@ class Network:
         password = self.wifi_password or os.environ.get(WIFI_PASSWORD)  # empty for a network without one
         if self.wifi_ssid and password is None:
             if not sys.stdin.isatty():
-                raise UsageError(
-                    f"the password of {self.wifi_ssid} is asked for at a terminal: set {WIFI_PASSWORD}"
-                )
+                asked = f"the password of {self.wifi_ssid} is asked for at a terminal"
+                raise UsageError(f"{asked}: use one, or set {WIFI_PASSWORD}")
             question = f"password of {self.wifi_ssid}"
             password = typer.prompt(question, hide_input=True, default="", show_default=False)
         return dataclasses.replace(self, wifi_password=password or "")

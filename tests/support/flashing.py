@@ -149,9 +149,14 @@ def used(bench: Bench, flashed_once: Bench) -> Bench:
     return bench
 
 
+def on_port(port: str, *arguments: str) -> list[str]:
+    """The command line of mpremote at a port."""
+    return [sys.executable, "-m", "mpremote", "connect", port, *arguments]
+
+
 def on_board(board: SoftwareBoard, script: str) -> str:
     """Run a script on the board with mpremote; what it printed."""
-    command = [sys.executable, "-m", "mpremote", "connect", board.port, "exec", script]
+    command = on_port(board.port, "exec", script)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()

@@ -30,8 +30,6 @@ _REPL = Path(__file__).with_name("repl.py")
 _SOFT, _SOFT_RAW, _RESET, _SLEEP = 42, 43, 44, 45
 # How long a program may take to notice ctrl-C before what follows is sent on anyway.
 _INTERRUPT_S = 3.0
-# How long a board that was woken may take to run its program, which is then interrupted.
-_START_S = 1.0
 # How long the computer may take to read on, once it has said something.
 _READER_S = 10.0
 _KEPT_BYTES = 1 << 20  # of output
@@ -130,6 +128,7 @@ class SoftwareBoard:
                 cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale)
                 if cause == "OFF":
                     return
+                mode = "interrupted" if sent else "friendly"
             elif status not in (_RESET, "power"):
                 log = self.image.with_suffix(".log")
                 self.failure = f"MicroPython ended with status {status}: see {log}"
@@ -139,7 +138,8 @@ class SoftwareBoard:
     def _sleep(self, seconds: float) -> tuple[str, bytes]:
         """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and what the computer then sent.
 
-        A ctrl-C wakes it with POWER: where mpremote opens an ESP32's port, that presses its reset button.
+        A ctrl-C wakes it with POWER, and keeps main.py from being run: mpremote resets an ESP32 when it opens
+        its port, and a person presses a button first.
         """
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -170,7 +170,7 @@ class SoftwareBoard:
             os.close(status_w)
         assert child.stdin is not None
         assert child.stdout is not None
-        self._talking = mode == "raw"
+        self._talking = mode != "friendly"
         self._line = b""
         try:
             return self._bridge(child, child.stdin.fileno(), child.stdout.fileno(), status_r, sent)
@@ -185,13 +185,13 @@ class SoftwareBoard:
         self, child: subprocess.Popen[bytes], to_board: int, from_board: int, status_r: int, sent: bytes
     ) -> tuple[int | str | None, int]:
         busy = False
-        sent_until = time.monotonic() + _START_S
         held = b""  # what the computer sent after ctrl-C, until the program has stopped
         held_until = 0.0
         sleep_ms = 0
         sources = [self._stop_r, self._host, from_board, status_r]
+        self._write(to_board, sent)
         while True:
-            ready = select.select(sources, [], [], 0.1 if held or sent else None)[0]
+            ready = select.select(sources, [], [], 0.1 if held else None)[0]
             if self._stop_r in ready:
                 return ("power" if os.read(self._stop_r, 1) == b"p" else None), 0
             if status_r in ready:
@@ -206,10 +206,9 @@ class SoftwareBoard:
                 if not data:
                     return child.wait(), sleep_ms
                 self._send(re.sub(rb"(?<!\r)\n", b"\r\n", data))
-            if self._host in ready or (sent and (busy or time.monotonic() > sent_until)):
+            if self._host in ready:
                 self._talking = True
-                data = self.received(sent + (self._read_host() if self._host in ready else b""))
-                sent = b""
+                data = self.received(self._read_host())
                 if data is None:
                     return "power", 0
                 if busy and b"\x03" in data and not held:

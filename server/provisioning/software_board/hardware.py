@@ -160,7 +160,7 @@ class _Station:
 
 
 class SysModule:
-    """The `sys` module of a board: what it calls itself, and its firmware's version; all else is the real one.
+    """The `sys` module of a board: what it calls itself, its firmware's version; all else is real.
 
     version: such as "1.22.2", empty for the real one.
     """

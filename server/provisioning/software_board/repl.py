@@ -1,6 +1,6 @@
 """The REPL of a MicroPython board in front of the unix port, as far as mpremote speaks it.
 
-    micropython repl.py STATUS_FD IMAGE friendly|raw POWER|SLEEP|SOFT ACCESS_POINT VERSION
+    micropython repl.py STATUS_FD IMAGE friendly|raw|interrupted POWER|SLEEP|SOFT ACCESS_POINT VERSION
 
 Raw REPL, raw paste with flow control, ctrl-C, soft reset; boot.py and main.py run as on a board. Started by
 board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
@@ -137,7 +137,7 @@ def main():
     if cause == "SOFT":
         _out.write(b"MPY: soft reboot\r\n")
     _run_file("boot.py", scope)
-    if not raw:
+    if mode == "friendly":
         _run_file("main.py", scope)
     _out.write(_RAW_BANNER if raw else _BANNER)
     while True:

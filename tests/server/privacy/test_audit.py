@@ -14,7 +14,6 @@ import pytest
 from command_line import hushmote
 from enumeration import distribution, worst_ratio
 from experiments import experiment_json
-from flashing import PtyBoard  # pyright: ignore[reportAttributeAccessIssue]
 from scipy.stats import binom, binomtest
 
 from hushmote.cli.audit import payloads
@@ -31,6 +30,7 @@ from hushmote.server.privacy.audit import (
     subject,
 )
 from hushmote.server.privacy.audit_runtimes import CLIENT, CPYTHON, Job, Runtime
+from hushmote.server.provisioning.software_board.board import SoftwareBoard
 
 FALSE_ALARM = 1e-10  # of one finding
 SHAPES = {x.split(b'"name": "')[1].split(b'"')[0].decode(): x for x in payloads(None)}
@@ -251,7 +251,7 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
     here = {runtime.name: runtime.argv for runtime in audit_runtimes.found()}
     if "unix32f" not in here:
         pytest.skip("needs unix32f: python firmware_tests/runtimes.py --install")
-    with PtyBoard(here["unix32f"], tmp_path / "board.img") as board:
+    with SoftwareBoard(here["unix32f"], tmp_path / "board.img") as board:
         with pytest.raises(AuditError, match="has no ldp_client: `hushmote flash"):
             audit_runtimes.board(board.port)
         client = broken_client(tmp_path, *BROKEN["never lies"][:2])

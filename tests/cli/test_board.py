@@ -1,0 +1,112 @@
+"""`hushmote board`, as a person uses it: a process in one window, `hushmote flash` in another."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+from flashing import on_port
+
+from hushmote.server.provisioning.settings import provision_device
+
+
+class Window:
+    """A process of `hushmote board` and what it prints."""
+
+    def __init__(self, folder: Path, interpreter: list[str]) -> None:
+        self._log = folder / "window"
+        command = [sys.executable, "-m", "hushmote", "board", "--speed", "3600"]
+        environment = os.environ | {"HUSHMOTE_MICROPYTHON": shlex.join(interpreter), "COLUMNS": "80"}
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, text: str, timeout_s: float = 40) -> None:
+        end = time.monotonic() + timeout_s
+        while text not in self.text() and time.monotonic() < end:
+            assert self.process.poll() is None, self.text()
+            time.sleep(0.05)
+        assert text in self.text(), self.text()
+
+
+@contextlib.contextmanager
+def switched_on(folder: Path, interpreter: list[str]) -> Iterator[Window]:
+    window = Window(folder, interpreter)
+    try:
+        yield window
+    finally:
+        window.process.kill()
+        window.process.wait()
+
+
+def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Path, interpreter: list[str]):
+    settings = tmp_path / "desk.settings.json"
+    provision_device(None, "home", "desk", path=settings, wifi_ssid="any", mqtt_host="127.0.0.1", mqtt_port=9)
+    port = str(tmp_path / "board" / "port")
+    with switched_on(tmp_path, interpreter) as window:
+        window.wait_for("MicroPython, a board in software")
+        said = window.text()
+        assert "Next, in another window: hushmote flash board/port DEVICE.settings.json\n" in said
+        assert "Ctrl-C switches the board off" in said
+        flashed = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path)
+        assert flashed.startswith("board in software, MicroPython 1.")
+        assert "ledger: made, empty" in flashed
+        # What the application prints, and nothing of what mpremote and the board said to each other.
+        window.wait_for("hushmote: starts in 10 s")
+        window.wait_for("hushmote: nothing listens at the broker's address and port")
+        assert "raw REPL" not in window.text()
+        other = hushmote("board", cwd=tmp_path, expect=1)
+        assert other.startswith(
+            "hushmote: the board in board is switched on already: --storage gives another"
+        )
+        window.process.send_signal(signal.SIGINT)
+        assert window.process.wait(20) == 0
+        assert window.text().endswith("switched off\n")
+    assert not os.path.lexists(port)
+    gone = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
+    assert "no such port: board/port" in gone
+    assert "start `hushmote board`" in gone
+    with switched_on(tmp_path, interpreter) as window:
+        window.wait_for("hushmote: starts in 10 s")
+        again = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path)
+        assert "ledger: kept as it was" in again
+        assert "copied" not in again
+        window.process.send_signal(signal.SIGTERM)
+        assert window.process.wait(20) == 0
+
+
+def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[str]):
+    settings = tmp_path / "desk.settings.json"
+    provision_device(None, "home", "desk", path=settings, wifi_ssid="any", mqtt_host="127.0.0.1")
+    with switched_on(tmp_path, interpreter) as window:
+        window.wait_for("MicroPython, a board in software")
+        port = tmp_path / "board" / "port"
+        with subprocess.Popen(
+            on_port(str(port), "exec", "import time\nprint('here')\ntime.sleep(60)"), stdout=subprocess.PIPE
+        ) as busy:
+            assert busy.stdout is not None
+            assert busy.stdout.readline().strip() == b"here"
+            said = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
+            busy.kill()
+        assert said.startswith("hushmote: another program has board/port open: close it")
+    said = hushmote("flash", "desk.settings.json", "desk.settings.json", cwd=tmp_path, expect=1)
+    assert said.startswith("hushmote: desk.settings.json is not a serial port: `mpremote connect list`")
+
+
+def test_without_a_micropython_one_line_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hushmote.server.provisioning.software_board.interpreters.commands", list)
+    said = hushmote("board", cwd=tmp_path, expect=1)
+    assert said.startswith("hushmote: no MicroPython for a board in software (none in HUSHMOTE_MICROPYTHON,")
+    assert "`apt install micropython` (Debian 13)" in said
+    assert list(tmp_path.iterdir()) == []

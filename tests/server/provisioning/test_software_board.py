@@ -1,0 +1,98 @@
+"""The board in software, where it must be like a board; which MicroPython may play one."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flashing import Bench, on_board, on_port
+
+from hushmote.server.provisioning.software_board import interpreters
+from hushmote.server.provisioning.software_board.board import ANY_WIFI, SoftwareBoard
+
+
+def run_main(board: SoftwareBoard, program: str) -> None:
+    """Make program the board's application, and restart the board."""
+    on_board(board, f"with open('/main.py', 'w') as f: f.write({program!r})")
+    subprocess.run(on_port(board.port, "reset"), capture_output=True, timeout=30, check=True)
+
+
+def test_what_nobody_reads_stops_no_board(bench: Bench):
+    # Half a megabyte: far more than a terminal holds.
+    program = "for i in range(5000): print('%0100d' % i)\nprint('the end')\n"
+    with bench.board() as board:
+        run_main(board, program)
+        assert board.wait_for(b"the end", 20)
+        # Whoever opens the port then gets an answer, not what was printed before.
+        assert on_board(board, "print(6 * 7)") == "42"
+
+
+def test_a_board_that_sleeps_is_woken_by_mpremote(bench: Bench):
+    with bench.board() as board:
+        run_main(board, "import machine\nprint('good night')\nmachine.deepsleep(3_600_000)\n")
+        assert board.wait_for(b"good night", 10)
+        assert on_board(board, "import machine; print(machine.reset_cause())") == "1"
+        assert board.sleeps_ms == [3_600_000]  # it was not put to sleep again by its application
+
+
+def test_its_console_has_what_programs_print_and_nothing_of_what_mpremote_does(bench: Bench):
+    lines: list[str] = []
+    with bench.board(console=lines.append, sleep_scale=1e-6) as board:
+        cause = "machine.reset_cause()"
+        sleep = f"print('woke up', {cause})\nif {cause} == 1: machine.deepsleep(90_000)\nprint('up')\n"
+        run_main(board, "import machine\n" + sleep)
+        assert board.wait_for(b"up\r\n", 10)
+        assert on_board(board, "print(6 * 7)") == "42"
+    assert lines == [
+        "MicroPython, a board in software",
+        "woke up 1",
+        "(asleep for 90 s)",
+        "woke up 4",
+        "up",
+        "MicroPython, a board in software",
+    ]
+
+
+def test_its_wifi_takes_any_name_and_password(bench: Bench):
+    script = "import network\nw = network.WLAN()\nw.connect('anything', None)\nprint(w.isconnected())"
+    with bench.board(wifi=ANY_WIFI) as board:
+        assert on_board(board, script) == "True"
+
+
+# --- Which MicroPython ------------------------------------------------------------------------------
+
+
+def test_one_with_tls_comes_before_one_without(monkeypatch: pytest.MonkeyPatch):
+    needs = interpreters.NEEDS
+    here = {"plain": needs, "whole": needs | {"tls"}, "other": needs | {"tls"}, "small": needs - {"socket"}}
+    answers = {name: interpreters.Interpreter(name, (name,), (1, 25, 0), has) for name, has in here.items()}
+    monkeypatch.delenv(interpreters.VARIABLE, raising=False)
+    monkeypatch.setattr(interpreters, "commands", lambda: [(name, (name,)) for name in here])
+    monkeypatch.setattr(interpreters, "ask", lambda name, _argv: answers[name])
+    assert interpreters.for_board().name == "whole"
+    del here["whole"], here["other"]
+    assert interpreters.for_board().name == "plain"
+    del here["plain"]
+    with pytest.raises(interpreters.NoInterpreter, match=r"\(small lacks socket\): get one by `apt install"):
+        interpreters.for_board()
+    del here["small"]
+    with pytest.raises(interpreters.NoInterpreter, match=r"none in HUSHMOTE_MICROPYTHON, \.rig/ of a clone"):
+        interpreters.for_board()
+
+
+def test_the_one_that_is_named_is_taken_or_nothing(interpreter: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(interpreters.VARIABLE, shlex.join(interpreter))
+    assert interpreters.for_board().argv == tuple(interpreter)
+    monkeypatch.setenv(interpreters.VARIABLE, shlex.join((sys.executable, "-S")))
+    with pytest.raises(interpreters.NoInterpreter, match="-S is not MicroPython, or does not run"):
+        interpreters.for_board()
+
+
+def test_an_old_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\necho PROBE 1000000 micropython 1.22.1 littlefs urandom mpy socket room\n")
+    old.chmod(0o755)
+    monkeypatch.setenv(interpreters.VARIABLE, str(old))
+    with pytest.raises(interpreters.NoInterpreter, match=r"old is MicroPython 1\.22\.1: too old\): get one"):
+        interpreters.for_board()

@@ -1,0 +1,68 @@
+"""The page of the first report: what its walk proves, and that it counts its commands honestly.
+
+The walk itself, from an empty folder to three boards whose reports three real aggregators count, is that of
+tests/repository/test_commands.py, which runs every page as printed.
+"""
+
+import re
+from itertools import takewhile
+from pathlib import Path
+
+import page_blocks
+
+PAGE = Path(__file__).parents[2] / "docs" / "first-report.md"
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# A setup that goes on when reports are counted: without any the walk ends in failure, in ten minutes.
+COUNTED = re.compile(r"^until hushmote status .*grep -q '\"reports\": \[[12]-9\]'; do sleep 2; done$")
+
+
+def section(title: str) -> list[page_blocks.Block]:
+    """The blocks of a section that are run on any machine."""
+    text = PAGE.read_text()
+    heading = text.index(f"\n## {title}\n")
+    end = text.index("\n## ", heading + 1)
+    lines = range(text.count("\n", 0, heading) + 1, text.count("\n", 0, end) + 1)
+    return [b for b in page_blocks.read(text).blocks if b.line in lines and not b.needs and not b.slow]
+
+
+def commands(title: str) -> list[str]:
+    """The first two words of each command of a section; of a file that is written only `cat`."""
+    texts = [
+        text
+        for block in section(title)
+        for _, text in (block.commands() if "<<" not in block.text else [(block.line, "cat")])
+    ]
+    return [" ".join(takewhile(lambda word: word[0] not in "-./", text.split()[:2])) for text in texts]
+
+
+def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
+    said = commands("In software")
+    assert said == [
+        "cat",
+        "hushmote keygen",
+        "hushmote experiment",
+        "mosquitto",
+        "hushmote serve",
+        "hushmote provision",
+        "hushmote board",
+        "hushmote flash",
+        "hushmote status",
+        "hushmote estimate",
+    ]
+    text = PAGE.read_text()
+    assert f"{WORDS[len(said) - 1].capitalize()} commands in four windows, and a file" in " ".join(
+        text.split()
+    )
+    steps = re.findall(r"^\*\*(\d)\. ", text[: text.index("\n## With a password")], re.MULTILINE)
+    assert steps == [str(number) for number in range(1, len(said))]
+    windows = [block for block in section("In software") if block.background]
+    assert len(windows) + 1 == 4
+
+
+def test_each_way_ends_in_a_report_that_a_real_aggregator_counted():
+    for title in ("In software", "With a password", "With TLS"):
+        said = commands(title)
+        for command in ("mosquitto", "hushmote serve", "hushmote board", "hushmote flash", "hushmote status"):
+            assert command in said, (title, command)
+        waits = [setup for block in section(title) for setup in block.setup if COUNTED.match(setup)]
+        assert waits, title

@@ -47,19 +47,26 @@ def payloads(file: Path | None) -> list[bytes]:
 
 def audit_command(
     file: Annotated[
-        Path | None, typer.Argument(help="TOML file of an experiment; one of each mechanism without.")
+        Path | None, typer.Argument(help="TOML file of an experiment; else one of each mechanism is audited.")
     ] = None,
     runtime: Annotated[
-        str, typer.Option(help='cpython, all, unix32f, mp32, path, wasm, env, or a "command line".')
+        str,
+        typer.Option(
+            help='Where it runs: cpython, all, unix32f, mp32, path, wasm, env, or a "command line".'
+        ),
     ] = "cpython",
     port: Annotated[
         str | None, typer.Option(help="A board's serial port: what is installed there is audited.")
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(min=100, help="Draws of each input; 20,000, on a board 1,000.", show_default=False),
+        typer.Option(
+            min=100, help="Draws of each input; else 20,000, and 1,000 on a board.", show_default=False
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of all the bounds together.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="Confidence in all the bounds together, from 0.5 to below 1.")
+    ] = 0.95,
     client: Annotated[
         Path | None, typer.Option(help="Another ldp_client.py than the shipped one.", show_default=False)
     ] = None,

@@ -23,7 +23,9 @@ def demo_command(
         ),
     ] = "auto",
     password_file: PasswordFile = None,
-    out: Annotated[Path, typer.Option(help="Folder for the plots, the store and the log.")] = Path("out"),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the plots, the store and the log.")
+    ] = Path("out"),
     devices: Annotated[
         int | None,
         typer.Option(help="How many of the 26,115 readings are used; else all.", show_default=False),

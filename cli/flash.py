@@ -14,15 +14,26 @@ from .options import AsJson, print_json
 
 
 def flash_command(
-    port: Annotated[str, typer.Argument(help="As for mpremote: /dev/ttyACM0, COM3, ...")],
-    settings: Annotated[Path, typer.Argument(help="What `hushmote provision` wrote.")],
+    port: Annotated[
+        str,
+        typer.Argument(help="The board's serial port: /dev/ttyACM0, COM3, or what `hushmote board` says."),
+    ],
+    settings: Annotated[
+        Path, typer.Argument(help="The board's settings file, which `hushmote provision device` wrote.")
+    ],
     source: Annotated[
-        bool, typer.Option("--source", help="Copy .py files instead of compiled ones.")
+        bool, typer.Option("--source", help="Copy .py files instead of compiled ones, which load faster.")
     ] = False,
     provision_again: Annotated[
-        bool, typer.Option("--provision-again", help="A new, empty ledger: starts the privacy bound again.")
+        bool,
+        typer.Option(
+            "--provision-again", help="Make a new, empty ledger: the board's privacy bound starts again."
+        ),
     ] = False,
-    main: Annotated[Path | None, typer.Option(help="An application other than the example.")] = None,
+    main: Annotated[
+        Path | None,
+        typer.Option(help="An application to put on the board as main.py, instead of the example."),
+    ] = None,
     umqtt: Annotated[
         Path | None, typer.Option(help="A umqtt/simple.py, where the firmware has none.")
     ] = None,

@@ -28,7 +28,7 @@ _VALUES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class HelpRow:
     """An argument, an option or a command: how it is written, what it means, and notes, as its default."""
 
     written: str
@@ -43,7 +43,7 @@ class Page:
     path: str
     usage: str
     paragraphs: tuple[str, ...]
-    panels: dict[str, tuple[Row, ...]]
+    panels: dict[str, tuple[HelpRow, ...]]
     examples: tuple[str, ...]
 
 
@@ -53,7 +53,7 @@ def page_of(command: Any, context: Any) -> Page:
     text = (command.help or "").partition("\f")[0]
     paragraphs = tuple(" ".join(part.split()) for part in text.split("\n\n") if part.strip())
     shown = [p for p in command.get_params(context) if not getattr(p, "hidden", False)]
-    panels: dict[str, list[Row]] = {}
+    panels: dict[str, list[HelpRow]] = {}
     pieces = ["[OPTIONS]"]
     for param in shown:
         is_argument = param.param_type_name == "argument"
@@ -64,7 +64,7 @@ def page_of(command: Any, context: Any) -> Page:
     for name, member in getattr(command, "commands", {}).items():
         title = getattr(member, "rich_help_panel", None)
         line = (member.help or "").partition("\n\n")[0]
-        row = Row(name, " ".join(line.split()))
+        row = HelpRow(name, " ".join(line.split()))
         panels.setdefault(title if isinstance(title, str) else "Commands", []).append(row)
     if hasattr(command, "commands"):
         pieces.append("COMMAND ...")
@@ -73,7 +73,7 @@ def page_of(command: Any, context: Any) -> Page:
     return Page(path, usage, paragraphs, {k: tuple(v) for k, v in _ordered(panels)}, examples)
 
 
-def _ordered(panels: dict[str, list[Row]]) -> Iterator[tuple[str, list[Row]]]:
+def _ordered(panels: dict[str, list[HelpRow]]) -> Iterator[tuple[str, list[HelpRow]]]:
     """Arguments first, the general options after those of the command's own panels."""
     last = ("Options",)
     for title in sorted(panels, key=lambda t: (t != "Arguments", t in last)):
@@ -85,7 +85,7 @@ def _argument(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
-def _row(param: Any, context: Any) -> Row:
+def _row(param: Any, context: Any) -> HelpRow:
     if param.param_type_name == "argument":
         written = _argument(param)
     else:
@@ -93,7 +93,7 @@ def _row(param: Any, context: Any) -> Row:
         names += "".join(f" / {name}" for name in param.secondary_opts)
         written = names if param.is_flag else f"{names} {_value(param, context)}"
     notes = list(_notes(param, context))
-    return Row(written, " ".join((getattr(param, "help", None) or "").split()), tuple(notes))
+    return HelpRow(written, " ".join((getattr(param, "help", None) or "").split()), tuple(notes))
 
 
 def _value(param: Any, context: Any) -> str:

@@ -54,13 +54,18 @@ def serve_command(
     cert: Cert = None,
     cert_key: CertKey = None,
     master_key: Annotated[
-        Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.",
+            show_default=False,
+        ),
     ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="MQTT version.")] = Protocol.auto,
+    protocol: Annotated[Protocol, typer.Option(help="MQTT version; auto tries 5 first.")] = Protocol.auto,
     client_id: Annotated[
         str | None,
         typer.Option(
-            help=f"Name of the session that the broker keeps; {CLIENT_ID} without --share.",
+            help=f"Name of the session that the broker keeps; else {CLIENT_ID}.",
             envvar="HUSHMOTE_CLIENT_ID",
             show_default=False,
         ),
@@ -68,24 +73,30 @@ def serve_command(
     share: Annotated[
         str | None,
         typer.Option(
-            help="Group of aggregators on one store that divide the reports; MQTT 5.",
+            help="Name of the group of aggregators on one store that divide the reports; needs MQTT 5.",
             envvar="HUSHMOTE_SHARE",
             show_default=False,
         ),
     ] = None,
     retire: Annotated[
-        bool, typer.Option("--retire", help="Count what the broker keeps for --client-id, end it, and exit.")
+        bool,
+        typer.Option(
+            "--retire", help="Count what the broker keeps for --client-id, end that session, and exit."
+        ),
     ] = False,
     rate: Annotated[
         int | None,
         typer.Option(
-            help="Reports counted per device and hour at most.", min=1, max=65_535, show_default=False
+            help="Most reports of one device that are counted in an hour; else all.",
+            min=1,
+            max=65_535,
+            show_default=False,
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option(help="Reports committed together at most.", min=1, max=30_000)
+        int, typer.Option(help="Most reports that are committed together.", min=1, max=30_000)
     ] = BATCH_REPORTS,
-    batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = BATCH_S,
+    batch_s: Annotated[float, typer.Option(help="Most seconds between two commits.", min=0.01)] = BATCH_S,
     simulated_days: Annotated[
         int | None,
         typer.Option(
@@ -98,9 +109,16 @@ def serve_command(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(help="host:port for /metrics and /healthz: 127.0.0.1:9417.", show_default=False),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.",
+            show_default=False,
+        ),
     ] = None,
-    log: Annotated[LogFormat, typer.Option("--log-format", help="Form of the log.")] = LogFormat.text,
+    log: Annotated[
+        LogFormat,
+        typer.Option("--log-format", help="Form of the log: lines of text, or a JSON object a line."),
+    ] = LogFormat.text,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
     with _mistakes(log), contextlib.ExitStack() as stack:

@@ -22,7 +22,7 @@ from .progress import progress
 
 store_app = typer.Typer(help="The store itself: upgrade, back up, check.", no_args_is_help=True)
 
-_HELP = "SQLAlchemy URL of the store."
+_HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
 Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
 
 
@@ -83,7 +83,9 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
 
 
 def merge_command(
-    into: Annotated[str, typer.Argument(metavar="INTO", help="URL of the store that is added to.")],
+    into: Annotated[
+        str, typer.Argument(metavar="INTO", help="URL of the store that is added to: sqlite:///file.")
+    ],
     sources: Annotated[list[str], typer.Argument(metavar="FROM", help="URLs of the stores to add.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
     as_json: AsJson = False,

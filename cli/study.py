@@ -44,7 +44,9 @@ def ranges(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for the figures and the CSV files.")
     ] = Path("study"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer days, ε and fanouts: takes seconds instead of minutes.")
+    ] = False,
     records: Annotated[
         Path | None,
         typer.Option(
@@ -128,9 +130,12 @@ def ranges(
 @study_app.command("lifetime")
 def lifetime_command(
     devices: Annotated[
-        list[int] | None, typer.Option(help="Fleet's size; may be repeated.", show_default="1000000, 100000")
+        list[int] | None,
+        typer.Option(help="Number of devices of a fleet; may be repeated.", show_default="1000000, 100000"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer days of 20,000 devices: takes seconds instead of minutes.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
     output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
     force: Force = False,
@@ -208,7 +213,9 @@ def _show_splits(study: LifetimeStudy) -> None:
 
 @study_app.command("reconstruction")
 def reconstruction_command(
-    epsilon: Annotated[float, typer.Option(help="ε of a question, and of what is drawn once; nats.")] = 0.2,
+    epsilon: Annotated[
+        float, typer.Option(help="ε of a question, and of what is drawn once, in nats.")
+    ] = 0.2,
     seed: Annotated[
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
@@ -257,8 +264,8 @@ def _show_reconstruction(study: Reconstruction) -> None:
 
 @study_app.command("composition")
 def composition_command(
-    epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
-    total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
+    epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, in nats.")] = 0.1,
+    total: Annotated[float, typer.Option(help="Budget of all reports together, in nats.")] = 10.0,
     delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
     output: Pictures = None,
     force: Force = False,

@@ -20,41 +20,95 @@ from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
 from .first_steps import first_steps
-from .options import FleetOf, Folder, Network, ask_passphrase, fleet_name, open_folder
+from .options import (
+    FLEET,
+    MQTT_PASSWORD,
+    PASSPHRASE,
+    WIFI_PASSWORD,
+    FleetOf,
+    Folder,
+    Network,
+    ask_passphrase,
+    fleet_name,
+    open_folder,
+)
 from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, rotate_app, say, say_next
+
+_WIFI, _BROKER = "Wi-Fi", "Broker"
 
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
 )
 
 MasterKey = Annotated[
-    Path | None, typer.Option(help="Master key file; or set HUSHMOTE_MASTER_KEY.", show_default=False)
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
+        show_default=False,
+        rich_help_panel=FLEET,
+    ),
 ]
-Days = Annotated[int, typer.Option(help="How long a certificate holds.", min=1)]
+Days = Annotated[int, typer.Option(help="Days for which a certificate holds.", min=1)]
 
 
 @provision_app.command("fleet")
 def fleet_command(
-    folder: Annotated[Path, typer.Argument(help="Folder to make.")],
-    host: Annotated[list[str], typer.Option(help="The broker's name or address; more with another --host.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
+    host: Annotated[
+        list[str],
+        typer.Option(
+            help="A name or address by which boards and aggregators reach the broker.",
+            rich_help_panel=_BROKER,
+        ),
+    ],
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
-    port: Annotated[int, typer.Option(help="TLS with certificates.", min=1, max=65535)] = 8883,
+    port: Annotated[
+        int,
+        typer.Option(
+            help="Port for TLS with client certificates.", min=1, max=65535, rich_help_panel=_BROKER
+        ),
+    ] = 8883,
     password_port: Annotated[
         int | None,
-        typer.Option(help="TLS with passwords, for boards without certificates.", min=1, max=65535),
+        typer.Option(
+            help="A second port for TLS with passwords, for boards without certificates.",
+            min=1,
+            max=65535,
+            rich_help_panel=_BROKER,
+        ),
     ] = None,
     aggregator_port: Annotated[
         int | None,
-        typer.Option(help="A port of their own for aggregators, for the firewall.", min=1, max=65535),
+        typer.Option(
+            help="A port of the aggregators' own, for the firewall.",
+            min=1,
+            max=65535,
+            rich_help_panel=_BROKER,
+        ),
     ] = None,
-    aggregators: Annotated[int, typer.Option(help="How many will share the reports.", min=1, max=64)] = 1,
+    aggregators: Annotated[
+        int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
+    ] = 1,
     broker_folder: Annotated[
-        str, typer.Option(help="Where broker/ will lie on the broker's machine; else here.")
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where broker/ will lie on the broker's machine; else in the folder itself.",
+            rich_help_panel=_BROKER,
+        ),
     ] = "",
-    broker_user: Annotated[str, typer.Option(help="Whom mosquitto runs as.")] = "mosquitto",
+    broker_user: Annotated[
+        str,
+        typer.Option(help="User that mosquitto becomes when root starts it.", rich_help_panel=_BROKER),
+    ] = "mosquitto",
     passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Encrypt the authority's key; or HUSHMOTE_CA_PASSPHRASE.")
+        bool,
+        typer.Option(
+            "--passphrase",
+            help=f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -106,50 +160,89 @@ def fleet_command(
 @provision_app.command("device")
 def device_command(
     device: Annotated[
-        str | None, typer.Argument(help="Device id; random where it is left out. Never a MAC or a chip id.")
+        str | None,
+        typer.Argument(
+            help="Device id, of a-z, 0-9 and -; random where it is left out. Never a MAC or a chip id."
+        ),
     ] = None,
     folder: Folder = None,
     fleet: FleetOf = None,
     master_key: MasterKey = None,
     open_fleet: Annotated[
-        bool, typer.Option("--open", help="The fleet is open: no keys, anyone can forge.")
+        bool,
+        typer.Option(
+            "--open",
+            help="The fleet is open: reports carry no tags, so anyone can forge them.",
+            rich_help_panel=FLEET,
+        ),
     ] = False,
     certificate: Annotated[
         bool | None,
         typer.Option(
             "--certificate/--password",
             help="With --folder: a certificate for the broker (default), or a login.",
+            rich_help_panel=_BROKER,
         ),
     ] = None,
     days: Days = authority.DEVICE_DAYS,
     wifi_ssid: Annotated[
-        str, typer.Option(help="Name of the Wi-Fi network; its password is asked for.")
+        str,
+        typer.Option(
+            help=f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}.",
+            rich_help_panel=_WIFI,
+        ),
     ] = "",
-    wifi_password: Annotated[
-        str | None, typer.Option(envvar="HUSHMOTE_WIFI_PASSWORD", show_envvar=True, hidden=True)
-    ] = None,
-    wifi_country: Annotated[str, typer.Option(help="Two letters, where the chip wants them.")] = "",
-    mqtt_host: Annotated[str, typer.Option(help="Broker as the board reaches it; else the folder's.")] = "",
+    wifi_country: Annotated[
+        str,
+        typer.Option(help="The country's two letters, where the chip wants them: DE.", rich_help_panel=_WIFI),
+    ] = "",
+    mqtt_host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST",
+            help="The broker's name or address, as the board reaches it; else the folder's.",
+            rich_help_panel=_BROKER,
+        ),
+    ] = "",
     mqtt_port: Annotated[
-        int | None, typer.Option(help="1883, or 8883 with --mqtt-ca; the folder's.", show_default=False)
+        int | None,
+        typer.Option(
+            help="The broker's port; else the folder's, or 1883, or 8883 with --mqtt-ca.",
+            show_default=False,
+            rich_help_panel=_BROKER,
+        ),
     ] = None,
-    mqtt_user: Annotated[str | None, typer.Option(help="Login at the broker.", show_default=False)] = None,
-    mqtt_password: Annotated[
-        str | None, typer.Option(envvar="HUSHMOTE_MQTT_PASSWORD", show_envvar=True, hidden=True)
+    mqtt_user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"The board's login at the broker. Set {MQTT_PASSWORD} to its password.",
+            show_default=False,
+            rich_help_panel=_BROKER,
+        ),
     ] = None,
     mqtt_ca: Annotated[
-        Path | None, typer.Option(help="PEM file with the broker's CA: TLS.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="PEM file of the CA that vouches for the broker; with it the board speaks TLS.",
+            show_default=False,
+            rich_help_panel=_BROKER,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the settings file is written; here, or devices/.", show_default=False),
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the settings file is written; else devices/ of the fleet's folder, or here.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make one board's settings: its id, its keys, its network."""
-    network = Network(
-        wifi_ssid, wifi_password, wifi_country, mqtt_host, mqtt_port, mqtt_user, mqtt_password, mqtt_ca
-    )
+    # A password is never typed: every user of this machine can read a command line.
+    mqtt_password = os.environ.get(MQTT_PASSWORD)
+    network = Network(wifi_ssid, None, wifi_country, mqtt_host, mqtt_port, mqtt_user, mqtt_password, mqtt_ca)
     login = certificate is False
     opened = None if folder is None else open_folder(folder, signs=not login)
     if opened is None and certificate is not None:

@@ -31,7 +31,6 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
         "hushmote serve " + store,
         f"--broker mqtts://{fleet.hosts[0]}:{port} --ca {_quoted(own / 'ca.pem')}",
         f"--cert {pem}",
-        f"--cert-key {pem}",
     ]
     if not in_environment:
         serve.append(f"--master-key {_quoted(own / 'master.key')}")

@@ -17,13 +17,28 @@ from ...server.provisioning.fleet_folder import FleetFolder
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
+MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
+FLEET = "Fleet"  # a panel of help
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--folder", help="The fleet's folder.", envvar="HUSHMOTE_FOLDER", show_default=False),
+    typer.Option(
+        "--folder",
+        metavar="FOLDER",
+        help="The fleet's folder, which `hushmote provision fleet` made; else the one that one is in.",
+        envvar="HUSHMOTE_FOLDER",
+        show_default=False,
+        rich_help_panel=FLEET,
+    ),
 ]
 FleetOf = Annotated[
-    str | None, typer.Option("--fleet", help="Name of the fleet; else the folder's.", show_default=False)
+    str | None,
+    typer.Option(
+        "--fleet",
+        help="Name of the fleet; else the folder's, or the only one.",
+        show_default=False,
+        rich_help_panel=FLEET,
+    ),
 ]
 
 

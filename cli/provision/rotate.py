@@ -19,7 +19,9 @@ rotate_app = typer.Typer(
     help="New keys and certificates, with an overlap that --finish ends.", no_args_is_help=True
 )
 
-Finish = Annotated[bool, typer.Option("--finish", help="End the overlap: only the new ones hold.")]
+Finish = Annotated[
+    bool, typer.Option("--finish", help="End the overlap: only the new ones hold from now on.")
+]
 
 
 def say(done: rotation.Rotated, as_json: bool) -> None:
@@ -52,7 +54,9 @@ def rotate_broker(
     folder: Folder = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(help="The broker's names from now on; else those it has.", show_default=False),
+        typer.Option(
+            help="A name or address of the broker from now on; else those it has.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

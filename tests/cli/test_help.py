@@ -21,7 +21,7 @@ from hushmote.cli.examples import EXAMPLES
 def commands() -> Iterator[tuple[str, Any, Any]]:
     """Path, command and context of every command, groups among them."""
     top = typer.main.get_command(main.app)
-    context = typer.Context(top, info_name="hushmote")
+    context = typer.Context(top, info_name="hushmote", **top.context_settings)
     yield "", top, context
     for name in main.COMMANDS:
         loaded = main.load(name)

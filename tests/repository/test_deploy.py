@@ -46,6 +46,27 @@ def test_systemd_finds_no_fault_and_little_exposure_in_a_unit(unit, tmp_path):
     assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
 
 
+BROKER = Path("/lib/systemd/system/mosquitto.service")
+
+
+@needs_systemd
+@pytest.mark.skipif(not BROKER.exists(), reason="Debian's mosquitto.service is not here")
+def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
+    unit, lines = tmp_path / BROKER.name, DEPLOY / "mosquitto-hushmote.conf"
+    shutil.copy(BROKER, unit)
+    (tmp_path / "mosquitto.service.d").mkdir()
+    shutil.copy(lines, tmp_path / "mosquitto.service.d" / "hushmote.conf")
+    verify = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False
+    )
+    assert (verify.returncode, verify.stderr) == (0, "")
+    folder = "/etc/mosquitto/hushmote"
+    assert f"ExecStart=/usr/sbin/mosquitto -c {folder}/mosquitto.conf\n" in lines.read_text()
+    page = (DEPLOY.parent / "docs/operations.md").read_text()
+    assert f"--broker-folder {folder}\n" in page
+    assert f"cp -r /root/home/broker/. {folder}/\n" in page
+
+
 @needs_mosquitto
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_path):

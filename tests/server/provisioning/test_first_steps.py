@@ -17,6 +17,7 @@ from boards import MemoryStorage
 from fleet_broker import context, visit
 from running import WAIT_S, until
 
+from hushmote.cli.provision.first_steps import first_steps
 from hushmote.device import ldp_client, main
 from hushmote.server import private_file
 from hushmote.server.provisioning import authority, fleet_folder, settings
@@ -25,6 +26,7 @@ from hushmote.server.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import find_mosquitto, free_port
 
+DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
 ROOT = os.geteuid() == 0
 
@@ -176,6 +178,17 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
     with running(next(c for c in first if c.startswith("mosquitto ")), work) as broker:
         until(lambda: allowed(folder.fleet.port, own, broker), "mosquitto listens again")
         assert not allowed(folder.fleet.port, context(folder, shown), broker)
+
+
+def test_the_page_shows_the_commands_that_are_printed():
+    spec = fleet_folder.FleetSpec(
+        "home", ("broker.example", "10.0.0.5"), broker_folder="/srv/fleet-home/broker"
+    )
+    made = fleet_folder.FleetFolder(Path("/srv/fleet-home"), spec)
+    commands = printed("\n".join(first_steps(made, in_environment=False)))
+    page = " ".join((DOCS / "identity.md").read_text().replace("\\\n", " ").split())
+    for command in commands:
+        assert " ".join(command.split()) in page
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can give files away")

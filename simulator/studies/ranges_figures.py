@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...server.answers.figure import COLOURS, TRUTH, figure, legend_below, log_log, panels, plain, style
 from ...server.arrays import Counts
@@ -156,6 +156,8 @@ def price(study: RangeStudy, path: Path) -> None:
         x = np.geomspace(records[0], records[-1], 20) if len(records) > 1 else np.array(records, float)
         axes.plot(x, scale * np.sqrt(x), "--", color="#777777", linewidth=1.2, label="√records")
         log_log(axes)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         _thousands(axes)
         plain(axes.xaxis, lambda records: f"{records:,.0f}")
         axes.legend(frameon=False, fontsize=10)

@@ -48,8 +48,7 @@ def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, mon
         assert numbers.intervals == 1
         seen[len(numbers)] = seen.get(len(numbers), 0) + 1
     assert sum(n * boards for n, boards in seen.items()) == written.reports
-    law = stats.binom(20, 1 / 3)
-    expected = 60_000 * np.array([*law.pmf(range(4)), law.sf(3)])
+    expected = 60_000 * np.array([*stats.binom.pmf(range(4), 20, 1 / 3), stats.binom.sf(3, 20, 1 / 3)])
     counts = [60_000 - sum(seen.values()), *(seen[n] for n in range(1, 5))]
     assert set(seen) == {1, 2, 3, 4}
     assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
@@ -80,6 +79,7 @@ def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
     assert last.row.truth == pytest.approx(17, abs=0.2)
     for one in written.truths:
         error = (one.row.high - one.row.low) / 2 / 1.96
+        assert one.row.truth is not None
         assert abs(one.row.value - one.row.truth) < 6.5 * error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +41,7 @@ class SelectionOptions:
 
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
-    fleet: FleetName = "home"
+    fleet: FleetName = None
     windows: Annotated[
         list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
     ] = None
@@ -50,7 +50,7 @@ class SelectionOptions:
     @property
     def selection(self) -> Selection:
         """The reports that are asked about."""
-        return Selection(self.name, self.fleet, tuple(self.windows or ()), self.version)
+        return Selection(self.name, self.fleet or "", tuple(self.windows or ()), self.version)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class EstimateOptions(EpsilonOptions):
             return None
         return Selection(
             self.name,
-            self.against_fleet or self.fleet,
+            self.against_fleet or self.fleet or "",
             tuple(self.against_window or self.windows or ()),
             self.against_version or ("" if self.against_fleet else self.version),
         )
@@ -126,12 +126,13 @@ def _run(options: EstimateOptions) -> None:
     With --trend there is a row for each window; with an --against option, what changed since then, or differs
     from there.
     """
-    against = options.against
-    if against == options.selection:
-        raise UsageError("both sides are the same: name another window, fleet or version to compare with")
-    if options.trend and against:
-        raise UsageError("--trend and --against are two questions: ask one at a time")
     with StoreReader(options.store) as store:
+        options = replace(options, fleet=store.fleet(options.fleet).name)
+        against = options.against
+        if against == options.selection:
+            raise UsageError("both sides are the same: name another window, fleet or version to compare with")
+        if options.trend and against:
+            raise UsageError("--trend and --against are two questions: ask one at a time")
         experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
         estimate = experiment.estimate(**_how(options.selection, options))
         shares = options.shares(estimate.experiment.type)

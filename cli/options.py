@@ -6,20 +6,33 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ..server.errors import HushmoteError
+
+if TYPE_CHECKING:
+    from ..server.store.store import Store
 
 Options = TypeVar("Options")
 
 StoreUrl = Annotated[
     str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
 ]
-FleetName = Annotated[str, typer.Option("--fleet", help="Name of the fleet.")]
+FleetName = Annotated[
+    str | None,
+    typer.Option("--fleet", help="Name of the fleet; the only one needs none.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
+
+
+def the_fleet(store: Store, name: str | None) -> str:
+    """The fleet of a store that is meant: the only one if none is named. UsageError lists them otherwise."""
+    from ..server.answers import query
+
+    return query.the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
 def print_json(value: Any) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ..server.accounting import AccountingError
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon, micro_nats
-from ..server.errors import refusing
 from ..server.planning.devices import PlanError
 from ..simulator.studies.composition import FEW, TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
@@ -24,8 +24,10 @@ from ..simulator.studies.lifetime import run as run_lifetime
 from ..simulator.studies.ranges_design import StudyError
 from ..simulator.studies.reconstruction import RUNS, Reconstruction, words
 from ..simulator.studies.reconstruction import study as run_reconstruction
-from . import tables
-from .options import AsJson, check_picture, print_json
+from . import output, tables
+from .options import AsJson, print_json
+from .output import Force, Pictures, Results
+from .progress import progress
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
 
@@ -42,11 +44,12 @@ _HEADINGS = {
 def ranges(
     out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Your own records, a row each; days without one count as 0.")
+    input: Annotated[
+        Path | None,
+        typer.Option(help="CSV file of your own records, a row each; days without one count as 0."),
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option("--time", help="The CSV file's column of dates or timestamps.")
+        str | None, typer.Option("--time", help="The file's column of dates or timestamps.")
     ] = None,
     value: Annotated[
         str | None, typer.Option(help="A column that says how many records a row stands for.")
@@ -72,12 +75,12 @@ def ranges(
     from ..simulator.studies.ranges_design import FULL, QUICK
 
     own = None
-    if csv is not None:
+    if input is not None:
         if time_column is None:
-            raise StudyError("--csv FILE needs --time COLUMN, the column of dates or timestamps")
-        own = daily.read_daily(csv, time_column, value, by, only)
+            raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
+        own = daily.read_daily(input, time_column, value, by, only)
     elif time_column or value or by or only:
-        raise StudyError("--time, --value, --by and --only are about a file: --csv FILE")
+        raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
         series = own or daily.flights()
         answers = ask(series, asked, epsilon, seed)
@@ -88,17 +91,27 @@ def ranges(
         return
     output_folder(out)
     start = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=show.err, disable=as_json) as progress:
-        task = progress.add_task("fitting structures", total=1.0)
-        study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
-        progress.update(task, description="drawing figures", total=None)
+    with progress("fitting structures", 1.0) as advance:
+        study = run(QUICK if quick else FULL, seed, own, _of_all(advance))
+    with progress("drawing figures", None):
         even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
         print_json(ranges_report.summary(study, even, out, seconds, seed))
     else:
         ranges_report.show_summary(study, even, out, seconds)
+
+
+def _of_all(advance: Callable[[float], None]) -> Callable[[float], None]:
+    """What takes the share that is done, for a bar that takes how much more is."""
+    told = 0.0
+
+    def tell(share: float) -> None:
+        nonlocal told
+        advance(share - told)
+        told = share
+
+    return tell
 
 
 @study_app.command("lifetime")
@@ -108,28 +121,24 @@ def lifetime_command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the plot (PNG, PDF or SVG).")] = None,
-    table: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+    results: Results = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Study a life of reports: few large against many small ones, predicted and measured."""
     fleets = tuple(devices) if devices else (20_000,) if quick else FLEETS
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
-    check_picture(plot, PlanError)
-    with Progress(console=show.err, transient=True, disable=as_json) as bar:
+    written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
+    with progress("drawing", len(fleets) * len(LIFETIMES) * len(WAYS)) as advance:
 
         def follow(steps: Iterator[None]) -> None:
-            for _ in bar.track(steps, total=len(fleets) * len(LIFETIMES) * len(WAYS), description="drawing"):
-                pass
+            for _ in steps:
+                advance(1)
 
         study = run_lifetime(fleets, quick, seed, follow)
-    if table:
-        _write_csv(table, study)
-    if plot:
-        from ..simulator.studies.plots import plot_study
-
-        plot_study(plot, study)
+    for path in written:
+        _write_lifetime(path, study)
     if as_json:
         print_json(study.to_dict())
         return
@@ -141,17 +150,28 @@ def lifetime_command(
             f"budget of {use.reports} reports, {use.reports} × every calls:"
             f" {use.predicted:.1%} used, measured {use.measured:.1%}"
         )
-    for path in (table, plot):
-        if path:
-            show.out.print(f"written: {path}")
+    _say_written(written)
 
 
-def _write_csv(path: Path, study: LifetimeStudy) -> None:
-    rows = [cell.to_dict() for cell in study.cells]
-    with refusing(PlanError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+def _write_lifetime(path: Path, study: LifetimeStudy) -> None:
+    if path.suffix.lower() == ".json":
+        output.write(path, json.dumps(study.to_dict(), indent=2) + "\n")
+    elif path.suffix.lower() == ".csv":
+        text = io.StringIO()
+        rows = [cell.to_dict() for cell in study.cells]
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+        output.write(path, text.getvalue())
+    else:
+        from ..simulator.studies.plots import plot_study
+
+        plot_study(path, study)
+
+
+def _say_written(paths: Iterable[Path]) -> None:
+    for path in paths:
+        show.out.print(f"written: {path}", soft_wrap=True)
 
 
 def _show_cells(devices: int, cells: list[LifetimeCell]) -> None:
@@ -190,25 +210,24 @@ def reconstruction_command(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    pictures: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
-    check_picture(plot, StudyError)
+    written = output.checked(pictures, force, *output.PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with Progress(console=show.err, transient=True, disable=as_json) as bar:
-        task = bar.add_task("asking", total=RUNS)
-        study = run_reconstruction(epsilon, seed, progress=lambda: bar.advance(task))
-    if plot:
+    with progress("asking", RUNS) as advance:
+        study = run_reconstruction(epsilon, seed, progress=lambda: advance(1))
+    for path in written:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
 
-        plot_reconstruction(plot, study)
+        plot_reconstruction(path, study)
     if as_json:
         print_json(study.to_dict())
         return
     _show_reconstruction(study)
-    if plot:
-        show.out.print(f"plot: {plot}")
+    _say_written(written)
 
 
 def _show_reconstruction(study: Reconstruction) -> None:
@@ -238,22 +257,22 @@ def composition_command(
     epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
     delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
-    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    pictures: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
-    check_picture(plot, AccountingError)
+    written = output.checked(pictures, force, *output.PICTURES)
     composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
-    if plot:
+    for path in written:
         from ..simulator.studies.plots import plot_composition
 
-        plot_composition(plot, composition)
+        plot_composition(path, composition)
     if as_json:
         print_json(composition.to_dict())
         return
     _show_composition(composition)
-    if plot:
-        show.out.print(f"plot: {plot}")
+    _say_written(written)
 
 
 def _show_composition(composition: Composition) -> None:

@@ -13,6 +13,7 @@ from ..server.answers import tables as show
 from ..server.epsilon import MICRO, belief
 from ..server.errors import UsageError
 from ..server.experiments import words
+from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import MILLI, Definition, load
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
@@ -34,14 +35,9 @@ experiment_app = typer.Typer(
 )
 
 
-# What a board's cap counts: nats, nats squared, or reports.
-_CAP_UNIT = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
-
-
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
     """What an experiment's version is, in plain values; ε in nats, low and high in the reading's unit."""
     number = experiment.type == "number"
-    cap = None if experiment.rule == "unlimited" else experiment.cap / _CAP_UNIT[experiment.rule]
     return {
         "name": experiment.name,
         "digest": experiment.digest.hex(),
@@ -58,7 +54,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
         "rule": experiment.rule,
-        "cap": cap,
+        "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
         "codes": experiment.code_count,
         "report_bytes": 9 + experiment.code_bytes,

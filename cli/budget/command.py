@@ -16,6 +16,7 @@ from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import belief, micro_nats, nats
 from ...server.errors import UsageError
+from ...server.experiments.budget import cap_in_nats
 from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, print_json
@@ -68,7 +69,7 @@ def compare(
         rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
         title = f"total {total:g}, δ = {delta:g}, ε = {epsilon:g} per report"
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(row) | {"cap": cap_in_nats(row.rule, row.cap)} for row in rows])
         return
     if reports is not None:
         show.out.print(answers.of_each(rows, reports, total))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables as show
+from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.planning import board_status, policy
 from ...server.planning import remaining as fleet_ledger
@@ -151,10 +152,13 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
     life = None if known is None else status.life(known)
     if as_json:
         rows = [
-            asdict(line) | {"days_left": line.days(per_day) if per_day else None}
+            asdict(line)
+            | {"epsilon": line.epsilon and line.epsilon / MICRO}
+            | {"days_left": line.days(per_day) if per_day else None}
             for line in status.experiments
         ]
-        print_json(asdict(status) | {"experiments": rows, "life": life})
+        spent = {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2}
+        print_json(asdict(status) | spent | {"experiments": rows, "life": life})
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
     table = tables.table("this board", headings, 2, no_wrap=True)

@@ -179,6 +179,11 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
     return Unlimited().guarantee()
 
 
+def cap_in_nats(rule: str, cap: int) -> float | None:
+    """A cap as people write it: nats (sum), nats squared (squares), reports (count), None (unlimited)."""
+    return None if rule == "unlimited" else cap if rule == "count" else cap / _SCALE[rule]
+
+
 def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:
     reports = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
     text = f"{theorem.name} composition allows {reports}, not {wanted:,}"

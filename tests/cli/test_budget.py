@@ -85,6 +85,16 @@ def test_what_an_epsilon_means_stands_beside_each_that_is_chosen(hushmote, argum
     )
 
 
+def test_caps_are_in_nats_as_epsilon_is(hushmote):
+    rows = json.loads(hushmote("compare", "--total", "4", "--delta", "1e-6", "--epsilon", "0.5", "--json"))
+    caps = {row["theorem"]: (row["rule"], row["cap"]) for row in rows}
+    assert caps["basic"] == ("sum", 4)
+    assert caps["zcdp"][0] == "squares"
+    assert caps["zcdp"][1] == pytest.approx(0.507871156578)
+    assert caps["optimal"] == ("count", next(row["reports"] for row in rows if row["theorem"] == "optimal"))
+    assert caps["none"] == ("unlimited", None)
+
+
 def test_theorems_that_promise_nothing_are_listed_on_demand(hushmote):
     arguments = ("compare", "--total", "8", "--reports", "4")
     few, everything = hushmote(*arguments), hushmote(*arguments, "--all")

@@ -290,7 +290,9 @@ def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
         assert "2 days" in found.output
         assert "Σε = 3 of 5" in found.output
         fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
-        a, b = json.loads(fields)["experiments"]
+        said = json.loads(fields)
+        a, b = said["experiments"]
+        assert (said["sum"], said["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
         assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
         assert (b["state"], b["left"]) == ("absent", None)
 

@@ -3,7 +3,7 @@
     python benchmarks/start_up.py [--quick]
 
 Each command is a process of its own, in turn with `python -c pass`; user and system time of each, the least
-of 15 runs, since a busy machine makes a run slower and never faster. Compiled modules are in Python's cache, as
+of 15 runs, since a busy machine makes a run slower, never faster. Compiled modules are in Python's cache, as
 after a first start. The store (SQLite) holds 30 days of 20,000 devices' reports to `hh` over 1,024 values.
 Writes benchmarks/results/start_up.json.
 """

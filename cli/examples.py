@@ -32,7 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote budget compare --total 2 --delta 1e-6 --epsilon 0.1",
     ),
     "budget policy": ("hushmote budget policy --epsilon 2 --experiments room_temp,door_open",),
-    "budget plot": ("hushmote budget plot budget.png --show reports --total 2",),
+    "budget plot": ("hushmote budget plot --output budget.png --show reports --total 2",),
     "provision fleet": (
         "hushmote provision fleet fleet-home --host broker.example --host 10.0.0.5",
         "hushmote provision fleet fleet-home --host broker.example --aggregators 3",
@@ -89,6 +89,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
         "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",
+    ),
+    "board": (
+        "hushmote board",
+        "hushmote board --storage kitchen --speed 60",
     ),
     "audit": (
         "hushmote audit",

@@ -94,7 +94,7 @@ PANELS = {
     "Start": ("demo", "simulate"),
     "Plan": ("plan", "epsilon", "budget"),
     "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
-    "Boards": ("flash", "audit", "ledger"),
+    "Boards": ("flash", "board", "audit", "ledger"),
     "Read results": ("estimate",),
     "Look after": ("store", "merge"),
     "Study": ("study",),

@@ -5,12 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
-
-from ..server.errors import HushmoteError
 
 if TYPE_CHECKING:
     from ..server.store.store import Store
@@ -53,9 +50,3 @@ def command(options: type[Options], run: Callable[[Options], None]) -> Callable[
     parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
     return call
-
-
-def check_picture(path: Path | None, error: type[HushmoteError]) -> None:
-    """Raise an error for a plot, if one is wanted, that is not named as a picture."""
-    if path and path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise error(f"a plot is a .png, .pdf or .svg file, not {path}")

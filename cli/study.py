@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,21 +13,23 @@ from ..server.accounting import AccountingError
 from ..server.answers import tables as show
 from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon, micro_nats
+from ..server.errors import refusing
 from ..server.planning.devices import PlanError
 from ..simulator.studies.composition import FEW, TUTORIAL, Composition, fails
 from ..simulator.studies.composition import study as run_composition
 from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
 from ..simulator.studies.lifetime import run as run_lifetime
 from ..simulator.studies.ranges_design import StudyError
-from ..simulator.studies.reconstruction import RUNS, Reconstruction, words
+from ..simulator.studies.reconstruction import Reconstruction, words
 from ..simulator.studies.reconstruction import study as run_reconstruction
-from . import output, tables
+from . import tables
 from .options import AsJson, print_json
-from .output import Force, Pictures, Results
+from .output import PICTURES, Force, Pictures, checked, output_option
 from .progress import progress
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
 
+_OWN = "Your own records"
 _HEADINGS = {
     "once": "one report",
     "once, 31 days": "31 days",
@@ -42,25 +41,49 @@ _HEADINGS = {
 
 @study_app.command("ranges")
 def ranges(
-    out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the figures and the CSV files.")
+    ] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
-    input: Annotated[
+    records: Annotated[
         Path | None,
-        typer.Option(help="CSV file of your own records, a row each; days without one count as 0."),
+        typer.Option(
+            "--input",
+            help="CSV file of your own records, a row each. A day without one counts as 0.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option("--time", help="The file's column of dates or timestamps.")
+        str | None,
+        typer.Option(
+            "--time", metavar="COLUMN", help="The column of dates or timestamps.", rich_help_panel=_OWN
+        ),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="A column that says how many records a row stands for.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column that says how many records a row stands for; else each row is one.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="A column to choose rows by, with --only.")] = None,
-    only: Annotated[str | None, typer.Option(help="The text that the column of --by must have.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="A column to choose rows by, with --only.", rich_help_panel=_OWN),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="The text that the column of --by must have.", rich_help_panel=_OWN),
+    ] = None,
     asked: Annotated[
         list[str] | None,
-        typer.Option("--range", help="2013-01-01:2013-01-31: only answer this; may be repeated."),
+        typer.Option(
+            "--range",
+            metavar="DATE:DATE",
+            help="Answer only this range, last day included: 2013-01-01:2013-01-31.",
+        ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers, nats.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers together, in nats.")] = 1.0,
     seed: Annotated[
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
@@ -75,10 +98,10 @@ def ranges(
     from ..simulator.studies.ranges_design import FULL, QUICK
 
     own = None
-    if input is not None:
+    if records is not None:
         if time_column is None:
             raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
-        own = daily.read_daily(input, time_column, value, by, only)
+        own = daily.read_daily(records, time_column, value, by, only)
     elif time_column or value or by or only:
         raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
@@ -92,7 +115,7 @@ def ranges(
     output_folder(out)
     start = time.monotonic()
     with progress("fitting structures", 1.0) as advance:
-        study = run(QUICK if quick else FULL, seed, own, _of_all(advance))
+        study = run(QUICK if quick else FULL, seed, own, advance)
     with progress("drawing figures", None):
         even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
@@ -102,18 +125,6 @@ def ranges(
         ranges_report.show_summary(study, even, out, seconds)
 
 
-def _of_all(advance: Callable[[float], None]) -> Callable[[float], None]:
-    """What takes the share that is done, for a bar that takes how much more is."""
-    told = 0.0
-
-    def tell(share: float) -> None:
-        nonlocal told
-        advance(share - told)
-        told = share
-
-    return tell
-
-
 @study_app.command("lifetime")
 def lifetime_command(
     devices: Annotated[
@@ -121,7 +132,7 @@ def lifetime_command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
-    results: Results = None,
+    output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -129,16 +140,16 @@ def lifetime_command(
     fleets = tuple(devices) if devices else (20_000,) if quick else FLEETS
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
-    written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
-    with progress("drawing", len(fleets) * len(LIFETIMES) * len(WAYS)) as advance:
+    paths = checked(output, force, ".csv", *PICTURES)
+    with progress("drawing fleets", 1.0) as advance:
+        study = run_lifetime(fleets, quick, seed, advance)
+    for path in paths:
+        if path.suffix.lower() == ".csv":
+            _write_csv(path, study)
+        else:
+            from ..simulator.studies.plots import plot_study
 
-        def follow(steps: Iterator[None]) -> None:
-            for _ in steps:
-                advance(1)
-
-        study = run_lifetime(fleets, quick, seed, follow)
-    for path in written:
-        _write_lifetime(path, study)
+            plot_study(path, study)
     if as_json:
         print_json(study.to_dict())
         return
@@ -150,26 +161,18 @@ def lifetime_command(
             f"budget of {use.reports} reports, {use.reports} × every calls:"
             f" {use.predicted:.1%} used, measured {use.measured:.1%}"
         )
-    _say_written(written)
+    _say_written(paths)
 
 
-def _write_lifetime(path: Path, study: LifetimeStudy) -> None:
-    if path.suffix.lower() == ".json":
-        output.write(path, json.dumps(study.to_dict(), indent=2) + "\n")
-    elif path.suffix.lower() == ".csv":
-        text = io.StringIO()
-        rows = [cell.to_dict() for cell in study.cells]
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+def _write_csv(path: Path, study: LifetimeStudy) -> None:
+    rows = [cell.to_dict() for cell in study.cells]
+    with refusing(PlanError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-        output.write(path, text.getvalue())
-    else:
-        from ..simulator.studies.plots import plot_study
-
-        plot_study(path, study)
 
 
-def _say_written(paths: Iterable[Path]) -> None:
+def _say_written(paths: tuple[Path, ...]) -> None:
     for path in paths:
         show.out.print(f"written: {path}", soft_wrap=True)
 
@@ -210,16 +213,16 @@ def reconstruction_command(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
-    pictures: Pictures = None,
+    output: Pictures = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
-    written = output.checked(pictures, force, *output.PICTURES)
+    paths = checked(output, force, *PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with progress("asking", RUNS) as advance:
-        study = run_reconstruction(epsilon, seed, progress=lambda: advance(1))
-    for path in written:
+    with progress("asking questions", 1.0) as advance:
+        study = run_reconstruction(epsilon, seed, progress=advance)
+    for path in paths:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
 
         plot_reconstruction(path, study)
@@ -227,7 +230,7 @@ def reconstruction_command(
         print_json(study.to_dict())
         return
     _show_reconstruction(study)
-    _say_written(written)
+    _say_written(paths)
 
 
 def _show_reconstruction(study: Reconstruction) -> None:
@@ -257,14 +260,14 @@ def composition_command(
     epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
     delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
-    pictures: Pictures = None,
+    output: Pictures = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
-    written = output.checked(pictures, force, *output.PICTURES)
+    paths = checked(output, force, *PICTURES)
     composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
-    for path in written:
+    for path in paths:
         from ..simulator.studies.plots import plot_composition
 
         plot_composition(path, composition)
@@ -272,7 +275,7 @@ def composition_command(
         print_json(composition.to_dict())
         return
     _show_composition(composition)
-    _say_written(written)
+    _say_written(paths)
 
 
 def _show_composition(composition: Composition) -> None:

@@ -67,7 +67,7 @@ def _until_spent(axes: Axes, composition: Composition) -> None:
         axes.plot(epsilons, counts, line, marker="o", ms=4, color=colour, label=label, lw=1.8)
     log_log(axes)
     plain(axes.xaxis)
-    plain(axes.yaxis)
+    plain(axes.yaxis, "{:,g}".format)
     subtitle = f"total {composition.total:g}, δ = {composition.delta:g}"
     style(axes, "Reports until the budget is spent", subtitle, "ε of each report, nats", "reports")
     axes.legend(frameon=False)

@@ -157,7 +157,7 @@ def price(study: RangeStudy, path: Path) -> None:
         axes.plot(x, scale * np.sqrt(x), "--", color="#777777", linewidth=1.2, label="√records")
         log_log(axes)
         _thousands(axes)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+        plain(axes.xaxis, lambda records: f"{records:,.0f}")
         axes.legend(frameon=False, fontsize=10)
         note = f"the same neighbours, ε = {study.design.middle:g}, fanouts chosen by theory"
         style(axes, "What trusting nobody costs", note, "records", "RMSE of local / central")
@@ -176,6 +176,7 @@ def noise(study: RangeStudy, path: Path) -> None:
             values, (1 - a) / (1 + a) * a ** np.abs(values), "o", color="#000000", markersize=3.5, label="law"
         )
         left.set_yscale("log")
+        plain(left.yaxis)
         left.legend(frameon=False, fontsize=10)
         title = "Central noise of one count"
         style(left, title, f"ε = {e:g}, variance {noise_variance(1, e):.3f}", "noise", "share of the draws")

@@ -35,11 +35,12 @@ def plot(path: Path | None, study: Reconstruction) -> None:
         left.axhline(100 * study.allowed, color="#777777", linewidth=1.2, linestyle="--")
         left.annotate(
             f"what ε = {study.epsilon:g} in all lets anybody get right: {100 * study.allowed:.1f} %",
-            (1, 100 * study.allowed),
-            (-4, 4),
+            (0.99, 100 * study.allowed),
+            (-30, -5),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             ha="right",
+            va="top",
             fontsize=9,
             color="#555555",
         )

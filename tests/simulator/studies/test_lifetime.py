@@ -70,10 +70,8 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
 @pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"
-    arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000"]
-    done = CliRunner().invoke(
-        study_app, [*arguments, "--json", "--output", str(plot), "--output", str(table)]
-    )
+    arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000", "--json"]
+    done = CliRunner().invoke(study_app, [*arguments, "--plot", str(plot), "--output", str(table)])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert len(result["cells"]) == 20
@@ -89,8 +87,8 @@ def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     ("arguments", "text"),
     [
         (("--devices", "10"), "10,000 to 10,000,000"),
-        (("--quick", "--output", "life.txt"), "must end in .csv or .json or .png or .pdf or .svg"),
-        (("--output", "/nowhere/life.csv"), "there is no folder /nowhere"),
+        (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+        (("--output", "/nowhere/life.csv", "--devices", "1"), "10,000 to"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], text: str) -> None:

@@ -172,7 +172,8 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
     if rule == "count":
         pure = Basic(cap * epsilon / MICRO).guarantee()
         total = optimal_total(epsilon / MICRO, min(cap, MOST_REPORTS), USUAL_DELTA)
-        if cap > MOST_REPORTS or not total < pure.epsilon:
+        # A gain of less than a thousandth would only print the same total twice.
+        if cap > MOST_REPORTS or not total < 0.999 * pure.epsilon:
             return pure
         words = f"{pure.words.split(':')[0]}, and ({total:.6g}, {USUAL_DELTA:g})-LDP. All have one ε."
         return Guarantee(pure.kind, pure.epsilon, pure.delta, words)

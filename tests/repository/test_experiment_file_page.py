@@ -1,0 +1,116 @@
+"""docs/experiment-file.md has every field, says what is said of mistakes, and shows what is printed."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+
+from hushmote.device.ldp_client import Experiment, ExperimentRefused
+from hushmote.server.experiments import definition
+from hushmote.server.experiments.budget import ExperimentBudget
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "experiment-file.md").read_text("utf-8")
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+ROOM = (ROOT / "examples" / "room_temp.toml").read_text("utf-8")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the tables in a section, without headings."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+MISTAKES = [(row[0].strip("` "), row[1].strip("` ")) for row in rows("What is said of a mistake")]
+# A field of a board's JSON -> the text with which its row says that boards refuse it.
+REFUSED = {
+    re.findall(r"`(\w+)`", row[0])[0]: texts[-1]
+    for row in rows("The JSON that boards get")
+    if " " in (texts := re.findall(r"`([^`]+)`", row[2]) or [""])[-1]
+}
+WRONG = {
+    "v": {"v": 2},
+    "name": {"name": "Room"},
+    "type": {"type": "text"},
+    "labels": {"type": "choice", "labels": ["a", "a"]},
+    "low": {"low": 60_000},
+    "bins": {"bins": 1},
+    "mechanism": {"mechanism": "rappor"},
+    "g": {"mechanism": "olh", "g": 4},
+    "weights": {"weights": [1] * 7 + [0]},
+    "epsilon": {"epsilon": 1.0},
+    "every": {"every": 0},
+    "budget": {"budget": 4},
+    "rule": {"budget": {"rule": "summ"}},
+    "cap": {"budget": {"rule": "sum", "cap": 1 << 54}},
+    "window": {"window": "week"},
+}
+
+
+def test_every_field_of_the_file_and_of_the_json_is_there():
+    listed = {name for row in rows("Fields of the file") for name in re.findall(r"`\[?(\w+)\]?`", row[0])}
+    assert listed == set(definition.Definition.model_fields) | set(ExperimentBudget.model_fields)
+    named = {name for row in rows("The JSON that boards get") for name in re.findall(r"`(\w+)`", row[0])}
+    known = set()
+    for example in EXAMPLES:
+        fields = json.loads(definition.load(example).payload())
+        known |= set(fields) | set(fields["budget"])
+    assert named == known | {"g"}
+
+
+@pytest.mark.parametrize(("written", "said"), MISTAKES)
+def test_a_mistake_is_answered_as_the_page_says(written: str, said: str):
+    field = written.split(" =")[0]
+    text = re.sub(rf"^{field} = .*\n", "", ROOM, flags=re.MULTILINE)
+    if field == "budget":
+        text = text.split("[budget]")[0]
+    with pytest.raises(definition.DefinitionError) as caught:
+        definition.parse(f"{written}\n{text}").payload()
+    assert str(caught.value).startswith(said)
+
+
+def test_the_page_lists_mistakes():
+    assert len(MISTAKES) > 20
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_a_board_refuses_what_the_page_says_in_these_words(field: str):
+    fields = json.loads(definition.parse(ROOM).payload())
+    with pytest.raises(ExperimentRefused, match=f"^{re.escape(REFUSED[field])}"):
+        Experiment.parse(json.dumps(fields | WRONG[field]).encode())
+
+
+def test_boards_refuse_unknown_and_missing_fields_and_too_many_cells_in_these_words():
+    fields = json.loads(definition.parse(ROOM).payload())
+    without = {name: value for name, value in fields.items() if name != "epsilon"}
+    for wrong, text in (
+        (fields | {"x": 1}, "unknown field x"),
+        (without, "epsilon is missing"),
+        (fields | {"epsilon": 1000, "bins": 1 << 24, "mechanism": "grr"}, "epsilon is too small for so many"),
+    ):
+        assert text in PAGE
+        wrong = {
+            k: v
+            for k, v in wrong.items()
+            if wrong["mechanism"] == "hh" or k not in ("fanout", "cells", "weights")
+        }
+        with pytest.raises(ExperimentRefused, match=text):
+            Experiment.parse(json.dumps(wrong).encode())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_named_after_its_experiment_and_fits_a_board(example: Path):
+    assert definition.load(example).name == example.stem == definition.load(example).experiment().name
+
+
+def test_the_page_shows_what_its_commands_print():
+    shown = re.findall(r"```sh\nhushmote ([^\n]*)\n```\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(shown) == 3
+    for command, expected in shown:
+        printed = hushmote(*shlex.split(command), cwd=ROOT)
+        shown_lines = expected.splitlines()  # what to do next is left out of the page
+        assert [line.rstrip() for line in printed.splitlines()][: len(shown_lines)] == shown_lines, command

@@ -67,7 +67,9 @@ class FittedTable(Table):
             column = measured.column
             shortened = not measured.number and column.no_wrap
             header = column.header
-            if shortened and isinstance(header, Text):  # headings break, also where cells are shortened
+            if (
+                shortened and width and isinstance(header, Text)
+            ):  # headings break, also where cells are shortened
                 header = Text("\n".join(textwrap.wrap(header.plain, width)))
             table.add_column(
                 header,

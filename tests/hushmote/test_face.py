@@ -132,7 +132,7 @@ def test_answers_are_what_the_estimate_says(room: hushmote.ExperimentReader):
     assert estimate.quantile().rows[0].name == "median"
     assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
     assert len(estimate.cdf().rows) == 63
-    assert estimate.top(2).kind == "top"
+    assert estimate.top(2)[0].kind == "top"
     assert "nonnegative" in str(estimate.histogram(8, post="nonnegative"))
     with pytest.raises(dataclasses.FrozenInstanceError):
         estimate.unit = "K"  # type: ignore[misc]

@@ -126,3 +126,28 @@ def test_labels_are_compared_by_name():
     rows = changes(change.changed_shares(a, b, histogram_ranges(modes, 16)))
     assert [row.name for row in rows] == ["idle", "heating", "door", "other"]
     assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
+
+
+def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
+    """300 sets of 4 windows of one population: as many p below 5 % as are exceeded with chance
+    1e-10. The test is on the safe side, so there is no lower bound to check."""
+    rng, q = np.random.default_rng(9), 0.5
+    p = [change.same_quantile([draw(NUMBER, F, 4000, rng) for _ in range(4)], q) for _ in range(300)]
+    assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.05)
+
+
+def test_quantiles_over_windows_are_called_changed_where_they_are():
+    rng = np.random.default_rng(10)
+    moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
+    answer = change.quantile_trend(moved, [0.25, 0.5], "°C")
+    assert [row.name for row in answer.rows] == ["25 % quantile"] * 4 + ["median"] * 4
+    assert float(answer.note.rpartition("p = ")[2]) < 1e-9
+    for row, (window, estimate) in zip(answer.rows[4:], moved.items(), strict=True):
+        assert isinstance(row, TrendRow)
+        quantile = estimate.quantile(0.5)
+        assert (row.window, row.value, row.low) == (window, quantile.index + 0.5, quantile.low)
+    for wrong in (0, 1):
+        with pytest.raises(EstimateError, match="q must be between 0 and 1"):
+            change.quantile_trend(moved, [wrong])
+    with pytest.raises(EstimateError, match="at least 2 windows"):
+        change.quantile_trend(dict(list(moved.items())[:1]), [0.5])

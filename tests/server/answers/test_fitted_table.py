@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
-from hushmote.server.answers.answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.answer import TITLES, Answer, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
 from hushmote.server.answers.fitted_table import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
@@ -29,9 +29,7 @@ LABELS = st.text("abcdefgh ", min_size=1, max_size=60).map(str.strip).filter(boo
 
 @st.composite
 def an_answer(draw: st.DrawFn) -> Answer:
-    kind = draw(
-        st.sampled_from(["histogram", "ranges", "cdf", "quantiles", "moments", "top", "change", "trend"])
-    )
+    kind: Kind = draw(st.sampled_from(list(TITLES)))
     share = kind not in ("quantiles", "moments")
     x = SHARES if share else READINGS
     rows: list[Row] = []
@@ -39,7 +37,7 @@ def an_answer(draw: st.DrawFn) -> Answer:
         value, low, high = draw(x), draw(x), draw(x)
         truth = draw(st.none() | x)
         common = (draw(LABELS), value, min(low, high), max(low, high), truth)
-        if kind == "top":
+        if kind in ("top", "ties"):
             rows.append(TopRow(*common, probability=draw(st.floats(0, 1))))
         elif kind == "change":
             p = draw(st.floats(0, 1))

@@ -1,0 +1,52 @@
+"""Ranges in the reading's unit: what is counted and how it is called, and what is said of a moved bound."""
+
+import numpy as np
+import pytest
+from designs import choice, number
+
+from hushmote.server.experiments.units import UnitsError, edge_names, edges_between, moved_note, parse_range
+
+ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "moved"),
+    [
+        ("18:22", "18 to 22", False),
+        ("24:", "24 and above", False),
+        (":-13.75", "below -13.75", False),
+        ("18.25:22", "18.25 to 22", False),
+        ("18.1:22", "18 to 22", True),
+        ("18:22.01", "18 to 22", True),
+        ("-40:22", "below 22", True),
+        ("-14:50", "any", False),
+    ],
+)
+def test_a_bound_that_is_no_edge_is_said(asked: str, text: str, moved: bool):
+    found = parse_range(ROOM, asked)
+    assert (found.text, found.asked) == (text, asked if moved else "")
+    note = moved_note(ROOM, [found], "°C")
+    assert note == (f"{asked} is counted as {text}: bins are 0.25 °C wide, from -14." if moved else "")
+
+
+def test_several_are_said_in_one_sentence_and_labels_never_move():
+    ranges = [parse_range(ROOM, text) for text in ("18.1:22", "0:4", "1:1.9")]
+    assert moved_note(ROOM, ranges) == (
+        "18.1:22 is counted as 18 to 22; 1:1.9 is counted as 1 to 2: bins are 0.25 wide, from -14."
+    )
+    modes = choice(["idle", "door"], 2)
+    assert moved_note(modes, [parse_range(modes, "door")]) == ""
+
+
+def test_a_range_without_a_whole_bin_is_refused_with_the_bins():
+    with pytest.raises(UnitsError, match=r"18:18\.1 lies within half a bin .* bins are 0\.25 wide, from -14"):
+        parse_range(ROOM, "18:18.1")
+
+
+@pytest.mark.parametrize(("low", "high", "bins"), [(0, 7_000_000_000, 1000), (-1, 2, 3), (0, 1_000, 3)])
+def test_names_of_edges_tell_neighbours_apart(low: int, high: int, bins: int):
+    """Six digits would call neighbours among millions the same."""
+    edges = edges_between(low, high, bins)
+    names = edge_names(edges)
+    assert len(set(names)) == bins + 1
+    assert np.array([float(name) for name in names]) == pytest.approx(edges, abs=(high - low) / bins / 1e6)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -321,7 +322,9 @@ def _judge(
         store=folder / "demo.sqlite",
         epsilons=epsilons,
     )
-    show.plot(outcome.plot, e, outcome.histogram)
+    title = f"{e.name}, {definition.unit}: {outcome.reports:,} devices of fleet {FLEET}"
+    subtitle = f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth"
+    outcome.histogram.plot(outcome.plot, title, subtitle)
     arrived = convergence.growing(e, list(fleet.acknowledged.values()))
     showing = convergence.Showing(RANGES, (0.1, 0.5, 0.9))
     convergence.follow(e, arrived, truth, unit=definition.unit, showing=showing).plot(outcome.convergence)
@@ -345,7 +348,15 @@ def show_outcome(outcome: DemoResult) -> None:
     rate = outcome.reports / outcome.fleet_s
     times = f"{outcome.reports:,} reports in {outcome.fleet_s:.1f} s ({rate:,.0f} a second)"
     show.out.print(f"{times}, all counted {outcome.count_s:.1f} s later")
-    show.out.print(f"plot      {outcome.plot}", soft_wrap=True)
-    show.out.print(f"          {outcome.convergence}  (as the reports came in)", soft_wrap=True)
-    program = sys.argv[0] if sys.argv[0].endswith("hushmote") else "hushmote"
-    show.out.print(f"store     try: {program} status --store sqlite:///{outcome.store}", soft_wrap=True)
+    show.out.print(
+        f"pictures: {outcome.plot}, and {outcome.convergence}: as the reports came in", soft_wrap=True
+    )
+    show.out.print("\nnext")
+    program = "hushmote" if shutil.which("hushmote") else sys.argv[0]  # make demo needs no environment
+    asked = f"--store sqlite:///{outcome.store}"
+    for line in (
+        f"{program} estimate {outcome.experiment.name} {asked} --above 86",
+        f"{program} status {asked}",
+        f"{program} plan",
+    ):
+        show.out.print(f"  {line}", soft_wrap=True)

@@ -109,14 +109,7 @@ def publish(
                 payload = report.encode(experiment, int(numbers[i]), code)
                 yield Delivery(ids[boards[i]], payload, int(boards[i]))
 
-        told = 0
-
-        def tell(done: int) -> None:
-            nonlocal told
-            advance((done - told) / len(times))
-            told = done
-
-        gateways.deliver(sent, deliveries(), tell)
+        gateways.deliver(sent, deliveries(), lambda more: advance(more / len(times)))
         days.append(PublishedDay(end - start, reported_shares(held[:-1], int(held[-1]))))
     return PublishedFleet(tuple(days), time.monotonic() - began_s - script.course.days * day_s)
 

@@ -2,12 +2,16 @@
 
 MkDocs knows one folder of pages. Here a page keeps its path from the project's folder, so that the links
 between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.
+
+[a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name of the code.
 """
 
 import re
 from pathlib import Path
 
+from markdown import Extension, Markdown
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 # Pages and pictures, and files that pages link to as they are.
@@ -31,6 +35,18 @@ PATTERNS = (
     "locks/*.txt",
     "tests/vectors.json",
 )
+
+
+class PlainBrackets(Extension):
+    """Takes away what the plugin of mkdocstrings adds for brackets."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.inlinePatterns.deregister("mkdocs-autorefs", strict=False)
+
+
+@event_priority(-100)  # after the plugins
+def on_config(config: MkDocsConfig) -> None:
+    config.markdown_extensions.append(PlainBrackets())  # pyright: ignore[reportArgumentType]
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

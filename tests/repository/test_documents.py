@@ -57,3 +57,7 @@ def test_what_is_not_there_is_missed(tmp_path: Path):
         "test test_none",
         "test test_store::test_none_such",
     ]
+
+
+def test_the_readme_is_a_doorstep_and_no_manual():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120

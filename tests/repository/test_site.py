@@ -125,7 +125,7 @@ def test_a_dead_link_stops_the_build(tmp_path: Path, link: str, complaint: str):
         (tmp_path / "docs/site" / file).write_text((ROOT / "docs/site" / file).read_text())
     (tmp_path / "docs/other.md").write_text("# Other\n")
     page = tmp_path / "docs/index.md"
-    page.write_text("# A page\n\n[b](other.md#other)\n")
+    page.write_text("# A page\n\n[b](other.md#other) and no links: T[a][y], [at least 1] [default: 16]\n")
     assert build(tmp_path, tmp_path / "site").returncode == 0
     page.write_text(f"# A page\n\n{link}\n")
     built = build(tmp_path, tmp_path / "site")

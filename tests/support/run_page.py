@@ -33,6 +33,7 @@ CANNOT = 3
 BLOCK_S = 600  # the longest study, in the long form, on a busy machine
 START_S = 60
 STOP_S = 20
+SLOW_CPU_S = 10
 LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 _INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
@@ -253,7 +254,8 @@ def _main() -> int:
             return CANNOT
         for outcome in outcomes:
             verdict = outcome.fault or ("refused, as it should be" if outcome.block.fails else "ok")
-            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU)")
+            hint = ", mark it slow" if outcome.cpu_s > SLOW_CPU_S and not outcome.block.slow else ""
+            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU{hint})")
             if outcome.fault:
                 failed = True
                 lines = [

@@ -135,11 +135,11 @@ class Gateways:
         self,
         fleet: SimulatedFleet,
         deliveries: Iterable[Delivery],
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Publish all deliveries, wait for every acknowledgement, and return how many there were.
 
-        progress: called now and then with the number acknowledged so far. Raises GatewayError where the
+        progress: is told now and then how many more were acknowledged. Raises GatewayError where the
         broker acknowledges nothing for timeout_s; what it did acknowledge is noted in the fleet.
         """
         done = 0
@@ -148,10 +148,10 @@ class Gateways:
             connection.publish(report_topic(fleet.name, delivery.device), delivery)
             collected = connection.collect(fleet, _WINDOW - 1)
             done += collected
-            if progress is not None and collected:
-                progress(done)
+            if collected:
+                progress(collected)
         for connection in self._connections:
-            done += connection.collect(fleet, 0)
-            if progress is not None:
-                progress(done)
+            collected = connection.collect(fleet, 0)
+            done += collected
+            progress(collected)
         return done

@@ -19,7 +19,7 @@ from ...server.planning.policy import Policy
 from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = (
@@ -36,7 +36,7 @@ _HEADINGS = (
 
 def ledger_command(
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
+    fleet: FleetName = None,
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
     ] = None,
@@ -64,12 +64,12 @@ def ledger_command(
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
     today = datetime.datetime.now(datetime.UTC).date()
     with Store(store, create=False) as opened:
-        ledger = fleet_ledger.read(opened, fleet, today, known, boards, device or ())
+        ledger = fleet_ledger.read(opened, the_fleet(opened, fleet), today, known, boards, device or ())
     lines = ledger.lines(today, days)
     if plot is not None:
         from . import plot as ledger_plot  # matplotlib takes a second to load
 
-        ledger_plot.plot(plot, f"What fleet {fleet} can still give", lines, today)
+        ledger_plot.plot(plot, f"What fleet {ledger.fleet} can still give", lines, today)
     if as_json:
         print_json(_json(ledger, lines, today))
         return

@@ -23,7 +23,10 @@ Folder = Annotated[
     typer.Option("--folder", help="The fleet's folder.", envvar="HUSHMOTE_FOLDER", show_default=False),
 ]
 FleetOf = Annotated[
-    str | None, typer.Option("--fleet", help="Name of the fleet; else the folder's.", show_default=False)
+    str | None,
+    typer.Option(
+        "--fleet", help="Name of the fleet; else the folder's, or the only one.", show_default=False
+    ),
 ]
 
 
@@ -46,7 +49,9 @@ class Network:
         password = self.wifi_password or os.environ.get(WIFI_PASSWORD)  # empty for a network without one
         if self.wifi_ssid and password is None:
             if not sys.stdin.isatty():
-                raise UsageError(f"the password of {self.wifi_ssid} is asked for at a terminal: set {WIFI_PASSWORD}")
+                raise UsageError(
+                    f"the password of {self.wifi_ssid} is asked for at a terminal: set {WIFI_PASSWORD}"
+                )
             question = f"password of {self.wifi_ssid}"
             password = typer.prompt(question, hide_input=True, default="", show_default=False)
         return dataclasses.replace(self, wifi_password=password or "")

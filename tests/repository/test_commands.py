@@ -235,3 +235,10 @@ def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(t
         (9, "it ended before the page, with exit status 0"),
     ]
     assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]
+
+
+def test_a_page_with_a_broker_is_not_run_on_this_machines_own_network(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
+    with pytest.raises(run_page.NotHere, match="no network of its own"):
+        run_page.run(page, slow=False)

@@ -12,8 +12,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote demo --devices 2000 --broker embedded",
     ),
     "simulate": (
-        "hushmote simulate room_temp.toml --population normal:21:3 --calls 90",
-        "hushmote simulate room_temp.toml --population normal:21:3 --calls 90 --seed 1",
+        "hushmote simulate room_temp.toml --population normal:21:3",
+        "hushmote simulate room_temp.toml --days 30 --store sqlite:///hushmote.sqlite",
     ),
     "plan": (
         "hushmote plan --devices 20000 --bins 64 --error 0.01",

@@ -21,8 +21,6 @@ from threading import Thread
 from typing import IO, Any
 
 import numpy as np
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from ..device.ldp_client import Experiment
 from ..server.answers import answer, second_epsilon
@@ -252,25 +250,11 @@ def _wait_until_ready(lines: SimpleQueue[str], log: Path) -> None:
 
 def _retained(broker: Broker, topic: str) -> bytes:
     """What the broker has retained on a topic, as a device gets it."""
-    messages: SimpleQueue[bytes] = SimpleQueue()
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
-    if broker.username is not None:
-        client.username_pw_set(broker.username, broker.password)
-
-    def on_connect(client: mqtt.Client, *_: Any) -> None:
-        client.subscribe(topic, qos=1)
-
-    client.on_connect = on_connect
-    client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
-    client.connect(broker.host, broker.port)
-    client.loop_start()
-    try:
-        return messages.get(timeout=_START_S)
-    except Empty:
-        raise DemoError(f"the broker retained nothing on {topic}") from None
-    finally:
-        client.disconnect()
-        client.loop_stop()
+    with Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways:
+        announced = gateways.retained(topic, _START_S)
+    if announced is None:
+        raise DemoError(f"the broker retained nothing on {topic}")
+    return announced
 
 
 def _report(

@@ -267,7 +267,7 @@ def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
         (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
         (("--per-day", "1"), UsageError, "--per-day goes with --status"),
         (("--status", "-", "--boards", "3"), UsageError, "leave them out with --status"),
-        (("--plot", "l.txt"), UsageError, "a picture is a .png, .pdf or .svg"),
+        (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(url, arguments, error, text):

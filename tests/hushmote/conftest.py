@@ -1,5 +1,6 @@
 """Stores as an analyst finds them, with histograms drawn in NumPy."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +66,5 @@ def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     payload = definition.parse(demo.DEFINITION).payload()
     store = folder / "out" / "demo.sqlite"
     _fill(store, (demo.FLEET,), [payload], ("all",), lambda *_: bell(64, 27, 8))
-    (folder / "examples").mkdir()
-    for example in EXAMPLES.iterdir():
-        (folder / "examples" / example.name).write_bytes(example.read_bytes())
+    shutil.copytree(EXAMPLES, folder / "examples")
     return folder / "examples"

@@ -26,7 +26,14 @@ from hushmote.cli import main
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LONG"))
 PATTERNS = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/**/*.md")
-PAGES = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md"]
+# Made from the help of the commands, with their usage; its examples are held to what is understood.
+HELP = ROOT / "docs" / "command-line.md"
+PAGES = [
+    path
+    for pattern in PATTERNS
+    for path in sorted(ROOT.glob(pattern))
+    if path.name != "CHANGELOG.md" and path != HELP
+]
 
 
 @cache
@@ -72,6 +79,15 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
         pytest.skip(f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}")
 
 
+def test_the_examples_of_the_help_are_understood():
+    lines = [
+        line for line in HELP.read_text().splitlines() if line.startswith("hushmote ") and "[" not in line
+    ]
+    assert len(lines) > 30
+    faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
+    assert [fault for fault in faults if fault] == []
+
+
 def misunderstood(words: list[str]) -> str:
     """What the command line has against a command of ours, "" where nothing or where it is none of ours."""
     if words[:1] == ["runuser"]:
@@ -79,10 +95,8 @@ def misunderstood(words: list[str]) -> str:
     at = next((i for i, word in enumerate(words) if "=" not in word and word not in ("sudo", "env")), None)
     if at is None or Path(words[at]).name != "hushmote":
         return ""
-    rest = words[at + 1 :]
-    redirected = next((i for i, word in enumerate(rest) if word in (">", ">>", "<", "2")), len(rest))
     command: Any = typer.main.get_command(main.app)
-    arguments, parent = rest[:redirected], None
+    arguments, parent = words[at + 1 :], None
     try:
         while True:
             context = command.make_context("hushmote", list(arguments), parent=parent)
@@ -165,6 +179,7 @@ def test_what_escapes_is_named_by_its_line():
         ("A=1 hushmote status --nonsense", "--nonsense"),
         ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
         ("true && hushmote merge INTO > log", "FROM"),
+        ("hushmote budget majority --total 2 --reports 20 2> log >'other log'", ""),
     ],
 )
 def test_what_the_command_line_would_refuse_is_found_without_running_it(command: str, fault: str):
@@ -220,3 +235,10 @@ def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(t
         (9, "it ended before the page, with exit status 0"),
     ]
     assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]
+
+
+def test_a_page_with_a_broker_is_not_run_on_this_machines_own_network(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
+    with pytest.raises(run_page.NotHere, match="no network of its own"):
+        run_page.run(page, slow=False)

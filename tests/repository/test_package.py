@@ -41,8 +41,14 @@ LEFT_OUT = (
     ".hypothesis",
 )
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
-# What cannot be imported with [demo] alone: two files that run on boards, and what needs [postgresql].
-NOT_IMPORTED = {"device.manifest", "server.privacy.audit_board", "server.store.postgresql"}
+# Not to be imported with [demo] alone: what runs on MicroPython, and what needs [postgresql].
+NOT_IMPORTED = {
+    "device.manifest",
+    "server.privacy.audit_board",
+    "server.provisioning.software_board.hardware",
+    "server.provisioning.software_board.repl",
+    "server.store.postgresql",
+}
 EVERY_MODULE = """
 import importlib, pkgutil, hushmote
 for module in pkgutil.walk_packages(hushmote.__path__, "hushmote."):

@@ -29,6 +29,7 @@ _SHELLS = {"bash", "console", "shell", "shell-session", "zsh"}
 _PROMPT = re.compile(r" *\$ \S")
 _PROGRAM = re.compile(r" *(hushmote [a-z-]|(make|git|pip|pipx|uv|mpremote|python3?|\.) [\w./-])")
 _BEHIND = re.compile(r"\S {3,}[^\s#\\]")
+_REDIRECTION = re.compile(r"\s\d?(?:>>?|<)&?\s*(?:'[^']*'|\S+)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _LEFT_OUT = re.compile(r"(?:^|\s|/)(?:\.\.\.|…)")
 _PLACEHOLDER = re.compile(r"<[a-z][^<>|&]*>")
@@ -58,12 +59,9 @@ class Block:
                 held = ""
 
     def programs(self) -> Iterator[tuple[int, list[str]]]:
-        """The page's line and the words of every program that the block starts, also in && and |.
-
-        ValueError where a quote is not closed.
-        """
+        """The page's line and the words of every program that the block starts, also in && and |."""
         for line, command in self.commands():
-            lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+            lexer = shlex.shlex(_REDIRECTION.sub("", command), posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
             lexer.commenters = "#"
             words: list[str] = []

@@ -28,16 +28,20 @@ from pathlib import Path
 import page_blocks
 from page_blocks import Block
 
+from hushmote.simulator.broker import find_mosquitto
+
 ROOT = Path(__file__).parents[2]
 CANNOT = 3
 BLOCK_S = 600  # the longest study, in the long form, on a busy machine
 START_S = 60
 STOP_S = 20
+SLOW_CPU_S = 10
 LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 _INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
 _BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b|--publish\b")
 _OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
+_COMPILER = re.compile(r"^cc ", re.MULTILINE)
 # What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
 _PRELUDE = """unset BASH_ENV
 [ ! -e {state} ] || . {state}
@@ -188,12 +192,12 @@ def _cpu_s() -> float:
 
 
 @contextlib.contextmanager
-def _broker(folder: Path) -> Iterator[None]:
+def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
     """mosquitto at localhost:1883, as a reader has it who followed docs/operations.md."""
     (folder / "mosquitto.conf").write_text(
         "listener 1883 localhost\nallow_anonymous true\nmax_queued_messages 0\nuser root\n"
     )
-    command = ["mosquitto", "-c", folder / "mosquitto.conf"]
+    command = [mosquitto, "-c", folder / "mosquitto.conf"]
     with (
         open(folder / "mosquitto.log", "wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,
@@ -215,13 +219,15 @@ def run(page: Path, slow: bool) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         shell = Shell(folder)
+        if _COMPILER.search("\n".join(block.text for block in blocks)) and shutil.which("cc") is None:
+            raise NotHere("there is no C compiler (cc)")
         if wants_broker(blocks):
-            os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin"  # where Debian puts mosquitto
+            mosquitto = find_mosquitto()
             if not os.environ.get(_INSIDE):
-                raise NotHere("no network of its own for the page (unshare) can be made here")
-            if shutil.which("mosquitto") is None:
+                raise NotHere("no network of its own can be made here (unshare)")
+            if mosquitto is None:
                 raise NotHere("mosquitto is not installed")
-            stack.enter_context(_broker(folder))
+            stack.enter_context(_broker(mosquitto, folder))
         outcomes = [shell.run(block) for block in blocks]
         return [*outcomes, *shell.close()]
 
@@ -253,7 +259,8 @@ def _main() -> int:
             return CANNOT
         for outcome in outcomes:
             verdict = outcome.fault or ("refused, as it should be" if outcome.block.fails else "ok")
-            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU)")
+            hint = ", mark it slow" if outcome.cpu_s > SLOW_CPU_S and not outcome.block.slow else ""
+            print(f"{page}:{outcome.block.line}: {verdict} ({outcome.cpu_s:.1f} s of CPU{hint})")
             if outcome.fault:
                 failed = True
                 lines = [

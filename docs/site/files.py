@@ -6,7 +6,6 @@ between docs/, benchmarks/ and the files at the top are the same on the site as 
 [a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name of the code.
 """
 
-import re
 from pathlib import Path
 
 from markdown import Extension, Markdown
@@ -54,13 +53,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     root = Path(config.config_file_path).parent
     paths = sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()})
     theme = [file for file in files if file.src_dir != config.docs_dir]
-    # TO REMOVE when every page of the nav is there: from here ...
-    pages = re.findall(r"docs/[\w-]+\.md", (root / "mkdocs.yml").read_text())
-    for page in pages:
-        if Path(page) not in [path.relative_to(root) for path in paths]:
-            text = "# Not written yet\n"
-            theme.append(File.generated(config, page, content=text))
-    # ... to here (and the import of re)
     return Files([*theme, *(_file(path.relative_to(root), config) for path in paths)])
 
 

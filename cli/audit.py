@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..server.answers import tables as show
 from ..server.experiments.definition import load
@@ -15,6 +14,7 @@ from ..server.privacy import audit_runtimes
 from ..server.privacy.audit import AuditError, Finding, judge, subject
 from ..server.privacy.audit_runtimes import CLIENT, Job
 from .options import AsJson, print_json
+from .progress import progress
 
 _DRAWS, _BOARD_DRAWS = 20_000, 1_000
 
@@ -92,22 +92,14 @@ def audit_command(
 def _findings(
     where: list[audit_runtimes.Runtime], jobs: list[Job], error: float, client: Path
 ) -> list[Finding]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
     findings = []
-    with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as progress:
-        for runtime in where:
-            task = progress.add_task(f"drawing on {runtime.name}", total=sum(2 * sum(j.halves) for j in jobs))
-            tallies = audit_runtimes.run(
-                runtime, jobs, client=client, drawn=lambda n, t=task: progress.advance(t, n)
-            )
-            findings += [
-                judge(job.subject, t.runtime, t.halves, error) for job, t in zip(jobs, tallies, strict=True)
-            ]
+    draws = sum(2 * sum(job.halves) for job in jobs)
+    for runtime in where:
+        with progress(f"drawing on {runtime.name}", draws) as advance:
+            tallies = audit_runtimes.run(runtime, jobs, client=client, drawn=advance)
+        findings += [
+            judge(job.subject, t.runtime, t.halves, error) for job, t in zip(jobs, tallies, strict=True)
+        ]
     return findings
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_BROKER = "mqtt://localhost:1883"
-URL = "mqtt://\\[user@]host[:1883], or mqtts://\\[user@]host[:8883] for TLS"
+URL = "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS"
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
 PANEL = "Broker"
 

@@ -10,6 +10,7 @@ import typer
 from ..simulator import demo
 from .broker import PANEL, PasswordFile, broker_address
 from .options import AsJson, print_json
+from .progress import progress
 
 
 def demo_command(
@@ -17,7 +18,7 @@ def demo_command(
         str,
         typer.Option(
             help="auto (mosquitto where it is installed), embedded, mosquitto, or a broker that runs: "
-            "mqtt://\\[user@]host[:1883].",
+            "mqtt://[user@]host[:1883].",
             rich_help_panel=PANEL,
         ),
     ] = "auto",
@@ -31,7 +32,7 @@ def demo_command(
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and what is learned of them."""
     where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
-    outcome = demo.run(where, out, devices, quiet=as_json)
+    outcome = demo.run(where, out, devices, quiet=as_json, progress=progress)
     if as_json:
         print_json(outcome.to_dict())
     else:

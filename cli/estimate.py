@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from pathlib import Path
+import json
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -12,11 +12,16 @@ import typer
 from ..server.answers import second_epsilon, tables
 from ..server.answers.answer import CONFIDENCE, Answer, Answers
 from ..server.answers.fleet_estimate import MEAN, FleetEstimate
+from ..server.answers.guide import guide
 from ..server.answers.query import Selection
 from ..server.answers.second_epsilon import Shuffling, TwoEpsilons
 from ..server.answers.store_reader import StoreReader
-from ..server.errors import UsageError, refusing
+from ..server.errors import UsageError
+from . import output
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
+from .output import PICTURES, Force, Results
+
+DEFAULT_ROWS = 16
 
 
 class Weigh(enum.StrEnum):
@@ -41,7 +46,7 @@ class SelectionOptions:
 
     name: Annotated[str, typer.Argument(help="Name of the experiment.")]
     store: StoreUrl = DEFAULT_STORE
-    fleet: FleetName = "home"
+    fleet: FleetName = None
     windows: Annotated[
         list[str] | None, typer.Option("--window", help="Such as 2026-11-21; several are added up.")
     ] = None
@@ -50,7 +55,7 @@ class SelectionOptions:
     @property
     def selection(self) -> Selection:
         """The reports that are asked about."""
-        return Selection(self.name, self.fleet, tuple(self.windows or ()), self.version)
+        return Selection(self.name, self.fleet or "", tuple(self.windows or ()), self.version)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ class EstimateOptions(EpsilonOptions):
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
     top: Annotated[int, typer.Option(help="The most common values, and how sure that is.", min=0)] = 0
     cdf: Annotated[bool, typer.Option("--cdf", help="The share below every bin's edge.")] = False
-    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16
+    rows: Annotated[
+        int | None, typer.Option(help="Rows of a number's histogram at most; 16 if not said.", min=1)
+    ] = None
     post: Annotated[Method, typer.Option(help="Post-processed shares beside the unbiased ones.")] = Method.raw
     trend: Annotated[bool, typer.Option("--trend", help="One row for each window.")] = False
     against_window: Annotated[
@@ -96,8 +103,8 @@ class EstimateOptions(EpsilonOptions):
             help="Written beside readings, such as °C; else what the file said.", show_default=False
         ),
     ] = None
-    plot: Annotated[Path | None, typer.Option(help="Write the first table as a picture.")] = None
-    csv: Annotated[Path | None, typer.Option(help="Write all tables as CSV.")] = None
+    outputs: Results = None
+    force: Force = False
     as_json: AsJson = False
 
     @property
@@ -107,10 +114,34 @@ class EstimateOptions(EpsilonOptions):
             return None
         return Selection(
             self.name,
-            self.against_fleet or self.fleet,
+            self.against_fleet or self.fleet or "",
             tuple(self.against_window or self.windows or ()),
             self.against_version or ("" if self.against_fleet else self.version),
         )
+
+    def check(self) -> None:
+        """Raise UsageError for what would be left unanswered."""
+        if self.against == self.selection:
+            raise UsageError("both sides are the same: name another window, fleet or version to compare with")
+        if self.trend and self.against:
+            raise UsageError("--trend and --against are two questions: ask one at a time")
+        if not (self.trend or self.against):
+            return
+        asked = "--trend" if self.trend else "--against"
+        shares = "--range LABEL, or --range LOW:HIGH of a number"
+        if self.top:
+            raise UsageError(f"{asked} has no --top: ask for the shares of single values, {shares}")
+        if self.post is not Method.raw:
+            raise UsageError(
+                f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
+                "change without; leave --post out"
+            )
+        if self.trend and self.cdf:
+            raise UsageError("--trend has no --cdf: ask for --below or --quantile")
+        if self.rows and (self.trend or self.ranges or self.above or self.below):
+            raise UsageError(
+                f"--rows is for histograms, and there is none: leave it out, or ask for {shares}"
+            )
 
     def shares(self, kind: str) -> list[str]:
         """Ranges and labels of which shares are asked for; kind: the experiment's type."""
@@ -124,48 +155,59 @@ def _run(options: EstimateOptions) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
     With --trend there is a row for each window; with an --against option, what changed since then, or differs
-    from there.
+    from there. A picture shows what was asked for, all of it; where nothing was, the histogram.
     """
-    against = options.against
-    if against == options.selection:
-        raise UsageError("both sides are the same: name another window, fleet or version to compare with")
-    if options.trend and against:
-        raise UsageError("--trend and --against are two questions: ask one at a time")
+    outputs = output.checked(options.outputs, options.force, ".csv", ".json", *PICTURES)
     with StoreReader(options.store) as store:
+        options = replace(options, fleet=store.fleet(options.fleet).name)
+        options.check()
+        against = options.against
         experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
         estimate = experiment.estimate(**_how(options.selection, options))
+        number = estimate.experiment.type == "number"
         shares = options.shares(estimate.experiment.type)
-        how = options.shuffling
+        how, quantiles = options.shuffling, options.quantiles or ()
         if options.trend:
-            mean = [MEAN] if estimate.experiment.type == "number" else []
-            answers = experiment.trend(*shares, *mean, **_how(options.selection, options), shuffling=how)
+            asked = [*shares, *([MEAN] if number else [])]
+            common = _how(options.selection, options)
+            answers = experiment.trend(*asked, quantiles=quantiles, shuffling=how, **common)
         elif against:
             other = store.fleet(against.fleet).experiment(options.name, options.unit)
             before = other.estimate(**_how(against, options))
-            answers = estimate.change_since(
-                before, *shares, quantiles=options.quantiles or (), rows=options.rows
-            )
+            rows, cdf = options.rows or DEFAULT_ROWS, options.cdf
+            answers = estimate.change_since(before, *shares, quantiles=quantiles, rows=rows, cdf=cdf)
         else:
             answers = _answers(estimate, shares, options)
         epsilons = _epsilons(store, options, how)
-    if options.plot:
-        tables.plot(options.plot, estimate.experiment, answers[0])
-    if options.csv:
-        _write(options.csv, answers.to_csv())
+    windows = len({source.window for source in estimate.sources})
+    words = guide(answers, epsilons, windows)
+    head = {"experiment": options.name, "unit": answers[0].unit, "selection": estimate.which}
+    head |= {"against": answers[0].against or None}
+    head |= {"reports": estimate.reports, "confidence": options.confidence}
+    head |= {"stderr_method": estimate.estimates.stderr_method}
+    head |= {"epsilon": epsilons.to_dict(), "in_words": words.to_dict()}
+    result = head | {"answers": [one.to_dict() for one in answers]}
+    for path in outputs:
+        if path.suffix.lower() in PICTURES:
+            _pictured(answers).plot(path)
+        else:
+            text = answers.to_csv() if path.suffix.lower() == ".csv" else json.dumps(result, indent=2) + "\n"
+            output.write(path, text)
     if options.as_json:
-        head = {"experiment": options.name, "selection": estimate.about, "against": against and str(against)}
-        head |= {"reports": estimate.reports, "confidence": options.confidence}
-        head |= {"stderr_method": estimate.estimates.stderr_method}
-        head |= {"epsilon": epsilons.to_dict()}
-        print_json(head | {"answers": [one.to_dict() for one in answers]})
+        print_json(result)
         return
-    versus = f"; against {against}" if against else ""
-    tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.about}{versus}")
+    versus = f"; against {answers[0].against}" if against else ""
+    tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
     tables.answers(answers)
-    tables.out.print("\n" + epsilons.words(_seen(options)))
-    for path in (options.plot, options.csv):
-        if path:
-            tables.out.print(f"written: {path}")
+    tables.out.print(f"\n{epsilons.words(_seen(options))}\n\n{words.words()}")
+    for path in outputs:
+        tables.out.print(f"written: {path}")
+
+
+def _pictured(answers: Answers) -> Answers:
+    """What a picture shows: what was asked for, and where nothing was, the histogram."""
+    asked = Answers(one for one in answers if one.kind not in ("histogram", "moments"))
+    return asked or Answers(answers[:1])
 
 
 estimate_command = command(EstimateOptions, _run)
@@ -194,7 +236,7 @@ def _seen(options: EstimateOptions) -> str:
 
 def _answers(estimate: FleetEstimate, shares: list[str], options: EstimateOptions) -> Answers:
     post = options.post.value
-    answers: list[Answer] = [estimate.histogram(options.rows, post=post)]
+    answers: list[Answer] = [estimate.histogram(options.rows or DEFAULT_ROWS, post=post)]
     if shares:
         answers.append(estimate.share(*shares, post=post))
     if options.quantiles:
@@ -202,12 +244,7 @@ def _answers(estimate: FleetEstimate, shares: list[str], options: EstimateOption
     if estimate.experiment.type == "number":
         answers.append(estimate.mean())
     if options.top:
-        answers.append(estimate.top(options.top))
+        answers += estimate.top(options.top)
     if options.cdf:
         answers.append(estimate.cdf())
     return Answers(answers)
-
-
-def _write(path: Path, text: str) -> None:
-    with refusing(UsageError, f"write {path}"):
-        path.write_text(text, encoding="utf-8")

@@ -10,13 +10,14 @@ import typer
 from ..device.ldp_client import Experiment
 from ..server.accounting.compare import plain_guarantee
 from ..server.answers import tables as show
+from ..server.epsilon import MICRO, belief
 from ..server.errors import UsageError
 from ..server.experiments import words
-from ..server.experiments.definition import load
+from ..server.experiments.definition import MILLI, Definition, load
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from . import tables
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 
 Grace = Annotated[
     int,
@@ -33,24 +34,40 @@ experiment_app = typer.Typer(
 )
 
 
-def describe(experiment: Experiment) -> dict[str, Any]:
-    """What an experiment's version is, in plain values."""
+# What a board's cap counts: nats, nats squared, or reports.
+_CAP_UNIT = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
+
+
+def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
+    """What an experiment's version is, in plain values; ε in nats, low and high in the reading's unit."""
+    number = experiment.type == "number"
+    cap = None if experiment.rule == "unlimited" else experiment.cap / _CAP_UNIT[experiment.rule]
     return {
         "name": experiment.name,
         "digest": experiment.digest.hex(),
+        "purpose": words.purpose,
+        "owner": words.owner,
         "type": experiment.type,
+        "unit": words.unit,
+        "low": experiment.low / MILLI if number else None,
+        "high": experiment.high / MILLI if number else None,
+        "labels": [*experiment.labels, "other"] if experiment.type == "choice" else None,
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,
         "cells": [level.g for level in experiment.levels],
-        "epsilon": experiment.epsilon / 1e6,
+        "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
         "rule": experiment.rule,
-        "cap": experiment.cap,
+        "cap": cap,
         "window": experiment.window,
         "codes": experiment.code_count,
         "report_bytes": 9 + experiment.code_bytes,
         "authenticated_report_bytes": 17 + experiment.code_bytes,
     }
+
+
+def _words(definition: Definition) -> Description:
+    return Description(definition.unit, definition.purpose, definition.owner)
 
 
 @experiment_app.command("show")
@@ -63,16 +80,21 @@ def experiment_show(
     experiment = Experiment.parse(payload)
     if as_json:
         guarantee = plain_guarantee(definition.guarantee())
-        print_json(describe(experiment) | {"guarantee": guarantee, "payload": payload.decode()})
+        more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
+        more |= {"guarantee": guarantee, "payload": payload.decode()}
+        print_json(describe(experiment, _words(definition)) | more)
         return
     table = show.table(header=False)
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("name", f"{definition.name}: {definition.purpose}")
-    table.add_row("owner", f"{definition.owner}, until {definition.expires}")
-    table.add_row("values", f"{experiment.domain} ({experiment.type})")
+    table.add_row("name", definition.name)
+    table.add_row("purpose", definition.purpose)
+    table.add_row("owner", definition.owner)
+    table.add_row("expires", f"{definition.expires}, its last day")
+    table.add_row("readings", words.readings(experiment, definition.unit))
     table.add_row("mechanism", words.mechanism(experiment))
-    table.add_row("privacy", f"ε = {experiment.epsilon / 1e6:g} per report, {words.budget(experiment)}")
+    table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
+    table.add_row("", belief(experiment.epsilon / MICRO))
     table.add_row("together", words.guarantee(definition))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
@@ -86,7 +108,12 @@ def experiment_show(
 def experiment_add(
     file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet", help="Its name; else the only one, or home for the first.", show_default=False
+        ),
+    ] = None,
     keyed: Annotated[
         bool | None,
         typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
@@ -98,8 +125,10 @@ def experiment_add(
     definition = load(file)
     definition.check_not_expired()
     payload = definition.payload()
-    description = Description(definition.unit, definition.purpose, definition.owner)
+    description = _words(definition)
     with Store(store) as opened:
+        if fleet is None:
+            fleet = the_fleet(opened, None) if opened.fleets() else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
@@ -111,7 +140,7 @@ def experiment_add(
     new = next(v for v in versions if v.experiment.digest == experiment.digest)
     most = most_reports(versions)[new.id]
     if as_json:
-        print_json({"fleet": fleet} | describe(experiment) | {"highest_number": most})
+        print_json({"fleet": fleet} | describe(experiment, description) | {"highest_number": most})
         return
     show.out.print(
         f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
@@ -137,27 +166,27 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
                     "expires": v.expires and v.expires.isoformat(),
                     "counted_until": v.counted_until and v.counted_until.isoformat(),
                 }
-                | describe(v.experiment)
+                | describe(v.experiment, v.description)
                 for v in versions
             ]
         )
         return
-    headings = ("fleet", "name", "digest", "mechanism", "ε", "current", "until", "late until")
+    headings = ("fleet", "name", "digest", "ε", "every", "current", "until", "late until")
     table = tables.table(None, headings, len(headings))
     for v in versions:
         e = v.experiment
-        cells = (v.fleet, e.name, e.digest.hex(), words.mechanism(e), f"{e.epsilon / 1e6:g}")
+        cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", f"{e.every:,}")
         table.add_row(
             *cells, "yes" if v.current else "no", *(str(d or "-") for d in (v.expires, v.counted_until))
         )
-    show.out.print(table)
+    show.out.print(table if versions else "no experiment has been added yet")
 
 
 @experiment_app.command("withdraw")
 def experiment_withdraw(
     name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
+    fleet: FleetName = None,
     grace: Grace = GRACE_DAYS,
 ) -> None:
     """Withdraw an experiment: boards stop reporting; what was counted stays.
@@ -165,5 +194,6 @@ def experiment_withdraw(
     Late reports of all its versions count on --grace days more at most; with --grace 0 none does any more.
     """
     with Store(store, create=False) as opened:
+        fleet = the_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

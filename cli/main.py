@@ -7,7 +7,9 @@ mistake in the command line itself has status 2, and a second line that says whe
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, cast
 
@@ -20,6 +22,9 @@ from ..server.plain_text import one_line
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
+
+
+COMPLETING = "_HUSHMOTE_COMPLETE"  # set where a shell asks how a line may go on
 
 
 # name -> module:attribute, a function or a Typer of this package; its line in `hushmote --help`
@@ -84,8 +89,20 @@ COMMANDS = {
 }
 
 
+# The panels of `hushmote --help`, in the order in which somebody meets them.
+PANELS = {
+    "Start": ("demo", "simulate"),
+    "Plan": ("plan", "epsilon", "budget"),
+    "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
+    "Boards": ("flash", "board", "audit", "ledger"),
+    "Read results": ("estimate",),
+    "Look after": ("store", "merge"),
+    "Study": ("study",),
+}
+
+
 def load(name: str) -> Any:
-    """Import a command of COMMANDS."""
+    """Import a command of COMMANDS; it and what is below it show their help as help_page does."""
     module, _, attribute = COMMANDS[name][0].partition(":")
     command = getattr(import_module(f".{module}", __package__), attribute)
     holder = typer.Typer()
@@ -93,7 +110,37 @@ def load(name: str) -> Any:
         holder.add_typer(command, name=name)
     else:
         holder.command(name)(command)
-    return typer.main.get_group(holder).commands[name]
+    loaded = typer.main.get_group(holder).commands[name]
+    _show_our_help(loaded)
+    if COMPLETING in os.environ:
+        _plain_in_shells(loaded)
+    return loaded
+
+
+def _show_our_help(command: Any) -> None:
+    """Have a command of typer's making, and all below it, print a page of help_page."""
+    setattr(command, "format_help", partial(_print_help, command))  # noqa: B010 (no type checker likes it)
+    for member in getattr(command, "commands", {}).values():
+        _show_our_help(member)
+
+
+def _plain_in_shells(command: Any) -> None:
+    """Have texts stand beside completions as they are: typer reads markup and emoji in them, and wraps."""
+    os.environ["COLUMNS"] = "1000"
+    for thing in (command, *command.params):
+        if thing.help:
+            text = " ".join(thing.help.split()).replace("[", "(").replace("]", ")")
+            thing.help = text.replace(":", ":[b][/b]")
+    for member in getattr(command, "commands", {}).values():
+        _plain_in_shells(member)
+
+
+def _print_help(command: Any, ctx: typer.Context, formatter: object) -> None:
+    """Print the page at once, as typer does: what is written to the formatter comes as an error elsewhere."""
+    del formatter
+    from . import help_page  # only here: a command that is run needs none of it
+
+    help_page.show(help_page.page_of(command, ctx))
 
 
 class _Commands(TyperGroup):
@@ -101,15 +148,24 @@ class _Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, (_, text) in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=text))
+        for panel, names in PANELS.items():
+            for name in names:
+                self.add_command(TyperCommand(name, help=COMMANDS[name][1], rich_help_panel=panel))
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
         return name, line and name and load(name), rest
 
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
+        _print_help(self, ctx, formatter)
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
 
 def _version(wanted: bool) -> None:
@@ -126,7 +182,10 @@ def hushmote(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Private telemetry for fleets of microcontrollers."""
+    """Private telemetry for fleets of microcontrollers.
+
+    Settings that are the same each time can be HUSHMOTE_* variables: docs/environment.md lists them all.
+    """
 
 
 def main() -> None:

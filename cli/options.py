@@ -5,21 +5,31 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from ..server.errors import HushmoteError
+if TYPE_CHECKING:
+    from ..server.store.store import Store
 
 Options = TypeVar("Options")
 
 StoreUrl = Annotated[
     str, typer.Option("--store", help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
 ]
-FleetName = Annotated[str, typer.Option("--fleet", help="Name of the fleet.")]
+FleetName = Annotated[
+    str | None,
+    typer.Option("--fleet", help="Name of the fleet; the only one needs none.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
+
+
+def the_fleet(store: Store, name: str | None) -> str:
+    """The fleet of a store that is meant: the only one if none is named. UsageError lists them otherwise."""
+    from ..server.answers import query
+
+    return query.the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
 def print_json(value: Any) -> None:
@@ -40,9 +50,3 @@ def command(options: type[Options], run: Callable[[Options], None]) -> Callable[
     parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
     return call
-
-
-def check_picture(path: Path | None, error: type[HushmoteError]) -> None:
-    """Raise an error for a plot, if one is wanted, that is not named as a picture."""
-    if path and path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise error(f"a plot is a .png, .pdf or .svg file, not {path}")

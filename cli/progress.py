@@ -16,7 +16,12 @@ def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None
 
     Shows nothing where standard error is no terminal.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(40),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as bar:
         task = bar.add_task(doing, total=total)
         yield lambda more: bar.advance(task, more)

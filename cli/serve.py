@@ -15,6 +15,7 @@ import typer
 from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
 from ..server.errors import HushmoteError, UsageError
+from ..server.ingest.clock import SIMULATED, HurryingClock, now
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
 from ..server.provisioning.master_key import load_keys
@@ -25,6 +26,7 @@ from ..server.wire.limits import BATCH_REPORTS
 from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection
 from .options import DEFAULT_STORE, StoreUrl
 
+SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
@@ -84,6 +86,16 @@ def serve_command(
         int, typer.Option(help="Reports committed together at most.", min=1, max=30_000)
     ] = BATCH_REPORTS,
     batch_s: Annotated[float, typer.Option(help="Seconds between commits at most.", min=0.01)] = BATCH_S,
+    simulated_days: Annotated[
+        int | None,
+        typer.Option(
+            help="Only for fleets of simulated boards, named sim...: the clock begins so many days ago "
+            "and runs through each in 10 s.",
+            min=1,
+            max=365,
+            show_default=False,
+        ),
+    ] = None,
     http: Annotated[
         str | None,
         typer.Option(help="host:port for /metrics and /healthz: 127.0.0.1:9417.", show_default=False),
@@ -101,7 +113,7 @@ def serve_command(
         address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
         if protocol is Protocol.v311 and (share or retire):
             raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
-        name = _client_id(client_id, share)
+        name = _client_id(client_id, share, CLIENT_ID if simulated_days is None else SIMULATED_CLIENT_ID)
         fleet_keys = load_keys(master_key)
         metrics = where = None
         if http is not None:
@@ -111,13 +123,16 @@ def serve_command(
 
             where = parse_endpoint(http)
             metrics = Metrics()
+        opened = stack.enter_context(Store(store))
+        fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
-            stack.enter_context(Store(store)),
+            opened,
             address.host,
             address.port,
             username=address.username,
             password=address.password,
             tls=tls,
+            fleets=fleets,
             fleet_keys=fleet_keys,
             client_id=name,
             share=share,
@@ -128,6 +143,7 @@ def serve_command(
             batch_s=batch_s,
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.committed,
+            clock=clock,
         )
         if where is not None and metrics is not None:
             metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
@@ -158,7 +174,21 @@ def _has_password(store: str) -> bool:
     return url.password is not None or any("password" in option for option in url.query)
 
 
-def _client_id(name: str | None, share: str | None) -> str:
+def _simulated(store: Store, days: int) -> tuple[list[str], HurryingClock]:
+    """The store's fleets, which alone are subscribed to, and their clock; UsageError for a real fleet."""
+    fleets = sorted(store.fleets())
+    for fleet in fleets:
+        if not fleet.startswith(SIMULATED):
+            raise UsageError(
+                f"--simulated-days is for fleets whose names begin with {SIMULATED}, and {store.where} has "
+                f"{fleet}: give simulated fleets a store of their own"
+            )
+    if not fleets:
+        raise UsageError("there is no fleet yet: hushmote experiment add FILE --fleet simulated --open")
+    return fleets, HurryingClock(days)
+
+
+def _client_id(name: str | None, share: str | None, usual: str) -> str:
     if name is None and share is not None:
         # Not derived: a host's name that changes would leave a session behind that still gets its share.
         raise UsageError(
@@ -166,4 +196,4 @@ def _client_id(name: str | None, share: str | None) -> str:
         )
     if name is not None and _CLIENT_ID.fullmatch(name) is None:
         raise UsageError("--client-id must be 1 to 64 of letters, digits, ., _ and -")
-    return name or CLIENT_ID
+    return name or usual

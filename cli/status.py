@@ -24,6 +24,7 @@ from .broker import PANEL, URL, Ca, Cert, PasswordFile, connection
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 _SHOWN = 20
+_KINDS = {True: "keyed", False: "open"}
 
 
 def status_command(
@@ -67,11 +68,12 @@ def status_command(
             )
     boards = None if broker is None else _boards(broker, password_file, ca, cert, list(fleets))
     if as_json:
-        document = {"fleets": fleets, "experiments": lines, "rejected": rejects}
+        words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
+        document = {"fleets": words, "experiments": lines, "rejected": rejects}
         print_json(document if boards is None else document | {"devices": boards})
         return
     for name, keyed in fleets.items():
-        show.out.print(f"fleet {name}: " + ("with keys" if keyed else "open: anyone can forge reports"))
+        show.out.print(f"fleet {name}: {_KINDS[keyed]}" + ("" if keyed else ", so anyone can forge reports"))
     headings = ("fleet", "experiment", "digest", "current", "reports", "windows", "devices of the name")
     table = tables.table("accepted", headings, 4)
     for line in lines:

@@ -18,6 +18,7 @@ from ..server.store.merge import Merged, merge
 from ..server.store.store import Store
 from . import tables
 from .options import AsJson, print_json
+from .progress import progress
 
 store_app = typer.Typer(help="The store itself: upgrade, back up, check.", no_args_is_help=True)
 
@@ -52,7 +53,8 @@ def store_backup(
     The copy is a store. To restore it, stop the aggregators, move the other away with its -wal and -shm, and
     put the copy in its place.
     """
-    size_bytes = backup(url, file)
+    with progress("copying", 1.0) as advance:
+        size_bytes = backup(url, file, advance)
     if as_json:
         print_json({"file": str(file), "bytes": size_bytes})
     else:
@@ -65,8 +67,8 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
 
     Prints a line for each contradiction, and exits with status 1 where there is any.
     """
-    with Store(url, create=False) as store:
-        soundness = check(store)
+    with Store(url, create=False) as store, progress("checking", 1.0) as advance:
+        soundness = check(store, advance)
         where = store.where
     if as_json:
         print_json({"store": where} | asdict(soundness))
@@ -93,7 +95,8 @@ def merge_command(
     with ExitStack() as stack:
         target = stack.enter_context(Store(into, create=False))
         opened = [stack.enter_context(Store(source, create=False)) for source in sources]
-        added = merge(target, opened, dry_run=dry_run)
+        advance = stack.enter_context(progress("merging", 1.0))
+        added = merge(target, opened, dry_run=dry_run, advance=advance)
         where = target.where
     if as_json:
         print_json({"into": where, "dry_run": dry_run} | asdict(added))

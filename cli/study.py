@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ..server.accounting import AccountingError
 from ..server.answers import tables as show
@@ -22,13 +20,16 @@ from ..simulator.studies.composition import study as run_composition
 from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
 from ..simulator.studies.lifetime import run as run_lifetime
 from ..simulator.studies.ranges_design import StudyError
-from ..simulator.studies.reconstruction import RUNS, Reconstruction, words
+from ..simulator.studies.reconstruction import Reconstruction, words
 from ..simulator.studies.reconstruction import study as run_reconstruction
 from . import tables
-from .options import AsJson, check_picture, print_json
+from .options import AsJson, print_json
+from .output import PICTURES, Force, Pictures, checked, output_option
+from .progress import progress
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
 
+_OWN = "Your own records"
 _HEADINGS = {
     "once": "one report",
     "once, 31 days": "31 days",
@@ -40,24 +41,49 @@ _HEADINGS = {
 
 @study_app.command("ranges")
 def ranges(
-    out: Annotated[Path, typer.Option(help="Folder for the figures and the CSV files.")] = Path("study"),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the figures and the CSV files.")
+    ] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days, ε and fanouts: seconds.")] = False,
-    csv: Annotated[
-        Path | None, typer.Option(help="Your own records, a row each; days without one count as 0.")
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="CSV file of your own records, a row each. A day without one counts as 0.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option("--time", help="The CSV file's column of dates or timestamps.")
+        str | None,
+        typer.Option(
+            "--time", metavar="COLUMN", help="The column of dates or timestamps.", rich_help_panel=_OWN
+        ),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="A column that says how many records a row stands for.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column that says how many records a row stands for; else each row is one.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="A column to choose rows by, with --only.")] = None,
-    only: Annotated[str | None, typer.Option(help="The text that the column of --by must have.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="A column to choose rows by, with --only.", rich_help_panel=_OWN),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="The text that the column of --by must have.", rich_help_panel=_OWN),
+    ] = None,
     asked: Annotated[
         list[str] | None,
-        typer.Option("--range", help="2013-01-01:2013-01-31: only answer this; may be repeated."),
+        typer.Option(
+            "--range",
+            metavar="DATE:DATE",
+            help="Answer only this range, last day included: 2013-01-01:2013-01-31.",
+        ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers, nats.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="With --range: ε of all answers together, in nats.")] = 1.0,
     seed: Annotated[
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
@@ -72,12 +98,12 @@ def ranges(
     from ..simulator.studies.ranges_design import FULL, QUICK
 
     own = None
-    if csv is not None:
+    if records is not None:
         if time_column is None:
-            raise StudyError("--csv FILE needs --time COLUMN, the column of dates or timestamps")
-        own = daily.read_daily(csv, time_column, value, by, only)
+            raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
+        own = daily.read_daily(records, time_column, value, by, only)
     elif time_column or value or by or only:
-        raise StudyError("--time, --value, --by and --only are about a file: --csv FILE")
+        raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
         series = own or daily.flights()
         answers = ask(series, asked, epsilon, seed)
@@ -88,11 +114,9 @@ def ranges(
         return
     output_folder(out)
     start = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(40), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=show.err, disable=as_json) as progress:
-        task = progress.add_task("fitting structures", total=1.0)
-        study = run(QUICK if quick else FULL, seed, own, lambda share: progress.update(task, completed=share))
-        progress.update(task, description="drawing figures", total=None)
+    with progress("fitting structures", 1.0) as advance:
+        study = run(QUICK if quick else FULL, seed, own, advance)
+    with progress("drawing figures", None):
         even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
     if as_json:
@@ -108,28 +132,24 @@ def lifetime_command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer days of 20,000 devices.")] = False,
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the plot (PNG, PDF or SVG).")] = None,
-    table: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+    output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Study a life of reports: few large against many small ones, predicted and measured."""
     fleets = tuple(devices) if devices else (20_000,) if quick else FLEETS
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
-    check_picture(plot, PlanError)
-    with Progress(console=show.err, transient=True, disable=as_json) as bar:
+    paths = checked(output, force, ".csv", *PICTURES)
+    with progress("drawing fleets", 1.0) as advance:
+        study = run_lifetime(fleets, quick, seed, advance)
+    for path in paths:
+        if path.suffix.lower() == ".csv":
+            _write_csv(path, study)
+        else:
+            from ..simulator.studies.plots import plot_study
 
-        def follow(steps: Iterator[None]) -> None:
-            for _ in bar.track(steps, total=len(fleets) * len(LIFETIMES) * len(WAYS), description="drawing"):
-                pass
-
-        study = run_lifetime(fleets, quick, seed, follow)
-    if table:
-        _write_csv(table, study)
-    if plot:
-        from ..simulator.studies.plots import plot_study
-
-        plot_study(plot, study)
+            plot_study(path, study)
     if as_json:
         print_json(study.to_dict())
         return
@@ -141,9 +161,7 @@ def lifetime_command(
             f"budget of {use.reports} reports, {use.reports} × every calls:"
             f" {use.predicted:.1%} used, measured {use.measured:.1%}"
         )
-    for path in (table, plot):
-        if path:
-            show.out.print(f"written: {path}")
+    _say_written(paths)
 
 
 def _write_csv(path: Path, study: LifetimeStudy) -> None:
@@ -152,6 +170,11 @@ def _write_csv(path: Path, study: LifetimeStudy) -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _say_written(paths: tuple[Path, ...]) -> None:
+    for path in paths:
+        show.out.print(f"written: {path}", soft_wrap=True)
 
 
 def _show_cells(devices: int, cells: list[LifetimeCell]) -> None:
@@ -190,25 +213,24 @@ def reconstruction_command(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    output: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
-    check_picture(plot, StudyError)
+    paths = checked(output, force, *PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with Progress(console=show.err, transient=True, disable=as_json) as bar:
-        task = bar.add_task("asking", total=RUNS)
-        study = run_reconstruction(epsilon, seed, progress=lambda: bar.advance(task))
-    if plot:
+    with progress("asking questions", 1.0) as advance:
+        study = run_reconstruction(epsilon, seed, progress=advance)
+    for path in paths:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
 
-        plot_reconstruction(plot, study)
+        plot_reconstruction(path, study)
     if as_json:
         print_json(study.to_dict())
         return
     _show_reconstruction(study)
-    if plot:
-        show.out.print(f"plot: {plot}")
+    _say_written(paths)
 
 
 def _show_reconstruction(study: Reconstruction) -> None:
@@ -238,22 +260,22 @@ def composition_command(
     epsilon: Annotated[float, typer.Option(help="ε of each release that an adversary sees, nats.")] = 0.1,
     total: Annotated[float, typer.Option(help="Budget of all reports together, nats.")] = 10.0,
     delta: Annotated[float, typer.Option(help="δ of (total, δ)-LDP, above 0.")] = 1e-6,
-    plot: Annotated[Path | None, typer.Option(help="Write the figure (PNG, PDF or SVG).")] = None,
+    output: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """An adversary's view of 3 and of 3,000 releases; how many reports there are until a budget is spent."""
-    check_picture(plot, AccountingError)
+    paths = checked(output, force, *PICTURES)
     composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
-    if plot:
+    for path in paths:
         from ..simulator.studies.plots import plot_composition
 
-        plot_composition(plot, composition)
+        plot_composition(path, composition)
     if as_json:
         print_json(composition.to_dict())
         return
     _show_composition(composition)
-    if plot:
-        show.out.print(f"plot: {plot}")
+    _say_written(paths)
 
 
 def _show_composition(composition: Composition) -> None:

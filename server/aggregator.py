@@ -7,6 +7,7 @@ redelivery is a duplicate) or not acknowledged it (the broker keeps it).
 
 from __future__ import annotations
 
+import datetime
 import logging
 import ssl
 import threading
@@ -17,6 +18,7 @@ from typing import Literal
 from paho.mqtt.enums import MQTTErrorCode
 
 from .ingest.announce import Announcer
+from .ingest.clock import now
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
@@ -50,7 +52,8 @@ class Aggregator:
     counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
-    the experiments published; on_commit after each commit, with its messages and seconds.
+    the experiments published; on_commit after each commit, with its messages and seconds. clock: decides the
+    window of a report, UTC.
 
     run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
     handlers too.
@@ -76,6 +79,7 @@ class Aggregator:
         batch_s: float = BATCH_S,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
+        clock: Callable[[], datetime.datetime] = now,
     ) -> None:
         if protocol not in ("auto", "5", "3.1.1"):
             raise ValueError(f'protocol must be "auto", "5" or "3.1.1", not {protocol!r}')
@@ -92,7 +96,8 @@ class Aggregator:
         self._connector = Connector(session, self._status, protocol, batch_reports, batch_s)
         self._subscription = (Retirement if retire else Subscription)(session, self._status)
         limit = None if rate is None else RateLimit(rate)
-        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, share is not None)
+        grouped = share is not None
+        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, grouped, clock)
         self._announcer = Announcer(self._fleets, self._status)
         self._connection: BrokerConnection | None = None
         self._loop_turned_at = time.monotonic()

@@ -294,8 +294,8 @@ def free_port() -> int:
 def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
     """Return the chosen broker, to be entered as a context manager.
 
-    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed), or one that runs: its address or
-    mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
+    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed), or one that runs, its address
+    or mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
     """
     if choice == "auto":
         return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()

@@ -23,7 +23,8 @@ from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.statistic import EstimateError
 from ..server.experiments.definition import Definition
-from ..server.experiments.units import index_names
+from ..server.experiments.units import bin_edges, index_names
+from ..server.ingest.clock import SIMULATED
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from ..server.store.versions import Description
@@ -34,7 +35,6 @@ from .faithful import random_ids
 from .population import Population, reported_shares
 
 FLEET = "simulated"
-PREFIX = "sim"
 MOST_DAYS = 3660
 _USED = 2 / 3  # of a board's budget, over the days, at the usual rhythm
 _CHUNK = 50_000  # boards drawn and written together
@@ -144,9 +144,9 @@ def prepare(fleet: str, definition: Definition, course: Course) -> Script:
     Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
     expired experiment, PopulationError for readings that do not fit or more reports than are drawn.
     """
-    if not fleet.startswith(PREFIX):
+    if not fleet.startswith(SIMULATED):
         raise SimulatedFleetError(
-            f"simulated reports go to a fleet whose name begins with {PREFIX}, such as {FLEET}, "
+            f"simulated reports go to a fleet whose name begins with {SIMULATED}, such as {FLEET}, "
             f"not to {fleet}: they could never be told from real ones again"
         )
     definition.check_not_expired()
@@ -178,7 +178,7 @@ def fill(
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
             f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
-            f"--fleet {PREFIX}-2, or another --store"
+            f"--fleet {SIMULATED}-2, or another --store"
         )
     store.add_fleet(fleet, keyed=False)
     described = Description(definition.unit, definition.purpose, definition.owner)
@@ -193,8 +193,10 @@ def fill(
         ids = sorted(random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
             some = ids[start : start + _CHUNK]
-            made, counted = _reporting(experiment, course, len(some), hours, rng)
-            slots += counted
+            made = np.zeros(len(some), np.int64)
+            for number, boards, times in speaking(experiment, course, len(some), rng):
+                made[boards] = number
+                slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
             spoke += int(np.count_nonzero(made))
             spent += 0 if most is None else int(np.count_nonzero(made == most))
             sets = [NumberSet((1, n + 1)) for n in range(int(made.max()) + 1)]
@@ -214,28 +216,25 @@ def fill(
     return FilledFleet(experiment, fleet, course, spoke, spent, tally.windows, tally.truths())
 
 
-def _reporting(
-    experiment: Experiment, course: Course, n: int, per_day: int, rng: np.random.Generator
-) -> tuple[Counts, Counts]:
-    """How many reports each of n boards makes, shape (n,), and how many fall into each slot of the days.
+def speaking(
+    experiment: Experiment, course: Course, n: int, rng: np.random.Generator
+) -> Iterator[tuple[int, Counts, Floats]]:
+    """Yield 1, 2, 3, ...: which of n boards make a report of that number, and when, in days from the first.
 
     Between two reports a board is silent for a geometric number of calls, which is what a coin at each gives.
     """
-    made = np.zeros(n, np.int64)
-    slots = np.zeros(course.days * per_day, np.int64)
     phase = rng.random(n)
     calls = np.full(n, -1.0)  # before a board's last one that made a report
     able = np.arange(n)
     most, number = most_of_a_board(experiment), 0
-    while len(able) and (most is None or number < most):
+    while most is None or number < most:
         calls[able] += rng.geometric(1 / experiment.every, len(able))
         days = (calls[able] + phase[able]) / course.calls_per_day
         within = days < course.days
-        able, days = able[within], days[within]
-        number += 1
-        made[able] = number
-        slots += np.bincount((days * per_day).astype(np.int64), minlength=len(slots))
-    return made, slots
+        able, days, number = able[within], days[within], number + 1
+        if not len(able):
+            return
+        yield number, able, days
 
 
 def _windows(
@@ -258,6 +257,18 @@ def _windows(
         yield "all", together
 
 
+def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
+    """The statistic that is shown beside estimates: a number's mean, the share of "yes" or the first label.
+
+    truth: shares of the indices, shape (domain,).
+    """
+    if experiment.type == "number":
+        edges = bin_edges(experiment)
+        return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
+    index = int(experiment.type == "bool")
+    return index_names(experiment)[index], float(truth[index])
+
+
 class _Tally:
     """Readings and codes of the first window, the last one, and all together."""
 
@@ -278,13 +289,13 @@ class _Tally:
     def truths(self) -> tuple[WindowTruth, ...]:
         """What is true and what is estimated, where that can be: one statistic."""
         e = self._experiment
-        statistic = "mean" if e.type == "number" else index_names(e)[int(e.type == "bool")]
         ends = self._ends if len(self._ends) > 1 else []
         truths: list[WindowTruth] = []
         for window, readings, codes in [*ends, ("all", *self._all)]:
             truth = reported_shares(readings[:-1], int(readings[-1]))
             with contextlib.suppress(EstimateError):  # too few reports to estimate anything
                 fleet = FleetEstimate(estimate(e, codes), unit=self._unit, truth=truth)
+                statistic, _ = known_truth(e, truth)
                 row = (fleet.mean() if e.type == "number" else fleet.share(statistic)).rows[0]
                 truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
         return tuple(truths)

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,9 +21,6 @@ from threading import Thread
 from typing import IO, Any
 
 import numpy as np
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..device.ldp_client import Experiment
 from ..server.answers import answer, second_epsilon
@@ -68,6 +65,12 @@ cap = 2.0
 RANGES = (":32", "60:80", "86:")
 _START_S = 30.0
 _COUNT_S = 60.0
+# Told what is done and how much it is in all; yields what is told how much more of it is done.
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
+
+
+def _unseen(_doing: str, _total: float | None) -> AbstractContextManager[Callable[[float], object]]:
+    return nullcontext(lambda _: None)
 
 
 class DemoError(HushmoteError):
@@ -131,10 +134,16 @@ def temperatures() -> list[Reading]:
 
 
 def run(
-    broker_choice: str | BrokerAddress, folder: Path, devices: int | None, *, quiet: bool = False
+    broker_choice: str | BrokerAddress,
+    folder: Path,
+    devices: int | None,
+    *,
+    quiet: bool = False,
+    progress: Progress = _unseen,
 ) -> DemoResult:
     """Run the demo with its files in a folder; devices: how many of the readings, spread evenly.
 
+    progress: shows how far it is.
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
     readings = temperatures()
@@ -174,8 +183,8 @@ def run(
             )
             announced = _retained(broker, topics.experiment_topic(FLEET, definition.name))
             say("devices", f"take the experiment from the broker. {_privacy(asked)}")
-            fleet, fleet_s = _report(broker, announced, fleet_keys, readings, quiet)
-            count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, quiet)
+            fleet, fleet_s = _report(broker, announced, fleet_keys, readings, progress)
+            count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, progress)
         estimated = estimate(asked, store.histogram(FLEET, asked.digest))
         epsilons = second_epsilon.of_selection(store, Selection(NAME, FLEET))
     return _judge(definition, fleet, estimated, epsilons, fleet_s, count_s, folder)
@@ -241,34 +250,15 @@ def _wait_until_ready(lines: SimpleQueue[str], log: Path) -> None:
 
 def _retained(broker: Broker, topic: str) -> bytes:
     """What the broker has retained on a topic, as a device gets it."""
-    messages: SimpleQueue[bytes] = SimpleQueue()
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
-    if broker.username is not None:
-        client.username_pw_set(broker.username, broker.password)
-
-    def on_connect(client: mqtt.Client, *_: Any) -> None:
-        client.subscribe(topic, qos=1)
-
-    client.on_connect = on_connect
-    client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
-    client.connect(broker.host, broker.port)
-    client.loop_start()
-    try:
-        return messages.get(timeout=_START_S)
-    except Empty:
-        raise DemoError(f"the broker retained nothing on {topic}") from None
-    finally:
-        client.disconnect()
-        client.loop_stop()
-
-
-def _progress(quiet: bool) -> Progress:
-    columns = (TextColumn("{task.description:<9}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=show.out, disable=quiet)
+    with Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways:
+        announced = gateways.retained(topic, _START_S)
+    if announced is None:
+        raise DemoError(f"the broker retained nothing on {topic}")
+    return announced
 
 
 def _report(
-    broker: Broker, announced: bytes, fleet_keys: keys.FleetKeys, readings: list[Reading], quiet: bool
+    broker: Broker, announced: bytes, fleet_keys: keys.FleetKeys, readings: list[Reading], progress: Progress
 ) -> tuple[SimulatedFleet, float]:
     """Every device provisions its ledger, enrolls, reports once and hears that the broker has it."""
     start = time.monotonic()
@@ -282,25 +272,21 @@ def _report(
     )
     with (
         Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,
-        _progress(quiet) as progress,
+        progress("reporting", len(readings)) as advance,
     ):
-        progress.console.print()
-        task = progress.add_task("reporting", total=len(readings))
-        gateways.deliver(
-            fleet, fleet.round({NAME: readings}), lambda done: progress.update(task, completed=done)
-        )
+        gateways.deliver(fleet, fleet.round({NAME: readings}), advance)
     return fleet, time.monotonic() - start
 
 
 def _wait_until_counted(
-    store: Store, asked: Experiment, wanted: int, process: subprocess.Popen[str], quiet: bool
+    store: Store, asked: Experiment, wanted: int, process: subprocess.Popen[str], progress: Progress
 ) -> float:
-    start = time.monotonic()
-    with _progress(quiet) as progress:
-        task = progress.add_task("counted", total=wanted)
+    start, before = time.monotonic(), 0
+    with progress("counting", wanted) as advance:
         while True:
             counted = int(store.histogram(FLEET, asked.digest).sum())
-            progress.update(task, completed=counted)
+            advance(counted - before)
+            before = counted
             if counted >= wanted:
                 return time.monotonic() - start
             if process.poll() is not None or time.monotonic() - start > _COUNT_S:

@@ -1,10 +1,11 @@
 """Deliveries through a real MQTT broker: a few connections that publish for many devices."""
 
 import queue
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -12,7 +13,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ..server.errors import HushmoteError
 from ..server.wire.topics import report_topic
-from .faithful import Delivery, SimulatedFleet
+from .faithful import Delivery
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at
 # each acknowledgement: with 500 a delivery takes a third more processor time than with 64.
@@ -24,11 +25,26 @@ class GatewayError(HushmoteError):
     """The broker cannot be reached, refuses, or stays silent; the text says which."""
 
 
+class Senders(Protocol):
+    """Whom acknowledgements are passed on to: a SimulatedFleet, or what else publishes for devices."""
+
+    name: str
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """The broker has acknowledged a delivery."""
+
+
 class _Connection:
     """One connection: what was published on it and is not yet acknowledged, by packet id."""
 
     def __init__(
-        self, host: str, port: int, username: str | None, password: str | None, timeout_s: float
+        self,
+        host: str,
+        port: int,
+        username: str | None,
+        password: str | None,
+        tls: ssl.SSLContext | None,
+        timeout_s: float,
     ) -> None:
         self._address = f"{host}:{port}"
         self._timeout_s = timeout_s
@@ -39,6 +55,8 @@ class _Connection:
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
         if username is not None:
             self._client.username_pw_set(username, password)
+        if tls is not None:
+            self._client.tls_set_context(tls)
         self._client.max_inflight_messages_set(_WINDOW)
         self._client.on_connect = lambda _c, _u, _f, reason, _p: self._connected.put(reason)
         self._client.on_publish = lambda _c, _u, mid, _r, _p: self._acknowledged.put(mid)
@@ -59,11 +77,23 @@ class _Connection:
             self.close()
             raise GatewayError(f"the broker at {self._address} refuses: {reason}")
 
+    def retained(self, topic: str, timeout_s: float) -> bytes | None:
+        """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
+        messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
+        self._client.subscribe(topic, qos=1)
+        try:
+            return messages.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        finally:
+            self._client.unsubscribe(topic)
+
     def publish(self, topic: str, delivery: Delivery) -> None:
         message = self._client.publish(topic, delivery.payload, qos=1)
         self.waiting[message.mid] = delivery
 
-    def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
+    def collect(self, fleet: Senders, at_most_waiting: int) -> int:
         """Pass acknowledgements on to the fleet until at_most_waiting are left; return how many."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
@@ -102,6 +132,7 @@ class Gateways:
         *,
         username: str | None = None,
         password: str | None = None,
+        tls: ssl.SSLContext | None = None,
         connections: int = 1,
         timeout_s: float = 30.0,
     ) -> None:
@@ -110,7 +141,7 @@ class Gateways:
         self._host = host
         self._port = port
         self._connections = [
-            _Connection(host, port, username, password, timeout_s) for _ in range(connections)
+            _Connection(host, port, username, password, tls, timeout_s) for _ in range(connections)
         ]
 
     def __enter__(self) -> Self:
@@ -131,15 +162,19 @@ class Gateways:
         for connection in self._connections:
             connection.close()
 
+    def retained(self, topic: str, timeout_s: float = 5.0) -> bytes | None:
+        """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
+        return self._connections[0].retained(topic, timeout_s)
+
     def deliver(
         self,
-        fleet: SimulatedFleet,
+        fleet: Senders,
         deliveries: Iterable[Delivery],
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Publish all deliveries, wait for every acknowledgement, and return how many there were.
 
-        progress: called now and then with the number acknowledged so far. Raises GatewayError where the
+        progress: is told now and then how many more were acknowledged. Raises GatewayError where the
         broker acknowledges nothing for timeout_s; what it did acknowledge is noted in the fleet.
         """
         done = 0
@@ -148,10 +183,10 @@ class Gateways:
             connection.publish(report_topic(fleet.name, delivery.device), delivery)
             collected = connection.collect(fleet, _WINDOW - 1)
             done += collected
-            if progress is not None and collected:
-                progress(done)
+            if collected:
+                progress(collected)
         for connection in self._connections:
-            done += connection.collect(fleet, 0)
-            if progress is not None:
-                progress(done)
+            collected = connection.collect(fleet, 0)
+            done += collected
+            progress(collected)
         return done

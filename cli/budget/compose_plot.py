@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...server.accounting import ComposedRow, History, Kind, compose
+from ...server.accounting import ComposedRow, History, compose
 from ...server.accounting.compare import TITLES
-from ...server.answers.figure import COLOURS, figure, legend_below, plain, style
+from ...server.answers.figure import figure, legend_below, number_axis, plain, style
 from ...server.epsilon import MICRO
+from .plot import COLOUR, SHOWN
 
-_NAMES = ("basic", "zcdp", "optimal", "advanced", "rogers", "closed form")
-_COLOUR: dict[str, str] = dict(zip(_NAMES, COLOURS, strict=False))
 _PREFIXES, _FEW_PREFIXES = 40, 10  # the fewer where there are more than _MANY different ε
 _MANY = 50
 _SLACKS = np.geomspace(1e-12, 0.3, 13)
@@ -31,11 +30,12 @@ def plot_composed(path: Path, history: History, slack: float) -> None:
         title = "As the list goes on"
         style(left, title, f"each theorem adds δ = {slack:g}", "releases so far", "ε of all so far, nats")
         left.set_ylim(0, 1.3 * history.sum / MICRO)
+        number_axis(left.xaxis, whole=True)
         _exchange(right, [compose(history, float(s)) for s in _SLACKS])
-        right.axvline(history.sum / MICRO, color=_COLOUR["basic"], lw=1.2, ls=(0, (4, 2)))
+        right.axvline(history.sum / MICRO, color=COLOUR["basic"], lw=1.2, ls=(0, (4, 2)))
         subtitle = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
         style(right, "δ against ε", subtitle, "ε of all, nats", "δ that the theorem adds")
-        legend_below(made, left, 3)
+        legend_below(made, left, 4)
 
 
 def _prefixes(history: History, counts: Sequence[int]) -> Iterator[History]:
@@ -51,7 +51,7 @@ def _prefixes(history: History, counts: Sequence[int]) -> Iterator[History]:
 def _curves(axes: Axes, counts: Sequence[int], steps: Sequence[list[ComposedRow]]) -> None:
     """ε under each theorem against the number of releases; no line from where it promises nothing."""
     for place, first in enumerate(steps[0]):
-        if first.kind == Kind.ONE_BIT:
+        if first.theorem not in SHOWN:
             continue
         spent = [_finite(rows[place].epsilon) for rows in steps]
         name = first.theorem
@@ -64,7 +64,7 @@ def _curves(axes: Axes, counts: Sequence[int], steps: Sequence[list[ComposedRow]
 def _exchange(axes: Axes, curves: Sequence[list[ComposedRow]]) -> None:
     """The δ that each theorem adds against ε of all, where it holds."""
     for place, first in enumerate(curves[0]):
-        if first.theorem == "basic" or first.kind == Kind.ONE_BIT:
+        if first.theorem == "basic" or first.theorem not in SHOWN:
             continue
         axes.plot([_finite(rows[place].epsilon) for rows in curves], _SLACKS, **_look(first.theorem))
     axes.set_yscale("log")
@@ -72,10 +72,9 @@ def _exchange(axes: Axes, curves: Sequence[list[ComposedRow]]) -> None:
 
 
 def _look(theorem: str) -> dict[str, Any]:
-    """Colour and line: others lie on optimal's, and the closed form on zcdp's; all must be seen."""
+    """Colour and width: others lie on optimal's line, and all must be seen."""
     width = 4.0 if theorem == "optimal" else 1.9
-    dashes = (0, (4, 2)) if theorem == "closed form" else "-"
-    return {"color": _COLOUR[theorem], "lw": width, "zorder": 7 - width, "ls": dashes}
+    return {"color": COLOUR[theorem], "lw": width, "zorder": 7 - width}
 
 
 def _finite(value: float | None) -> float:

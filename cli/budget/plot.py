@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,15 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...server.accounting import (
-    THEOREMS,
-    Advanced,
     Basic,
     History,
-    Kind,
-    Majority,
     Odometer,
     Optimal,
-    RogersOdometer,
     Theorem,
     ZcdpFilter,
     majority_envelope,
@@ -30,7 +24,9 @@ from ...server.accounting.errors import whole
 from ...server.answers.figure import COLOURS, heading, legend_below, log_log, panels, plain, style
 from ...server.epsilon import MICRO
 
-COLOUR = dict(zip(THEOREMS, cycle(COLOURS), strict=False))
+SHOWN = ("basic", "zcdp", "optimal", "advanced")
+"""The theorems that pictures compare; of the others tables tell, and of majority a picture of its own."""
+COLOUR: dict[str, str] = dict(zip(SHOWN, COLOURS, strict=False))
 DASHED = (0, (4, 2))
 _POINTS = 40
 
@@ -87,7 +83,7 @@ def reports_by_epsilon(path: Path, totals: Sequence[float], delta: float) -> Non
             _draw(panel, curves)
             log_log(panel)
             plain(panel.xaxis)
-            plain(panel.yaxis)
+            plain(panel.yaxis, "{:,g}".format)
             style(panel, f"total {total:g}", xlabel="ε of each report, nats", ylabel="number of reports")
         heading(made, f"How many reports until the budget is spent (δ = {delta:g})")
         legend_below(made, axes[0], 2)
@@ -106,17 +102,11 @@ def spent_by_reports(path: Path, epsilon: int, delta: float, most: int) -> None:
 
 
 def epsilon_curves(total: float, delta: float, most: int) -> Iterable[Curve]:
-    """ε per report for 1 to most reports under each theorem, and the majority rule's raw curve."""
+    """ε per report for 1 to most reports under each theorem that is shown."""
     numbers = _numbers(most)
     for theorem in _drawn(total, delta):
         values = [(theorem.most_epsilon(int(n)) or 0) / MICRO for n in numbers]
         yield _curve(theorem, numbers, values)
-    everything = np.arange(1, most + 1)
-    raw = majority_epsilon(everything, total)
-    positive = np.where(raw > 0, raw, np.nan)
-    yield Curve(
-        "majority, ties to the attacker: not LDP", COLOUR["majority"], everything, positive, True, 1.0
-    )
 
 
 def report_curves(total: float, delta: float) -> Iterable[Curve]:
@@ -128,39 +118,33 @@ def report_curves(total: float, delta: float) -> Iterable[Curve]:
 
 
 def spent_curves(epsilon: int, delta: float, most: int) -> Iterable[Curve]:
-    """The nats that 1 to most reports of epsilon micro-nats cost under each theorem and odometer."""
+    """The nats that 1 to most reports of epsilon micro-nats cost under theorems and the odometer."""
     numbers = _numbers(most)
     last = History.equal(epsilon, int(numbers[-1]))
     basic = Basic(1.0)
-    rules: list[Theorem] = [basic, Majority(1.0)]
+    rules: list[Theorem] = [basic]
     if delta:
-        rules[1:1] = [ZcdpFilter(1.0, delta), Optimal(1.0, delta), Advanced(1.0, delta)]
+        rules += [ZcdpFilter(1.0, delta), Optimal(1.0, delta)]
     for theorem in rules:
         spent = [theorem.spent(History.equal(epsilon, int(n))).epsilon for n in numbers]
         yield _curve(theorem, numbers, spent)
     if delta:
         sharpest = ZcdpFilter(1.0, delta).spent(last).epsilon
-        meters = {
-            "odometer, at any moment: (ε, δ)-LDP": (Odometer(delta, sharpest=sharpest), COLOUR["zcdp"]),
-            "Rogers odometer, at any moment: (ε, δ)-LDP": (RogersOdometer(delta), COLOUR["rogers"]),
-        }
-        for label, (meter, colour) in meters.items():
-            shown = []
-            for n in numbers:
-                meter.history = History.equal(epsilon, int(n))
-                shown.append(meter.spent().epsilon)
-            yield Curve(label, colour, numbers, shown, width=1.0)
+        meter, shown = Odometer(delta, sharpest=sharpest), []
+        for n in numbers:
+            meter.history = History.equal(epsilon, int(n))
+            shown.append(meter.spent().epsilon)
+        yield Curve("odometer, at any moment: (ε, δ)-LDP", COLOURS[3], numbers, shown, dashed=True)
 
 
 def _drawn(total: float, delta: float) -> list[Theorem]:
-    return [theorem for theorem in theorems(total, delta) if theorem.kind != Kind.NOTHING]
+    return [theorem for theorem in theorems(total, delta) if theorem.name in SHOWN]
 
 
 def _curve(theorem: Theorem, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Curve:
-    one_bit = theorem.kind == Kind.ONE_BIT
     label = f"{TITLES.get(theorem.name, theorem.name)}: {theorem.kind}"
     width = 4.0 if theorem.name == "optimal" else 1.9  # basic lies on it for few reports, and must be seen
-    return Curve(label, COLOUR[theorem.name], x, y, one_bit, width)
+    return Curve(label, COLOUR[theorem.name], x, y, width=width)
 
 
 def _numbers(most: int) -> np.ndarray:

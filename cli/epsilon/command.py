@@ -23,7 +23,7 @@ from ...server.privacy.histogram import histogram_view
 from ...server.privacy.questions import Chosen, Seen, Values, bare_values
 from ...server.store.store import Store
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 from ..output import PICTURES, Force, Pictures, checked
 from . import answers
 from . import tables as epsilon_show
@@ -51,7 +51,7 @@ def local(
         str, typer.Option(help="Prior: what a store has of this experiment, if no file is given of this one.")
     ] = "",
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
+    fleet: FleetName = None,
     risk: Annotated[str, typer.Option(help="The highest belief allowed: 0.25 or 1/4.")] = "",
     factor: Annotated[str, typer.Option(help="Or how often likelier it may become: 2 is doubled.")] = "",
     epsilon: Annotated[
@@ -134,7 +134,7 @@ def _asked(
     prior: str,
     prior_from: str,
     store: str,
-    fleet: str,
+    fleet: str | None,
 ) -> tuple[Values, ByEpsilon, Floats]:
     """The values, the mechanism at any ε, and the prior over the values."""
     if file is not None and domain is not None:
@@ -143,7 +143,7 @@ def _asked(
         if prior != "uniform" or domain is not None:
             raise UsageError("--prior-from names an experiment of a store: leave --prior and --domain out")
         with Store(store, create=False) as opened:
-            newest, shares = _stored(opened, fleet, prior_from)
+            newest, shares = _stored(opened, the_fleet(opened, fleet), prior_from)
         experiment = load(file).experiment() if file else newest
         if experiment.domain != newest.domain:
             raise UsageError(

@@ -82,7 +82,7 @@ def _local(
     exact = np.array([_belief(mechanism, round(e * MICRO), prior, targets, before) for e in grid])
     bound = [posterior_bound(before, e) for e in grid]
     label = "any ε-LDP mechanism, or all reports together"
-    axes.plot(grid, bound, color=COLOURS[1], lw=2, label=label)
+    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # the exact one may lie on it
     axes.plot(grid, exact, color=COLOURS[0], lw=2)
     if chosen is not None:
         axes.lines[1].set_label(f"one report by {words.mechanism(chosen)}, exact")

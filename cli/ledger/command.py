@@ -19,7 +19,8 @@ from ...server.planning.policy import Policy
 from ...server.planning.remaining import FleetLedger, Remaining
 from ...server.store.store import Store
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
+from ..options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
+from ..output import PICTURES, Force, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = (
@@ -36,7 +37,7 @@ _HEADINGS = (
 
 def ledger_command(
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = "home",
+    fleet: FleetName = None,
     policy_file: Annotated[
         Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
     ] = None,
@@ -49,14 +50,16 @@ def ledger_command(
     per_day: Annotated[
         float | None, typer.Option(help="With --status: reports that the board makes a day.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="PNG, PDF or SVG to write.")] = None,
+    output: Pictures = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """What boards' budgets still hold, and when they run dry at the present rate."""
+    paths = checked(output, force, *PICTURES)
     known = None if policy_file is None else policy.read(policy_file)
     if status is not None:
-        if plot or device or boards is not None:
-            raise UsageError("--plot, --device and --boards are about a fleet: leave them out with --status")
+        if paths or device or boards is not None:
+            raise UsageError("--output, --device and --boards are about a fleet: leave them out, or --status")
         text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
         _board(board_status.parse(text), known, per_day, as_json)
         return
@@ -64,18 +67,18 @@ def ledger_command(
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
     today = datetime.datetime.now(datetime.UTC).date()
     with Store(store, create=False) as opened:
-        ledger = fleet_ledger.read(opened, fleet, today, known, boards, device or ())
+        ledger = fleet_ledger.read(opened, the_fleet(opened, fleet), today, known, boards, device or ())
     lines = ledger.lines(today, days)
-    if plot is not None:
+    for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load
 
-        ledger_plot.plot(plot, f"What fleet {fleet} can still give", lines, today)
+        ledger_plot.plot(path, f"What fleet {ledger.fleet} can still give", lines, today)
     if as_json:
         print_json(_json(ledger, lines, today))
         return
     _show(ledger, lines)
-    if plot is not None:
-        show.out.print(f"wrote {plot}")
+    for path in paths:
+        show.out.print(f"wrote {path}")
 
 
 def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:

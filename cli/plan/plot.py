@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import LogLocator
 
-from ...server.answers.figure import COLOURS, figure, log_log, plain, style
+from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
 from ...server.epsilon import MICRO
 from ...server.experiments import words
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
@@ -47,9 +47,9 @@ def plot_plan(path: Path, plan: Plan) -> None:
             text = f"±{plan.error:.2%}"
             axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
             log_log(axes)
+            plain(axes.xaxis, "{:,g}".format)
             plain(axes.yaxis)
             axes.legend(frameon=False)
-        right.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         made.align_labels()
 
 
@@ -59,7 +59,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
     if life.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
     best = life.best
-    with figure(path, columns=2) as (_, (left, right)):
+    with figure(path, columns=2) as (made, (left, right)):
         names = []
         for row, s in enumerate(life.spendings):
             for colour, days in zip(COLOURS, windows.values(), strict=False):
@@ -91,14 +91,16 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             right.plot(at, errors, color=colour, label=name, lw=2)
         right.set_ylim(bottom=0)
         right.set_xlim(0, life.rhythm.days)
+        number_axis(right.xaxis)
+        number_axis(right.yaxis)
         style(
             right,
-            f"{words.reports(best.cap)} of ε {best.epsilon / MICRO:g}, every {best.every:,}",
-            f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}",
+            f"{words.reports(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
+            f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}; 1 call in {best.every:,}",
             "day on which the window ends",
             _HALF_WIDTH,
         )
-        right.legend(frameon=False)
+        legend_below(made, right, 3)
 
 
 def _error_until(life: LifetimePlan, days: float, end: int) -> float:

@@ -242,6 +242,7 @@ def after(checked: Sequence[PlanCheck | Unmeasured], written: Sequence[Path]) ->
     """Print what was measured, which files there are now, and what to do next."""
     if checked:
         _checked(checked)
+    show.out.print()
     for path in written:
         show.out.print(f"wrote {path}")
     experiments = [path for path in written if path.suffix.lower() == ".toml"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from ...server.provisioning.rotation import RELOAD_BROKER
 from ...server.store.store import Store
 from ...server.wire.topics import check_device
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
 from .options import FleetOf, Folder, fleet_name, open_folder
 from .rotate import say_next
 
@@ -46,8 +47,9 @@ def allow_command(
         raise UsageError("name boards, give --file, or say --listed or --not-listed")
     for name in names:
         check_device(name)
-    fleet = fleet_name(fleet, None if folder is None else open_folder(folder))
+    made = None if folder is None else open_folder(folder)
     with Store(store, create=False) as opened:
+        fleet = _fleet_in(opened, fleet, made)
         # Boards first: a list that is in force before it is written would drop everybody's reports.
         if names:
             opened.allow_devices(fleet, names)
@@ -79,6 +81,9 @@ def revoke_command(
         bool,
         typer.Option("--store-too/--only-folder", help="Also in the store, which works at once."),
     ] = True,
+    unknown_too: Annotated[
+        bool, typer.Option("--unknown-too", help="Also boards that nobody has heard of yet.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop boards for good: their reports count no more, and the broker lets them in no more."""
@@ -87,11 +92,16 @@ def revoke_command(
     opened = None if folder is None else open_folder(folder, signs=True)
     if opened is None and not store_too:
         raise UsageError("--only-folder needs the fleet's folder: give --folder")
-    fleet = fleet_name(fleet, opened)
+    known = _named_in(opened)
     # The store first: it works at once, and on boards without a certificate too.
     if store_too:
         with Store(store, create=False) as counted:
+            fleet = _fleet_in(counted, fleet, opened)
+            _check_known(devices, known | counted.known_devices(fleet, devices), unknown_too)
             counted.revoke_devices(fleet, devices)
+    else:
+        fleet = fleet_name(fleet, opened)
+        _check_known(devices, known, unknown_too)
     ended = [] if opened is None else opened.revoke(devices, now_utc())
     if as_json:
         credentials = [c.serial or "login" for c in ended]
@@ -130,17 +140,15 @@ def list_command(
     if folder is None and Path("fleet.json").exists():
         folder = Path()
     opened = None if folder is None else open_folder(folder)
-    fleet = fleet_name(fleet, opened)
     roster: dict[str, str] = {}
     listed = None
     if store is not None or opened is None:
         with Store(store or DEFAULT_STORE, create=False) as counted:
-            if fleet not in counted.fleets():
-                names = ", ".join(counted.fleets())
-                there = f"its fleets: {names}" if names else "it has no fleets yet"
-                raise UsageError(f"no fleet {fleet} in {counted.where}; {there}")
+            fleet = _fleet_in(counted, fleet, opened)
             roster = counted.roster(fleet)
             listed = fleet in counted.listed_fleets()
+    else:
+        fleet = fleet_name(fleet, opened)
     boards = _boards(opened, roster)
     certificates = [] if opened is None else _certificates(opened)
     if as_json:
@@ -158,6 +166,29 @@ def list_command(
     show.out.print(table if boards else "no boards are named")
     if listed is not None:
         show.out.print("only allowed boards count" if listed else "all boards count but revoked ones")
+
+
+def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
+    """The fleet that is meant, which the store must have."""
+    return the_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
+
+
+def _named_in(folder: FleetFolder | None) -> frozenset[str]:
+    """The boards that a folder has given anything."""
+    if folder is None:
+        return frozenset()
+    journal = folder.journal()
+    return frozenset(c.name for c in journal.credentials if c.kind == "device") | frozenset(journal.revoked)
+
+
+def _check_known(devices: Iterable[str], known: frozenset[str], unknown_too: bool) -> None:
+    """A misspelled id would leave the board that is meant in the fleet, and nobody would notice."""
+    unknown = sorted(set(devices) - known)
+    if unknown and not unknown_too:
+        raise UsageError(
+            f"nobody has heard of board {unknown[0]}: correct the id, or say --unknown-too to revoke a board "
+            "that has never reported"
+        )
 
 
 def _ends(until: str | None) -> str:

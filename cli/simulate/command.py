@@ -18,17 +18,25 @@ from ...simulator.population import PopulationError
 from ...simulator.simulate import SimulatedEstimate
 from ...simulator.simulate import simulate as run
 from .. import output
+from ..broker import URL, Ca, Cert, CertKey, PasswordFile, connection
 from ..options import AsJson, print_json
 from ..output import Force, Results
 from ..progress import progress
 from . import words
 
-_FAULTS, _FAKE, _DAYS = "Real clients and their faults", "Fake devices", "Days in a store"
+_FAULTS, _FAKE, _DAYS = (
+    "Real clients and their faults",
+    "Fake devices",
+    "Days: in a store, or through a broker",
+)
 
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")],
-    devices: Annotated[int, typer.Option(help="Number of devices.", min=2)] = 100_000,
+    devices: Annotated[
+        int | None,
+        typer.Option(help="Number of devices.", min=2, show_default="100000; with --publish 20000"),
+    ] = None,
     spec: Annotated[
         str | None,
         typer.Option(
@@ -95,9 +103,19 @@ def simulate(
             rich_help_panel=_DAYS,
         ),
     ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Publish them through this broker, 10 s a day: {URL}.",
+            metavar="URL",
+            rich_help_panel=_DAYS,
+        ),
+    ] = None,
     days: Annotated[
         int | None,
-        typer.Option(help="Whole days before today, UTC.", show_default="30", rich_help_panel=_DAYS),
+        typer.Option(
+            help="Whole days before today, UTC.", show_default="30; with --publish 8", rich_help_panel=_DAYS
+        ),
     ] = None,
     fleet: Annotated[
         str | None,
@@ -119,15 +137,22 @@ def simulate(
             rich_help_panel=_DAYS,
         ),
     ] = None,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    cert_key: CertKey = None,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth.
 
-    With --store the fleet's reports of the last days go into a store, for estimate --trend, ledger, status.
+    With --store the fleet's reports of the last days go into a store, for estimate --trend, ledger, status;
+    with --publish they go through a broker to an aggregator.
     """
-    if store is not None:
+    login = {"--ca": ca, "--cert": cert, "--cert-key": cert_key}
+    if store is not None or publish is not None:
         _refuse(
-            "--store writes reports, which estimate, ledger and status then ask: leave out",
+            "these are reports that estimate, ledger and status are asked about: leave out",
             {
+                "--store or --publish": store is not None and publish is not None,
                 "--calls": calls is not None,
                 "--range": ranges,
                 "--quantile": quantiles,
@@ -137,12 +162,18 @@ def simulate(
                 "--attack": attack,
             },
         )
-        from .days import fill_store
+        from .days import AskedDays, fill_store, publish_days
 
-        fill_store(file, store, fleet, devices, spec, input, days, calls_per_day, drift, seed, as_json)
+        asked = AskedDays(file, fleet, devices, spec, input, days, calls_per_day, drift, seed, as_json)
+        if store is not None:
+            _refuse("they are for a broker: leave out", login)
+            fill_store(asked, store)
+        elif publish is not None:
+            publish_days(asked, *connection(publish, password_file, ca, cert, cert_key))
         return
+    _refuse("they are for a broker: leave out", login)
     timed = {"--days": days, "--fleet": fleet, "--calls-per-day": calls_per_day, "--drift": drift}
-    _refuse("days are written into a store: add --store, or leave out", timed)
+    _refuse("days need a place to go to: add --store or --publish, or leave out", timed)
     written = output.checked(results, force, ".csv", ".json", *output.PICTURES)
     pictured = output.checked(
         None if plot_convergence is None else [plot_convergence], force, *output.PICTURES
@@ -151,7 +182,7 @@ def simulate(
         try:
             estimate = run(
                 file,
-                devices=devices,
+                devices=devices or 100_000,
                 population=spec,
                 input=input,
                 calls=calls,

@@ -1,8 +1,10 @@
-"""`hushmote simulate --store URL --days N`: a store that can be asked at once, and what its truth is."""
+"""`hushmote simulate` over days: into a store that can be asked at once, or through a broker."""
 
 from __future__ import annotations
 
 import datetime
+import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,84 +12,135 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ...server.answers import tables as show
 from ...server.experiments.definition import Definition, load
+from ...server.ingest.broker_url import BrokerAddress
+from ...server.ingest.clock import DAY_S
 from ...server.store.store import Store
 from ...simulator import drift as moving
-from ...simulator.days import FLEET, MOST_DAYS, Course, FilledFleet, fill, prepare, usual_calls
+from ...simulator.days import (
+    FLEET,
+    MOST_DAYS,
+    Course,
+    FilledFleet,
+    Script,
+    fill,
+    known_truth,
+    prepare,
+    usual_calls,
+)
 from ...simulator.population import PopulationError
 from .. import tables
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 
-DAYS = 30
+DAYS, PUBLISHED_DAYS = 30, 8
+DEVICES, PUBLISHED_DEVICES = 100_000, 20_000
 
 
-def course_of(
-    definition: Definition,
-    devices: int,
-    population: str | None,
-    file: str | None,
-    days: int | None,
-    calls_per_day: float | None,
-    drift: float | None,
-) -> tuple[Course, str]:
-    """The days of a fleet, and what its boards hold, in words; PopulationError for what cannot be."""
-    days = DAYS if days is None else days
-    if not 1 <= days <= MOST_DAYS:
-        raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {days}")
-    if calls_per_day is not None and not 0 < calls_per_day <= 86_400:
-        raise PopulationError(f"--calls-per-day must be above 0 and at most 86400, not {calls_per_day:g}")
-    people, said = moving.chosen(definition, population, file)
-    calls = usual_calls(definition.experiment(), days) if calls_per_day is None else calls_per_day
-    by = moving.usual_drift(definition, people, days) if drift is None else drift
-    today = datetime.datetime.now(datetime.UTC).date()
-    return Course(devices, people, days, calls, by, today), said
+@dataclass(frozen=True)
+class AskedDays:
+    """What was asked for; None where it was left out."""
+
+    file: Path
+    fleet: str | None
+    devices: int | None
+    population: str | None
+    input: str | None
+    days: int | None
+    calls_per_day: float | None
+    drift: float | None
+    seed: int | None
+    as_json: bool
+
+    def script(self, usual_days: int, usual_devices: int) -> tuple[Script, str]:
+        """What is to be simulated, and what boards hold, in words; raises as prepare()."""
+        days = usual_days if self.days is None else self.days
+        if not 1 <= days <= MOST_DAYS:
+            raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {days}")
+        calls = self.calls_per_day
+        if calls is not None and not 0 < calls <= 86_400:
+            raise PopulationError(f"--calls-per-day must be above 0 and at most 86400, not {calls:g}")
+        definition = load(self.file)
+        people, said = moving.chosen(definition, self.population, self.input)
+        calls = usual_calls(definition.experiment(), days) if calls is None else calls
+        by = moving.usual_drift(definition, people, days) if self.drift is None else self.drift
+        today = datetime.datetime.now(datetime.UTC).date()
+        course = Course(self.devices or usual_devices, people, days, calls, by, today)
+        return prepare(self.fleet or FLEET, definition, course), said
 
 
-def fill_store(
-    file: Path,
-    url: str,
-    fleet: str | None,
-    devices: int,
-    population: str | None,
-    input: str | None,
-    days: int | None,
-    calls_per_day: float | None,
-    drift: float | None,
-    seed: int | None,
-    as_json: bool,
-) -> None:
+def fill_store(asked: AskedDays, url: str) -> None:
     """Write the days into the store; print what was written, the truth, and what to type next."""
-    definition = load(file)
-    course, said = course_of(definition, devices, population, input, days, calls_per_day, drift)
-    script = prepare(fleet or FLEET, definition, course)
-    with Store(url) as store, progress("simulating", 2 * devices) as advance:
-        filled = fill(store, script, np.random.default_rng(seed), advance)
+    script, said = asked.script(DAYS, DEVICES)
+    with Store(url) as store, progress("simulating", 2 * script.course.devices) as advance:
+        filled = fill(store, script, np.random.default_rng(asked.seed), advance)
         only = len(store.fleets()) == 1
-    if as_json:
-        print_json({"seed": seed} | filled.to_dict())
+    if asked.as_json:
+        print_json({"seed": asked.seed} | filled.to_dict())
         return
-    _show(definition, filled, said)
+    e, course = filled.experiment, filled.course
+    first, last = course.dates[0], course.dates[-1]
+    show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {filled.fleet}, as if")
+    show.out.print(f"{course.devices:,} boards had reported from {first} to {last} (UTC).")
+    _show_boards(script, e, said)
+    spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
+    show.out.print(f"          {filled.spoke:,} of them reported{spent}")
+    if filled.truths:
+        show.out.print()
+        show.out.print(_truths(script.definition, filled))
     _show_next(filled, url, only)
 
 
-def _show(definition: Definition, filled: FilledFleet, said: str) -> None:
-    e, course = filled.experiment, filled.course
-    first, last = course.dates[0], course.dates[-1]
-    print_ = show.out.print
-    print_(
-        f"{e.name}: {filled.reports:,} simulated reports are in fleet {filled.fleet}, as if", soft_wrap=True
+def publish_days(asked: AskedDays, address: BrokerAddress, tls: ssl.SSLContext | None) -> None:
+    """Publish the days through a broker; print what was sent, the truth, and what to type next."""
+    from ...simulator.gateway import Gateways  # paho loads for a tenth of a second
+    from ...simulator.publishing import check_announced, publish
+
+    script, said = asked.script(PUBLISHED_DAYS, PUBLISHED_DEVICES)
+    e, course = Experiment.parse(script.payload), script.course
+    user, password = address.username, address.password
+    with Gateways(address.host, address.port, username=user, password=password, tls=tls) as gateways:
+        check_announced(gateways, script)
+        if not asked.as_json:
+            show.out.print(
+                f"{e.name}: {course.devices:,} boards of fleet {script.fleet} publish {course.days} days, "
+                f"each in {DAY_S:g} s."
+            )
+            _show_boards(script, e, said)
+            show.out.print(
+                f"Only a serve --simulated-days {course.days} that waits for them counts by their days;\n"
+                "any other counts all of it in today's window."
+            )
+        with progress("publishing", 1.0) as advance:
+            sent = publish(gateways, script, np.random.default_rng(asked.seed), advance)
+    days = [
+        {"day": str(day), "reports": one.reports, "truth": known_truth(e, one.truth)[1]}
+        for day, one in zip(course.dates, sent.days, strict=True)
+    ]
+    statistic, _ = known_truth(e, sent.days[0].truth)
+    if asked.as_json:
+        head = {"experiment": e.name, "fleet": script.fleet, "devices": course.devices, "seed": asked.seed}
+        print_json(head | {"reports": sent.reports, "statistic": statistic, "days": days})
+        return
+    number = e.type == "number"
+    unit = script.definition.unit if number else "%"
+    table = tables.table(
+        f"what was sent: {statistic}{f', {unit}' if unit else ''}", ("day", "reports", "truth"), 1
     )
-    print_(f"{course.devices:,} boards had reported from {first} to {last} (UTC).", soft_wrap=True)
-    print_(f"boards    {calls(course.calls_per_day)}; {_reporting(e)}", soft_wrap=True)
-    spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
-    print_(f"          {filled.spoke:,} of them reported{spent}")
-    print_(
-        f"readings  {said}{in_unit(definition)} on the first day; {drifting(definition, course)}",
-        soft_wrap=True,
-    )
-    if filled.truths:
-        print_()
-        print_(_truths(definition, filled))
+    for one in days:
+        table.add_row(one["day"], f"{one['reports']:,}", f"{one['truth'] * (1 if number else 100):.2f}")
+    show.out.print()
+    show.out.print(table)
+    if sent.behind_s > DAY_S / 4:
+        late = f"{sent.behind_s:.0f} s late: take fewer --devices, so that days are not counted as the next"
+        show.out.print(f"The broker had the last report {late}.")
+    show.out.print(f"\nnext\n  hushmote estimate {e.name} --fleet {script.fleet} --trend")
+
+
+def _show_boards(script: Script, experiment: Experiment, said: str) -> None:
+    definition, course = script.definition, script.course
+    show.out.print(f"boards    {calls(course.calls_per_day)}; {_reporting(experiment)}")
+    held = f"{said}{in_unit(definition)} on the first day; {drifting(definition, course)}"
+    show.out.print(f"readings  {held}")
 
 
 def calls(per_day: float) -> str:

@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from ..epsilon import MICRO
 from .binomial import falls_below, log_chances
@@ -191,6 +191,8 @@ def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, bro
 
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
+
+    from scipy import optimize  # only here: it takes long to load, and few searches need it
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
     root = float(search(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root)

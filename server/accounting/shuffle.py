@@ -33,7 +33,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from ..arrays import Floats
 from .binomial import log_chances
@@ -195,6 +195,8 @@ def _solved(blanket: Blanket, reports: int, delta: float) -> float:
         root += step
         if abs(step) < 1e-9 * root:
             return _kept(sums, root, delta)
+    from scipy import optimize  # only here: it takes long to load, and few searches need it
+
     search = cast("Any", optimize).root_scalar  # SciPy has no types
     root = float(search(over, bracket=(0.0, local), method="brentq", xtol=1e-9 * guess, rtol=1e-9).root)
     return _kept(sums, root, delta)

@@ -27,7 +27,26 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 
-Kind = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "change", "trend"]
+Kind = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties", "change", "trend"]
+
+TITLES: dict[Kind, str] = {
+    "histogram": "share of the fleet",
+    "ranges": "ranges",
+    "cdf": "share of the fleet below",
+    "quantiles": "quantiles",
+    "moments": "mean and spread",
+    "top": "most common",
+    "ties": "may belong there as well",
+    "change": "what changed",
+    "trend": "over time",
+}
+"""What an answer shows, by its kind."""
+
+OUTSIDE = (
+    "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
+    "is: the interval tells what is likely."
+)
+"""Said once below a table with such a share."""
 
 
 class Shown:
@@ -51,13 +70,18 @@ class Shown:
 
 @dataclass(frozen=True)
 class Row:
-    """A share of the fleet, or a reading, with its interval, and the truth where it is known."""
+    """A share of the fleet, or a reading, with its interval, and the truth where it is known.
+
+    lower, upper: the edges of the bins that a share is of, in the reading's unit; None where there are none.
+    """
 
     name: str
     value: float
     low: float
     high: float
     truth: float | None = None
+    lower: float | None = None
+    upper: float | None = None
 
     @property
     def covered(self) -> bool | None:
@@ -84,6 +108,10 @@ class ChangeRow(Row):
     after: float = 0.0
     p: float = 1.0
     p_adjusted: float = 1.0
+
+    def adjusted_away(self, confidence: float) -> bool:
+        """Whether it is a change by itself, but may be chance with all rows of the table looked at."""
+        return self.p < 1 - confidence <= self.p_adjusted
 
 
 @dataclass(frozen=True)
@@ -114,6 +142,9 @@ class Answer(Shown):
     confidence  that an interval holds the population's value, each row for itself
     rows        the rows, all of one class
     note        what has to be said with it, or an empty text
+    about       which reports: fleet, windows and version in words, as far as they are known
+    against     of a change: which reports those before it are
+    post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
     """
 
     kind: Kind
@@ -124,11 +155,29 @@ class Answer(Shown):
     confidence: float
     rows: tuple[Row, ...]
     note: str = ""
+    about: str = ""
+    against: str = ""
+    post: str = ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
+        notes = [self.note] if self.note else []
+        if self.quantity == "share" and any(map(_outside, self.rows)):
+            processed = self.kind in ("histogram", "ranges") and not self.post
+            better = " Post-processing (nonnegative) gives possible shares." if processed else ""
+            notes.append(OUTSIDE + better)
+        changes = [row for row in self.rows if isinstance(row, ChangeRow)]
+        if len(changes) > 1:
+            alone = sum(row.adjusted_away(self.confidence) for row in changes)
+            taken = f" {alone} would count as changed if looked at alone." if alone else ""
+            notes.append(f"p takes into account that {len(changes)} rows are compared (Holm).{taken}")
+        return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        head = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
-        return head | {"rows": [row.to_dict() for row in self.rows]}
+        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("rows", "note")}
+        return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
 
     def to_json(self) -> str:
         """One JSON document."""
@@ -191,6 +240,12 @@ class Answers(Shown, tuple[Answer, ...]):
         from .tables import html
 
         return "".join(html(one) for one in self)
+
+
+def _outside(row: Row) -> bool:
+    """Whether a share is shown as less than nothing or more than all."""
+    shown = [row.before, row.after] if isinstance(row, ChangeRow) else [row.value, row.low, row.high]
+    return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
 
 
 def _data_frame(lines: Iterable[dict[str, Any]]) -> DataFrame:

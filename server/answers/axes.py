@@ -58,9 +58,9 @@ def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
     plain(axis, lambda value: f"{value:,.10g}")
 
 
-def date_axis(axis: Axis) -> None:
-    """Give an axis of dates ticks at round dates, each with as much as differs from its neighbour's."""
-    locator = AutoDateLocator(maxticks=10)
+def date_axis(axis: Axis, ticks: int = 5) -> None:
+    """Give an axis of dates at least so many ticks, at round dates, each with what is new in it."""
+    locator = AutoDateLocator(minticks=ticks)
     axis.set_major_locator(locator)
     axis.set_major_formatter(
         ConciseDateFormatter(
@@ -102,10 +102,16 @@ def lines_and_band(
     colour: str = COLOURS[0],
     label: str = "",
     band_label: str = "",
+    marker: str = "",
 ) -> None:
-    """Draw a line through values in the band of their intervals; all of one shape, x numbers or dates."""
+    """Draw a line through values in the band of their intervals; all of one shape, x numbers or dates.
+
+    marker: matplotlib's, at each value: gaps between them then show.
+    """
     axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, label=band_label or None)  # type: ignore[arg-type]
-    axes.plot(np.asarray(x), value, color=colour, linewidth=1.6, label=label or None)
+    axes.plot(
+        np.asarray(x), value, color=colour, linewidth=1.6, label=label or None, marker=marker, markersize=5
+    )
 
 
 def intervals(
@@ -120,7 +126,7 @@ def intervals(
     """Draw values in their order along x with error bars, or, more than LINE_ROWS, as lines_and_band()."""
     values = np.asarray(value)
     if values.size > LINE_ROWS:
-        lines_and_band(axes, x, values, low, high, colour, label)
+        lines_and_band(axes, x, values, low, high, colour, label, marker=".")
         return
     errors = np.maximum([values - np.asarray(low), np.asarray(high) - values], 0)
     style = {"fmt": "o-", "markersize": 5, "capsize": 3, "linewidth": 1.4}

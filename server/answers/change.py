@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import chdtrc
@@ -16,7 +17,7 @@ from scipy.special import chdtrc
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity
 from ..estimate.statistic import EstimateError, Statistic, difference
-from ..experiments.units import IndexRange, bin_edges
+from ..experiments.units import IndexRange, bin_edges, range_edges
 from . import moments
 from .answer import CONFIDENCE, Answer, ChangeRow, TrendRow, quantile_name
 
@@ -44,7 +45,7 @@ def _together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **
 def _row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
     change = difference(after, before)
     low, high = change.interval(confidence)
-    return ChangeRow(name, change.value, low, high, None, before.value, after.value, change.p)
+    return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=change.p)
 
 
 def changed_shares(
@@ -58,7 +59,10 @@ def changed_shares(
     check_same_quantity([before, after])
     lows, highs = [r.low for r in wanted], [r.high for r in wanted]
     old, new = before.ranges(lows, highs), after.ranges(lows, highs)
-    rows = [_row(r.text, old[i], new[i], confidence) for i, r in enumerate(wanted)]
+    rows = []
+    for i, r in enumerate(wanted):
+        lower, upper = range_edges(after.experiment, r)
+        rows.append(replace(_row(r.text, old[i], new[i], confidence), lower=lower, upper=upper))
     return _together(before, after, rows, quantity="share", unit=unit, confidence=confidence)
 
 
@@ -81,7 +85,8 @@ def changed_readings(
     values = (spreads[0].value, spreads[1].value)
     change = _from_both(*values, spreads[0].interval, spreads[1].interval)
     p = _p_of_no_change(change)
-    rows.append(ChangeRow("standard deviation", values[1] - values[0], *change(confidence), None, *values, p))
+    moved, ends = values[1] - values[0], change(confidence)
+    rows.append(ChangeRow("standard deviation", moved, *ends, before=values[0], after=values[1], p=p))
     rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
     return _together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
 
@@ -98,20 +103,21 @@ def _from_both(before: float, after: float, before_interval: ByLevel, after_inte
 
 
 def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: float) -> ChangeRow:
-    edges = bin_edges(after.experiment)
-    middles = moments.bin_middles(after)
-
-    def of(estimate: Estimates) -> tuple[float, ByLevel]:
-        def interval(level: float) -> Interval:
-            quantile = estimate.quantile(q, level)
-            return float(edges[quantile.low]), float(edges[quantile.high + 1])
-
-        return float(middles[estimate.quantile(q).index]), interval
-
-    (old, old_interval), (new, new_interval) = of(before), of(after)
+    (old, old_interval), (new, new_interval) = _quantile(before, q), _quantile(after, q)
     interval = _from_both(old, new, old_interval, new_interval)
     p = _p_of_no_change(interval)
-    return ChangeRow(quantile_name(q), new - old, *interval(confidence), None, old, new, p)
+    return ChangeRow(quantile_name(q), new - old, *interval(confidence), before=old, after=new, p=p)
+
+
+def _quantile(estimate: Estimates, q: float) -> tuple[float, ByLevel]:
+    """The middle of a quantile's bin, and its interval over whole bins, in whole units."""
+    edges = bin_edges(estimate.experiment)
+
+    def interval(level: float) -> Interval:
+        quantile = estimate.quantile(q, level)
+        return float(edges[quantile.low]), float(edges[quantile.high + 1])
+
+    return float(moments.bin_middles(estimate)[estimate.quantile(q).index]), interval
 
 
 def _p_of_no_change(interval: ByLevel) -> float:
@@ -139,21 +145,74 @@ def trend(
     The test is the chi-squared one of windows against their weighted mean. Raises EstimateError for fewer
     than two windows.
     """
-    if len(windows) < 2:
-        raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
-    check_same_quantity(list(windows.values()))
-    rows, notes = [], []
+    _check(windows)
+    rows, p_values = [], {}
     for name, statistic in statistics.items():
         of_windows = [statistic(e) for e in windows.values()]
         for (window, e), s in zip(windows.items(), of_windows, strict=True):
-            low, high = s.interval(confidence)
-            rows.append(TrendRow(name, s.value, low, high, None, window, e.reports))
-        notes.append(f"{name}: p = {homogeneity(of_windows):.2g}")
-    first = next(iter(windows.values()))
-    reports = sum(e.reports for e in windows.values())
-    note = "the same in all windows? " + ", ".join(notes)
-    kind = "share" if quantity == "share" else "reading"
-    return Answer("trend", first.experiment.name, kind, unit, reports, confidence, tuple(rows), note)
+            ends = s.interval(confidence)
+            rows.append(TrendRow(name, s.value, *ends, window=window, reports=e.reports))
+        p_values[name] = homogeneity(of_windows)
+    return _over_time(
+        windows, rows, p_values, "share" if quantity == "share" else "reading", unit, confidence
+    )
+
+
+def quantile_trend(
+    windows: Mapping[str, Estimates],
+    quantiles: Sequence[float],
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answer:
+    """Quantiles of a number in each window, with intervals over whole bins, and the test of same_quantile().
+
+    Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
+    """
+    _check(windows)
+    rows, p_values = [], {}
+    for q in quantiles:
+        for window, e in windows.items():
+            value, interval = _quantile(e, q)
+            ends = interval(confidence)
+            rows.append(TrendRow(quantile_name(q), value, *ends, window=window, reports=e.reports))
+        p_values[quantile_name(q)] = same_quantile(list(windows.values()), q)
+    return _over_time(windows, rows, p_values, "reading", unit, confidence)
+
+
+def _check(windows: Mapping[str, Estimates]) -> None:
+    if len(windows) < 2:
+        raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
+    check_same_quantity(list(windows.values()))
+
+
+def _over_time(
+    windows: Mapping[str, Estimates],
+    rows: Sequence[TrendRow],
+    p_values: Mapping[str, float],
+    quantity: Literal["share", "reading"],
+    unit: str,
+    confidence: float,
+) -> Answer:
+    estimates = list(windows.values())
+    chances = ", ".join(f"{name}: p = {p:.2g}" for name, p in p_values.items())
+    note = f"How likely windows differ as much if nothing changed: {chances}"
+    name, reports = estimates[0].experiment.name, sum(e.reports for e in estimates)
+    return Answer("trend", name, quantity, unit, reports, confidence, tuple(rows), note)
+
+
+def same_quantile(of_windows: Sequence[Estimates], q: float) -> float:
+    """P value, on the safe side, of independent estimates having their quantile in one bin.
+
+    At the quantile's own bin, the share below the upper edge is not under q, and that below the lower edge
+    not over it. What estimates are off by there is at most a chi-squared number each; the bin at which they
+    are off by least stands for the unknown one.
+    """
+    off = np.zeros(of_windows[0].domain)
+    for e in of_windows:
+        above_q = (e.cdf() - q) / np.maximum(e.cdf_stderr, 1e-150)
+        above_q[-1] = 0.0  # the last edge has all below it, whatever its estimate
+        off += np.square(np.maximum(np.maximum(-above_q, 0), np.append(0.0, np.maximum(above_q[:-1], 0))))
+    return float(chdtrc(len(of_windows), off.min()))
 
 
 def homogeneity(of_windows: Sequence[Statistic]) -> float:

@@ -40,6 +40,7 @@ from .axes import (
     plain,
     style,
 )
+from .headline import headline, span
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -129,6 +130,8 @@ class Picture(Figure):
                 layout = self.get_layout_engine()
                 if layout is not None:
                     layout.execute(self)
+                for text in self.texts:
+                    _fit(text, self.bbox.width * 0.96, renderer)
                 for axes in self.axes:
                     _fit_headings(axes, renderer)
                 hidden = [label for axes in self.axes for label in _too_many(axes, renderer)]
@@ -151,12 +154,17 @@ def _fit_headings(axes: Axes, renderer: RendererBase) -> None:
     room = axes.get_window_extent(renderer).width
     for text in (text for text in axes.findobj(Text) if text.get_gid() == HEADING):
         assert isinstance(text, Text)
-        # Glyphs are set to whole pixels: a text's width is not quite in proportion to its size.
-        while (size := float(text.get_fontsize())) > _LEAST_FONT:
-            width = text.get_window_extent(renderer).width
-            if width <= room:
-                break
-            text.set_fontsize(max(_LEAST_FONT, size * min(0.98, room / width)))
+        _fit(text, room, renderer)
+
+
+def _fit(text: Text, room: float, renderer: RendererBase) -> None:
+    """Make a heading so small that it has room, in pixels."""
+    # Glyphs are set to whole pixels: a text's width is not quite in proportion to its size.
+    while text.get_gid() == HEADING and (size := float(text.get_fontsize())) > _LEAST_FONT:
+        width = text.get_window_extent(renderer).width
+        if width <= room:
+            break
+        text.set_fontsize(max(_LEAST_FONT, size * min(0.98, room / width)))
 
 
 def _too_many(axes: Axes, renderer: RendererBase) -> list[Text]:
@@ -184,24 +192,9 @@ def _collide(a: Bbox, b: Bbox) -> bool:
     return apart_x < _GAP and apart_y < 0
 
 
-def span(windows: Sequence[str]) -> str:
-    """Windows in few words: up to two by their names, more by the first, the last and their number."""
-    named = sorted(w for w in windows if w != "all")
-    if len(named) <= 2:
-        return " and ".join(named)
-    return f"{named[0]} to {named[-1]} ({len(named)} windows)"
-
-
-def headline(experiment: str, fleet: str = "", windows: Sequence[str] = (), unit: str = "") -> str:
-    """The title of a picture: the experiment and its unit, the fleet, the window or windows."""
-    about = ", ".join(part for part in (f"fleet {fleet}" if fleet else "", span(windows)) if part)
-    name = f"{experiment}, {unit}" if unit else experiment
-    return f"{name}: {about}" if about else name
-
-
 def heading(drawing: Figure, title: str) -> None:
     """Write one title above all panels."""
-    drawing.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+    drawing.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold", gid=HEADING)
 
 
 def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:

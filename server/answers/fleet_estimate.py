@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -15,9 +15,17 @@ from ..errors import UsageError
 from ..estimate.estimate import Estimates
 from ..estimate.postprocess import METHODS, Shares
 from ..estimate.statistic import Floats, Statistic
-from ..estimate.top_k import top
-from ..experiments.units import IndexRange, bin_edges, index_names, parse_range
-from . import change, moments
+from ..estimate.top_k import RankedValue, top
+from ..experiments.units import (
+    IndexRange,
+    bin_edges,
+    edge_names,
+    index_names,
+    moved_note,
+    parse_range,
+    range_edges,
+)
+from . import change, headline, moments
 from .answer import (
     CONFIDENCE,
     Answer,
@@ -88,23 +96,26 @@ class FleetEstimate(Shown):
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
         rows = []
         for i, r in enumerate(wanted):
-            row = self._row(r.text, statistics[i], self._true_share(r.low, r.high))
+            lower, upper = range_edges(self.experiment, r)
+            row = self._row(r.text, statistics[i], self._true_share(r.low, r.high), lower, upper)
             if processed is not None:
                 share = float(processed.frequencies[r.low : r.high].sum())
                 row = PostRow(**asdict(row), processed=share)
             rows.append(row)
-        note = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
-        return self._answer(kind, rows, note)
+        words = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
+        note = "\n".join(text for text in (moved_note(self.experiment, wanted, self.unit), words) if text)
+        return self._answer(kind, rows, note, "" if processed is None else processed.method)
 
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
         edges = bin_edges(self.experiment)
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
         truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
-        rows = [
-            Row(f"{edges[i + 1]:g}", float(values[i]), float(low[i]), float(high[i]), truths[i])
-            for i in range(self.estimates.domain - 1)
-        ]
+        first, names = float(edges[0]), edge_names(edges)
+        rows = []
+        for i in range(self.estimates.domain - 1):
+            interval = (float(low[i]), float(high[i]))
+            rows.append(Row(names[i + 1], float(values[i]), *interval, truths[i], first, float(edges[i + 1])))
         return self._answer("cdf", rows)
 
     def quantile(self, *q: float) -> Answer:
@@ -139,16 +150,26 @@ class FleetEstimate(Shown):
         ]
         return self._answer("moments", rows)
 
-    def top(self, k: int) -> Answer:
-        """The k most common values, each with the probability that it is one, then others that may be."""
-        names = index_names(self.experiment)
+    def top(self, k: int) -> Answers:
+        """The k most common values, each with the probability that it is one; below, others that may be.
+
+        The second table is there where reports do not tell values apart around rank k.
+        """
         common = top(self.estimates, k)
-        rows = []
-        for one in (*common.listed, *common.near):
-            row = self._row(names[one.index], one.frequency, self._true_share(one.index, one.index + 1))
+        tables = [self._answer("top", self._ranked(common.listed))]
+        if common.near:
+            note = "Reports do not tell these apart from the last ones above."
+            tables.append(self._answer("ties", self._ranked(common.near), note))
+        return Answers(tables)
+
+    def _ranked(self, values: Sequence[RankedValue]) -> list[TopRow]:
+        names, rows = index_names(self.experiment), []
+        for one in values:
+            edges = range_edges(self.experiment, IndexRange(one.index, one.index + 1, ""))
+            truth = self._true_share(one.index, one.index + 1)
+            row = self._row(names[one.index], one.frequency, truth, *edges)
             rows.append(TopRow(**asdict(row), probability=one.probability))
-        note = f"below the first {k}: others that may belong there" if common.near else ""
-        return self._answer("top", rows, note)
+        return rows
 
     def summary(self, rows: int = 16) -> Answers:
         """The histogram, and a number's mean and standard deviation."""
@@ -156,29 +177,55 @@ class FleetEstimate(Shown):
         return Answers([*tables, self.mean()] if self.experiment.type == "number" else tables)
 
     def change_since(
-        self, before: FleetEstimate, *ranges: str, quantiles: Sequence[float] = (), rows: int = 16
+        self,
+        before: FleetEstimate,
+        *ranges: str,
+        quantiles: Sequence[float] = (),
+        rows: int = 16,
+        cdf: bool = False,
     ) -> Answers:
         """What changed since another window, or differs from another fleet or version.
 
         Shares of ranges, without any those of the histogram; of a number also mean, standard deviation and
-        quantiles. UsageError where reports are on both sides.
+        quantiles, and with cdf the share below every edge. UsageError where reports are on both sides.
         """
         check_apart(before.sources, self.sources)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
-        wanted = parse_ranges(self.experiment, ranges) or histogram_ranges(self.experiment, rows)
-        tables = [change.changed_shares(*sides, wanted, *common)]
+        wanted = parse_ranges(self.experiment, ranges)
+        note = moved_note(self.experiment, wanted, self.unit)
+        wanted = wanted or histogram_ranges(self.experiment, rows)
+        tables = [replace(change.changed_shares(*sides, wanted, *common), note=note)]
+        if cdf:
+            names = edge_names(bin_edges(self.experiment))
+            below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
+            tables.append(change.changed_shares(*sides, below, *common))
         if self.experiment.type == "number":
             tables.append(change.changed_readings(*sides, quantiles, *common))
-        return Answers(tables)
+        return Answers(replace(one, about=self.which, against=before.which) for one in tables)
 
-    def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "") -> Answer:
+    @property
+    def which(self) -> str:
+        """Which reports it rests on, in words, with the windows that they came in."""
+        if not self.sources:
+            return self.about
+        fleet = " and ".join(sorted({source.fleet for source in self.sources}))
+        version = self.about.partition(", version ")[2]
+        return headline.about(fleet, sorted({source.window for source in self.sources}), version)
+
+    def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
-        about = (kind, self.experiment.name, quantity, self.unit, self.reports, self.confidence)
-        return Answer(*about, tuple(rows), note)
+        common = (kind, self.experiment.name, quantity, self.unit, self.reports, self.confidence)
+        return Answer(*common, tuple(rows), note, self.which, post=post)
 
-    def _row(self, name: str, statistic: Statistic, truth: float | None) -> Row:
-        low, high = statistic.interval(self.confidence)
-        return Row(name, statistic.value, low, high, truth)
+    def _row(
+        self,
+        name: str,
+        statistic: Statistic,
+        truth: float | None,
+        lower: float | None = None,
+        upper: float | None = None,
+    ) -> Row:
+        return Row(name, statistic.value, *statistic.interval(self.confidence), truth, lower, upper)
 
     def _true_share(self, low: int, high: int) -> float | None:
         return None if self.truth is None else float(self.truth[low:high].sum())
@@ -193,7 +240,7 @@ class FleetEstimate(Shown):
         return self._post[method]
 
     def _title(self) -> str:
-        return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.about}" if self.about else "")
+        return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.which}" if self.which else "")
 
     def __rich__(self) -> RenderableType:
         return Group(plain(self._title()), self.summary())
@@ -212,16 +259,20 @@ def trend(
     statistics: Sequence[str],
     unit: str = "",
     confidence: float = CONFIDENCE,
+    quantiles: Sequence[float] = (),
+    about: str = "",
 ) -> Answers:
-    """How statistics went over the windows: one table of shares, one of a number's mean.
+    """How statistics went over the windows: tables of shares, of a number's mean, and of its quantiles.
 
-    statistics: ranges and labels, and "mean" for a number's; without any a number's mean, the shares of all
-    labels, or that of "yes". Raises EstimateError for fewer than two windows, UnitsError as parse_range().
+    statistics: ranges and labels, and "mean" for a number's; without any, and without quantiles, a number's
+    mean, the shares of all labels, or that of "yes". about: of which reports, in words. Raises EstimateError
+    for fewer than two windows, UnitsError as parse_range(), and for quantiles of another type than a number.
     """
     experiment = next(iter(windows.values())).experiment
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
-    if not ranges and not number:
+    note = moved_note(experiment, ranges, unit)
+    if not ranges and not number and not quantiles:
         ranges = histogram_ranges(experiment, experiment.domain)
         ranges = ranges[1:] if experiment.type == "bool" else ranges
     tables: list[Answer] = []
@@ -229,7 +280,13 @@ def trend(
         shares: dict[str, Callable[[Estimates], Statistic]] = {
             r.text: partial(Estimates.range, lo=r.low, hi=r.high) for r in ranges
         }
-        tables.append(change.trend(windows, shares, "share", unit, confidence))
-    if number and (MEAN in statistics or not ranges):
+        shown = change.trend(windows, shares, "share", unit, confidence)
+        edges = {r.text: range_edges(experiment, r) for r in ranges}
+        placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in shown.rows]
+        tables.append(replace(shown, rows=tuple(placed), note=f"{note}\n{shown.note}".strip()))
+    if number and (MEAN in statistics or not (ranges or quantiles)):
         tables.append(change.trend(windows, {MEAN: moments.mean}, "reading", unit, confidence))
-    return Answers(tables)
+    if quantiles:
+        tables.append(change.quantile_trend(windows, quantiles, unit, confidence))
+    which = headline.about(about, list(windows))
+    return Answers(replace(one, about=which) for one in tables)

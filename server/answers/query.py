@@ -103,7 +103,8 @@ def _asked(selection: Selection, there: Sequence[str]) -> Sequence[str]:
     for window in selection.windows:
         if window not in there:
             raise EstimateError(
-                f"{selection.experiment} has no reports in window {window}; it has {_few(there)}"
+                f"{selection.experiment} has no reports in window {window}; "
+                + (f"it has {_few(there)}" if there else "no report has been counted yet")
             )
     return selection.windows or there
 
@@ -130,7 +131,7 @@ def pooled(
 
 def _few(names: Sequence[str]) -> str:
     if len(names) <= 4:
-        return ", ".join(names) or "none"
+        return ", ".join(names)
     return f"{len(names)}, {names[0]} to {names[-1]}"
 
 

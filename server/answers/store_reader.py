@@ -138,15 +138,16 @@ class ExperimentReader:
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
         shuffling: Shuffling | None = None,
+        quantiles: Sequence[float] = (),
     ) -> Answers:
-        """How "mean", ranges or labels went over the windows: a row for each, with a test of no change.
+        """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
 
         Without statistics a number's mean, or the shares of the labels. Each row has the ε of its window's
         histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         selection, store = self._selection(windows, version), self._reader.store
-        estimates, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
-        trends = trend(estimates, statistics, unit, confidence)
+        by_window, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
+        trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet)
         return second_epsilon.beside(trends, second_epsilon.of_windows(store, selection, shuffling)[0])
 
     def two_epsilons(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ...device.ldp_client import Experiment
 from ..epsilon import rounded_up
-from ..experiments import words
 from ..plain_text import visible
-from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from .answer import TITLES, Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from .fitted_table import FittedTable, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,62 +46,44 @@ def _bar(share: float, most: float) -> str:
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
 
 
-def plain(text: str) -> Text:
-    """A text that is shown as it is on any console, also one that reads markup."""
-    return Text(visible(text))
-
-
-class PlainTable(Table):
-    """A table whose texts are shown as they are on any console."""
-
-    def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
-        """Add a column with a heading."""
-        super().add_column(plain(header) if isinstance(header, str) else header, *arguments, **options)
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        """Add a row."""
-        super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
-
-
 def _mark(row: Row) -> Text:
     return Text("yes", style="green") if row.covered else Text("no", style="red")
 
 
-def table(title: str | None = None, header: bool = True) -> Table:
+def table(title: str | None = None, header: bool = True) -> FittedTable:
     """A table in the project's one style."""
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
     shown = None if title is None else plain(title)
-    return PlainTable(title=shown, title_justify="left", title_style="bold", **style)
+    return FittedTable(title=shown, title_justify="left", title_style="bold", **style)
 
 
-_TITLES = {
-    "histogram": "share of the fleet",
-    "ranges": "ranges",
-    "cdf": "share of the fleet below",
-    "quantiles": "quantiles",
-    "moments": "mean and spread",
-    "top": "most common",
-    "change": "what changed",
-    "trend": "over time",
-}
+@dataclass(frozen=True)
+class _Column:
+    """A heading, and what of a row stands below it: a number, which is never cut, or words.
+
+    shortened: of words, whether they are cut where room is short; otherwise they go on in the next line.
+    """
+
+    heading: str
+    cell: Callable[[Any], str | Text]
+    words: bool = False
+    shortened: bool = False
 
 
-Column = tuple[str, Callable[[Any], str | Text]]  # a heading, and what of a row stands below it
-
-
-def answer(table_of: Answer, title: str = "") -> Table:
-    """An answer's table: shares in percent or readings in their unit, with intervals; 80 columns or less."""
+def answer(table_of: Answer, title: str = "") -> FittedTable:
+    """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
     columns = _columns(table_of)
-    result = table(title or _TITLES[table_of.kind])
-    for heading, _ in columns:
-        result.add_column(heading, justify="right", no_wrap=True)
-    kinds = (Row,) if any(row.truth is not None for row in table_of.rows) else (Row, PostRow)  # what fits
-    bars = table_of.quantity == "share" and _row_class(table_of) in kinds
+    result = table(title or TITLES[table_of.kind])
+    for column in columns:
+        result.add_column(
+            column.heading, justify="left" if column.words else "right", no_wrap=column.shortened
+        )
+    bars = table_of.quantity == "share" and _row_class(table_of) in (Row, PostRow)
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
     most = max([row.value for row in table_of.rows] + [0.0])
     for row in table_of.rows:
-        cells = [cell(row) for _, cell in columns]
+        cells = [column.cell(row) for column in columns]
         result.add_row(*cells, *([_bar(row.value, most)] if bars else []))
     return result
 
@@ -108,63 +91,77 @@ def answer(table_of: Answer, title: str = "") -> Table:
 def html(table_of: Answer) -> str:
     """The same table for a notebook."""
     columns = _columns(table_of)
-    headings = "".join(f"<th>{escape(heading)}</th>" for heading, _ in columns)
+    headings = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
     rows = (
-        "<tr>" + "".join(f"<td>{escape(str(cell(row)))}</td>" for _, cell in columns) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(str(column.cell(row)))}</td>" for column in columns) + "</tr>"
         for row in table_of.rows
     )
-    caption = f"<caption>{escape(_TITLES[table_of.kind])}</caption>"
-    note = f"<p>{escape(table_of.note)}</p>" if table_of.note else ""
-    return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+    caption = f"<caption>{escape(TITLES[table_of.kind])}</caption>"
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table_of.notes)
+    return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{notes}"
 
 
 def _row_class(table_of: Answer) -> type[Row]:
     return type(table_of.rows[0]) if table_of.rows else Row
 
 
-def _columns(table_of: Answer) -> list[Column]:
+def _columns(table_of: Answer) -> list[_Column]:
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
-    number = _percent if share else _reading
+    number = _percent if share else _reading(table_of)
     interval = f"{table_of.confidence * 100:g} % interval"
     known = any(row.truth is not None for row in table_of.rows)
     kind = _row_class(table_of)
-    columns: list[Column] = [(_heading(table_of), lambda r: r.name)]
+    # A range of numbers is no label that may be shortened.
+    words = all(row.upper is None for row in table_of.rows)
+    columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
     if kind is TrendRow:
-        columns.insert(0, ("window", lambda r: r.window))
-        columns.append(("reports", lambda r: f"{r.reports:,}"))
+        columns.insert(0, _Column("window", lambda r: r.window))
+        columns.append(_Column("reports", lambda r: f"{r.reports:,}"))
     if any(row.histogram_epsilon is not None for row in table_of.rows if isinstance(row, TrendRow)):
-        columns.append(("ε", lambda r: rounded_up(r.histogram_epsilon)))
+        columns.append(_Column("ε", lambda r: rounded_up(r.histogram_epsilon)))
     if kind is ChangeRow:
-        columns += [("before", lambda r: number(r.before)), ("after", lambda r: number(r.after))]
+        columns.append(_Column("before", lambda r: number(r.before)))
+        columns.append(_Column("after", lambda r: number(r.after)))
     if known:
-        columns.append((f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
+        columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
     value = "change" if kind is ChangeRow else "est."
-    columns.append((f"{value} {unit}".strip(), lambda r: number(r.value)))
-    columns.append((interval, lambda r: f"{number(r.low)} to {number(r.high)}"))
+    columns.append(_Column(f"{value} {unit}".strip(), lambda r: number(r.value)))
+    columns.append(_Column(interval, lambda r: f"{number(r.low)} to {number(r.high)}"))
     if known:
-        columns.append(("truth in it", lambda r: "" if r.covered is None else _mark(r)))
+        columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:
-        columns.append((f"{table_of.note.partition(':')[0]} %", lambda r: number(r.processed)))
+        columns.append(_Column(f"{table_of.post} %", lambda r: number(r.processed)))
     if kind is TopRow:
-        columns.append(("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
+        columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
     if kind is ChangeRow:
-        columns.append(("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
+        columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
     return columns
 
 
 def _heading(table_of: Answer) -> str:
-    if table_of.quantity == "share" and table_of.kind in ("histogram", "ranges", "cdf", "top", "change"):
+    if table_of.quantity == "share" and table_of.kind in (
+        "histogram",
+        "ranges",
+        "cdf",
+        "top",
+        "ties",
+        "change",
+    ):
         return table_of.unit or table_of.experiment
     return ""
 
 
 def _percent(x: float) -> str:
-    return f"{x * 100:.2f}"
+    return f"{round(x * 100, 2) + 0.0:.2f}"  # no -0.00
 
 
-def _reading(x: float) -> str:
-    return f"{x:.5g}"
+def _reading(table_of: Answer) -> Callable[[float], str]:
+    """How readings are written: with the digits that their intervals leave a meaning."""
+    widths = [row.high - row.low for row in table_of.rows if row.high > row.low]
+    narrowest = min(widths, default=1.0) / 2
+    decimals = min(12, max(0, 2 - math.floor(math.log10(narrowest))))
+    return lambda x: f"{round(x, decimals) + 0.0:.{decimals}f}"
 
 
 def _p_value(p: float, level: float) -> Text:
@@ -181,12 +178,11 @@ def stacked(tables: Sequence[Answer]) -> Group:
     parts: list[RenderableType] = []
     for number, one in enumerate(tables):
         parts += ["", answer(one)] if number else [answer(one)]
-        parts += [plain(one.note)] if one.note else []
+        parts += [plain(note) for note in one.notes]
     return Group(*parts)
 
 
 def plot(path: Path | None, experiment: Experiment, pictured: Answer) -> Figure:
-    """Draw an answer, the experiment's mechanism below its title, and write it to path, if any."""
-    title = f"{experiment.name}: {pictured.reports:,} private reports"
-    subtitle = f"{words.mechanism(experiment)}, ε = {experiment.epsilon / 1e6:g} per report"
-    return pictured.plot(path, title, f"{subtitle}; {pictured.confidence * 100:g} % intervals")
+    """Draw an answer, with the ε of a report below its title, and write it to path, if any."""
+    subtitle = f"{pictured.reports:,} private reports, ε = {experiment.epsilon / 1e6:g} each"
+    return pictured.plot(path, "", f"{subtitle}; {pictured.confidence * 100:g} % intervals")

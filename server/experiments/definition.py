@@ -8,6 +8,7 @@ what is to be answered: `statistics`, or a list of `ranges` in the reading's uni
 from __future__ import annotations
 
 import datetime
+import difflib
 import re
 import tomllib
 from decimal import Decimal
@@ -251,12 +252,25 @@ def load(path: Path) -> Definition:
 
 
 def _one_line(error: ValidationError) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    # A misspelled field is missing, too: what is there says more.
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(x) for x in first["loc"])
     where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":
-        return f"{where} is not a field of an experiment"
+        return f"{where} is not a field of an experiment" + _meant(first["loc"])
     text = re.sub(r"^Value error, ", "", first["msg"])
     return f"{where}: {text}" if where else text
+
+
+def _meant(where: tuple[int | str, ...]) -> str:
+    """What somebody may have meant by a field that there is not."""
+    name, in_budget = str(where[-1]), len(where) > 1
+    above, budget = Definition.model_fields, ExperimentBudget.model_fields
+    fields, others = (budget, above) if in_budget else (above, budget)
+    if name in others:
+        return f": {name} belongs {'above the line [budget]' if in_budget else 'under the line [budget]'}"
+    close = difflib.get_close_matches(name, fields, 1)
+    return f": did you mean {close[0]}?" if close else ""

@@ -1,5 +1,6 @@
 """From an experiment's indices to what people read: labels, bin edges, ranges in the reading's own unit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,15 @@ class UnitsError(HushmoteError):
 
 @dataclass(frozen=True)
 class IndexRange:
-    """Indices low to high, half-open, and what they are called: `text` names what is really covered."""
+    """Indices low to high, half-open, and what they are called: `text` names what is really covered.
+
+    asked: what was asked for, where that is another range; otherwise an empty text.
+    """
 
     low: int
     high: int
     text: str
+    asked: str = ""
 
 
 def edges_between(low: int, high: int, bins: int) -> np.ndarray:
@@ -50,6 +55,14 @@ def range_name(experiment: Experiment, low: int, high: int, edges: np.ndarray | 
     return _bins_name(bin_edges(experiment) if edges is None else edges, low, high)
 
 
+def range_edges(experiment: Experiment, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
+    """The outer edges of a number's bins in whole units; None twice for another type."""
+    if experiment.type != "number":
+        return None, None
+    edges = edges_between(experiment.low, experiment.high, experiment.domain)
+    return float(edges[r.low]), float(edges[r.high])
+
+
 def parse_range(experiment: Experiment, text: str) -> IndexRange:
     """Return the indices of a number's "low:high", as parse_bins does, or the index of a label.
 
@@ -67,8 +80,8 @@ def parse_range(experiment: Experiment, text: str) -> IndexRange:
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     """Return the bins of "low:high", in the unit of the bins' edges; either bound may be left out.
 
-    A bound that is not an edge moves to the nearest one; the result's text says which. Raises UnitsError for
-    another text, or where no whole bin is left.
+    A bound that is not an edge moves to the nearest one: the result's text says which, and `asked` what was
+    asked for. Raises UnitsError for another text, or where no whole bin is left.
     """
     low_text, colon, high_text = text.partition(":")
     try:
@@ -83,14 +96,41 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     i = 0 if low == -np.inf else int(np.abs(edges - low).argmin())
     j = len(edges) - 1 if high == np.inf else int(np.abs(edges - high).argmin())
     if i >= j:
-        raise UnitsError(f"{text} lies within half a bin or outside {edges[0]:g} to {edges[-1]:g}")
-    return IndexRange(i, j, _bins_name(edges, i, j))
+        raise UnitsError(
+            f"{text} lies within half a bin or outside {edges[0]:g} to {edges[-1]:g}: {_bins_are(edges)}"
+        )
+    moved = not (_is_edge(edges, i, low) and _is_edge(edges, j, high))
+    return IndexRange(i, j, _bins_name(edges, i, j), text if moved else "")
+
+
+def _is_edge(edges: np.ndarray, i: int, bound: float) -> bool:
+    return bool(np.isinf(bound) or abs(edges[i] - bound) <= 1e-9 * max(1.0, abs(bound)))
+
+
+def moved_note(experiment: Experiment, ranges: Iterable[IndexRange], unit: str = "") -> str:
+    """A sentence on the ranges that are not counted as they were asked for; empty where all are."""
+    moved = [f"{r.asked} is counted as {r.text}" for r in ranges if r.asked]
+    return f"{'; '.join(moved)}: {_bins_are(bin_edges(experiment), unit)}." if moved else ""
+
+
+def _bins_are(edges: np.ndarray, unit: str = "") -> str:
+    """How wide bins are, and where they begin."""
+    return f"bins are {f'{edges[1] - edges[0]:g} {unit}'.strip()} wide, from {edges[0]:g}"
+
+
+def edge_names(edges: np.ndarray) -> list[str]:
+    """Edges of bins as short numbers, each within a thousandth of a bin of what it is."""
+    return [_edge_name(float(edge), float(edges[1] - edges[0])) for edge in edges]
+
+
+def _edge_name(edge: float, width: float) -> str:
+    texts = (f"{edge:.{digits}g}" for digits in range(6, 17))
+    return next((text for text in texts if abs(float(text) - edge) <= width / 1000), repr(edge))
 
 
 def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
-    bins = len(edges) - 1
+    bins, width = len(edges) - 1, float(edges[1] - edges[0])
+    first, last = (_edge_name(float(edges[i]), width) for i in (low, high))
     if low == 0:
-        return f"below {edges[high]:g}" if high < bins else "any"
-    if high == bins:
-        return f"{edges[low]:g} and above"
-    return f"{edges[low]:g} to {edges[high]:g}"
+        return f"below {last}" if high < bins else "any"
+    return f"{first} and above" if high == bins else f"{first} to {last}"

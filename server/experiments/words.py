@@ -3,12 +3,23 @@
 from ...device.ldp_client import Experiment
 from ..accounting import Kind
 from ..mechanisms import mechanism_of
-from .definition import Definition
+from .definition import MILLI, Definition
 
 
 def mechanism(experiment: Experiment) -> str:
     """A mechanism and its numbers in a few words."""
     return mechanism_of(experiment).words()
+
+
+def readings(experiment: Experiment, unit: str) -> str:
+    """What a reading can be: yes or no, the labels, or the bins and their bounds in the unit."""
+    if experiment.type == "bool":
+        return "yes or no"
+    if experiment.type == "choice":
+        return ", ".join((*experiment.labels, "other"))
+    low, high = experiment.low / MILLI, experiment.high / MILLI
+    width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
+    return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
 
 
 def reports(count: int) -> str:

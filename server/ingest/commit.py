@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..store.store import Store, StoreError
 from . import pipeline
+from .clock import now
 from .pacing import Backoff
 from .pipeline import KnownFleets
 from .rate_limit import RateLimit
@@ -32,9 +33,9 @@ class Committer:
     """Commits batches of messages to a store.
 
     limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
-    with its messages and seconds. grouped: whether other aggregators get a part of the messages. not_before:
-    monotonic time before which nothing is to be tried again. committed_at: monotonic time of the last commit,
-    None before the first. failing: whether the last attempt failed.
+    with its messages and seconds. grouped: whether other aggregators get a part of the messages. clock: tells
+    when reports arrive. not_before: monotonic time before which nothing is to be tried again. committed_at:
+    monotonic time of the last commit, None before the first. failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Committer:
         limit: RateLimit | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         grouped: bool = False,
+        clock: Callable[[], datetime.datetime] = now,
     ) -> None:
         self._store = store
         self._fleets = fleets
@@ -52,6 +54,7 @@ class Committer:
         self._limit = limit
         self._on_commit = on_commit
         self._grouped = grouped
+        self._clock = clock
         self._backoff = Backoff()
         self.counters = Counters()
         self.committed_at: float | None = None
@@ -60,12 +63,12 @@ class Committer:
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
         """Commit a batch; False where the store fails, and nothing of it may be acknowledged."""
-        # Wall time, which decides the window only; all waiting is by the monotonic clock.
-        now = datetime.datetime.now(datetime.UTC)
+        # It decides the window only; all waiting is by the monotonic clock.
+        arrived = self._clock()
         start, done = time.monotonic(), self.counters
         try:
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, now, self._limit, self._grouped)
+            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit, self._grouped)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True

@@ -181,9 +181,7 @@ def read(
     Raises StoreError, also VersionRefused for a fleet that is not there.
     """
     if fleet not in store.fleets():
-        raise VersionRefused(
-            f"there is no fleet {fleet}: {', '.join(store.fleets()) or 'none'} in this store"
-        )
+        raise VersionRefused(f"no fleet {fleet} in {store.where}")
     versions = store.experiments(fleet)
     windows = store.window_reports(fleet)
     names = list(dict.fromkeys(v.experiment.name for v in versions))

@@ -249,7 +249,7 @@ def renew(
         raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
     if settings.mqtt_host not in folder.fleet.hosts:
         raise ProvisionError(
-            f"{path} has the broker {settings.mqtt_host!r}, which is none of {', '.join(folder.fleet.hosts)}"
+            f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {' or '.join(folder.fleet.hosts)}"
         )
     if settings.key is not None and fleet_keys is None:
         raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")

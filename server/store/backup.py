@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -11,17 +12,19 @@ from .. import private_file
 from ..errors import refusing
 from .database import BUSY_TIMEOUT_S, StoreError, parse_url
 
+_STEP_PAGES = 4096  # 16 MiB are copied between two looks at how far it is
+
 
 class BackupRefused(StoreError):
     """A copy that cannot be made; the text says why and what would be right."""
 
 
-def backup(url: str, file: Path) -> int:
+def backup(url: str, file: Path, advance: Callable[[float], object] = lambda _: None) -> int:
     """Copy a SQLite store, of any schema version, to a new file of mode 0600; returns its size in bytes.
 
-    The copy is on disk and was checked page by page when this returns; where it fails there is no file.
-    Raises BackupRefused for a PostgreSQL store, a file that is there already, and a store that is missing,
-    damaged or a database of something else.
+    advance: is told how much more is done, of 1. The copy is on disk and was checked page by page when this
+    returns; where it fails there is no file. Raises BackupRefused for a PostgreSQL store, a file that is
+    there already, and a store that is missing, damaged or a database of something else.
     """
     path = _path(url)
     exists = f"{file} exists: a backup replaces nothing, give another name"
@@ -35,7 +38,7 @@ def backup(url: str, file: Path) -> int:
             # Made before SQLite opens it, for its mode; left by a backup that was killed it may be replaced.
             part.unlink(missing_ok=True)
             private_file.create(part, b"")
-            _copy(path, part)
+            _copy(path, part, advance)
             private_file.sync(part)
             # Unlike a rename, a link does not replace what was made there meanwhile.
             os.link(part, file)
@@ -60,14 +63,22 @@ def _path(url: str) -> Path:
     return path
 
 
-def _copy(path: Path, part: Path) -> None:
-    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)) as source:
+def _copy(path: Path, part: Path, advance: Callable[[float], object]) -> None:
+    left = 1.0
+
+    def follow(_status: int, remaining: int, pages: int) -> None:
+        nonlocal left
+        advance(left - remaining / pages)
+        left = remaining / pages
+
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as source:
+        # One transaction around all steps: from one state, and in WAL mode nobody who writes has to wait.
+        source.execute("BEGIN")
         tables = source.execute("SELECT name FROM sqlite_master WHERE name = 'schema_version'").fetchall()
         if not tables:
             raise BackupRefused(f"{path} is a database of something else: give another path")
         with closing(sqlite3.connect(part)) as target:
-            # All pages in one step: from one state, and in WAL mode nobody who writes has to wait.
-            source.backup(target)
+            source.backup(target, pages=_STEP_PAGES, progress=follow)
             verdict = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
             # One file, whoever looks at it; opened as a store it is in WAL mode again.
             target.execute("PRAGMA journal_mode=DELETE")

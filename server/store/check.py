@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire import topics
@@ -40,19 +41,21 @@ class StoreCheck:
     violations: tuple[str, ...]
 
 
-def check(store: Store) -> StoreCheck:
+def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> StoreCheck:
     """Read every row of a store as it is at one moment and say which contradict each other.
 
-    Raises StoreError where the database itself fails, as a damaged file does.
+    advance: is told how much more is done, of 1. Raises StoreError where the database itself fails, as a
+    damaged file does.
     """
     with store.snapshot() as connection:
         wrong = [*_file(connection)]
+        rows = _Rows(connection, advance)
         versions, lines = _experiments(connection)
         wrong += lines
-        accepted, lines = _dedupe(connection, _highest_numbers(versions))
+        accepted, lines = _dedupe(rows, _highest_numbers(versions))
         wrong += lines
         known = {v.id: ((v.fleet, v.experiment.name), v.experiment) for v in versions}
-        counted, lines = _histograms(connection, known)
+        counted, lines = _histograms(rows, known)
         wrong += lines
         wrong += _totals(counted, accepted)
         wrong += _devices(connection)
@@ -60,6 +63,21 @@ def check(store: Store) -> StoreCheck:
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
         heard = connection.scalar(select(func.count()).select_from(devices)) or 0
     return StoreCheck(len(versions), heard, counted.total(), tuple(wrong))
+
+
+class _Rows:
+    """Rows of the two large tables, read some thousands at a time; who waits is told how far that is."""
+
+    def __init__(self, connection: Connection, advance: Callable[[float], object]) -> None:
+        tables = (schema.dedupe, schema.histogram)
+        self._connection = connection
+        self._advance = advance
+        self._count = sum(connection.scalar(select(func.count()).select_from(t)) or 0 for t in tables)
+
+    def of(self, query: Select[*tuple[Any, ...]]) -> Iterator[Any]:
+        for part in self._connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
+            yield from part
+            self._advance(len(part) / self._count)
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -115,13 +133,12 @@ def _highest_numbers(versions: list[Version]) -> dict[_Name, int | None]:
     return highest
 
 
-def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:
+def _dedupe(rows: _Rows, most: dict[_Name, int | None]) -> tuple[Counter[_Name], list[str]]:
     """Return name -> reports by the numbers of its devices, and what is wrong."""
     table = schema.dedupe
     accepted: Counter[_Name] = Counter()
     wrong: Counter[tuple[_Name, str]] = Counter()
-    rows = connection.execute(select(table).execution_options(yield_per=_ROWS))
-    for fleet, experiment, _device, text, stored in rows:
+    for fleet, experiment, _device, text, stored in rows.of(select(table)):
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text)
@@ -147,13 +164,13 @@ def _dedupe(connection: Connection, most: dict[_Name, int | None]) -> tuple[Coun
 
 
 def _histograms(
-    connection: Connection, versions: dict[int, tuple[_Name, Experiment]]
+    rows: _Rows, versions: dict[int, tuple[_Name, Experiment]]
 ) -> tuple[Counter[_Name], list[str]]:
     table = schema.histogram
     counted: Counter[_Name] = Counter()
     wrong: Counter[tuple[int, str]] = Counter()
     query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-    for id_, window, code, count in connection.execute(query.execution_options(yield_per=_ROWS)):
+    for id_, window, code, count in rows.of(query):
         if id_ not in versions:
             wrong[id_, "belong to no version that can be read"] += 1
             continue

@@ -11,7 +11,7 @@ import datetime
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, func, select, update
@@ -66,7 +66,13 @@ class Merged:
     revoked: int
 
 
-def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Merged:
+def merge(
+    into: Store,
+    sources: Sequence[Store],
+    *,
+    dry_run: bool = False,
+    advance: Callable[[float], object] = lambda _: None,
+) -> Merged:
     """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
 
     Of an experiment's name that the target has, the target's current version and expiry stay; of another, the
@@ -74,6 +80,7 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
     stays, an empty one comes from the first source that has it. A device that is revoked in any of them is
     revoked. Sources are read as they were at one moment and are not changed. dry_run: do it all and undo it,
     to say what would be added.
+    advance: is told how much more is done, of 1.
     Rejects are added unseen: nothing tells whether they were added before, so a source that has nothing else
     can be added twice.
     Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in one only, a
@@ -87,7 +94,7 @@ def merge(into: Store, sources: Sequence[Store], *, dry_run: bool = False) -> Me
         total = _Merge(into, target)
         for source in sources:
             with source.snapshot() as connection:
-                total.add(source, connection)
+                total.add(source, connection, lambda part: advance(part / len(sources)))
         if dry_run:
             target.rollback()
     return total.merged()
@@ -131,10 +138,13 @@ class _Merge:
             tuple(self._fleets), tuple(lines), totals["rejects"], totals["named"], totals["revoked"]
         )
 
-    def add(self, source: Store, connection: Connection) -> None:
-        """Add a source, as a connection of its own sees it."""
+    def add(self, source: Store, connection: Connection, advance: Callable[[float], object]) -> None:
+        """Add a source, as a connection of its own sees it; advance is told how much more is done, of 1."""
         self._source = source
         self._connection = connection
+        tables = (schema.dedupe, schema.histogram)
+        rows = sum(connection.scalar(select(func.count()).select_from(t)) or 0 for t in tables)
+        self._advance: Callable[[int], object] = lambda more: advance(more / rows)
         self._add_fleets()
         self._add_devices()
         versions = source.versions(connection, None)
@@ -263,6 +273,7 @@ class _Merge:
                 changed[key] = united
             if not overlaps:
                 self._write(changed, {}, {})
+            self._advance(len(rows))
         for (fleet, experiment), (devices, reports) in overlaps.items():
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted the same {reports:,} "
@@ -276,6 +287,7 @@ class _Merge:
         counts = self._connection.execute(query.execution_options(yield_per=_ROWS))
         for part in counts.partitions():
             self._write({}, {(ids[id_], window, code): count for id_, window, code, count in part}, {})
+            self._advance(len(part))
 
     def _add_rejects(self) -> None:
         table = schema.reject

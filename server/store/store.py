@@ -144,6 +144,16 @@ class Store(Database):
         with self.reading() as connection:
             return self._devices(connection, fleet, "revoked")
 
+    def known_devices(self, fleet: str, devices: Iterable[str]) -> frozenset[str]:
+        """Return those of the devices that were named, or had a report counted, in a fleet."""
+        ids, known = sorted(set(devices)), set[str]()
+        with self.reading() as connection:
+            for table in (schema.device, schema.dedupe):
+                for some in (ids[i:][:1000] for i in range(0, len(ids), 1000)):
+                    query = select(table.c.device).where(table.c.fleet == fleet, table.c.device.in_(some))
+                    known.update(connection.scalars(query))
+        return frozenset(known)
+
     def roster(self, fleet: str) -> dict[str, str]:
         """Return device id -> "allowed" or "revoked", of all that were named; sorted."""
         table = schema.device

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -242,18 +242,16 @@ def run(
     fleets: tuple[int, ...] = FLEETS,
     quick: bool = False,
     seed: int | None = None,
-    progress: Callable[[Iterator[None]], object] = list,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> LifetimeStudy:
-    """Run the study; quick: fewer days of a smaller fleet. progress: told of each cell that is done."""
+    """Run the study; quick: fewer days of a smaller fleet. progress: is told how much more is done, of 1."""
     rng = np.random.default_rng(seed)
     cells: list[LifetimeCell] = []
     repeats, windows = (1, 20) if quick else (4, 60)
 
-    def steps() -> Iterator[None]:
-        for devices, lifetime, way in itertools.product(fleets, LIFETIMES, WAYS):
-            cells.append(cell(devices, lifetime, way, repeats, windows, rng))
-            yield
-
-    progress(steps())
+    todo = list(itertools.product(fleets, LIFETIMES, WAYS))
+    for devices, lifetime, way in todo:
+        cells.append(cell(devices, lifetime, way, repeats, windows, rng))
+        progress(1 / len(todo))
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
     return LifetimeStudy(tuple(cells), splits(), uses)

@@ -92,7 +92,7 @@ def run(
     progress: Callable[[float], None] = lambda _: None,
     workers: int | None = None,
 ) -> RangeStudy:
-    """Run a design on all cores. progress is told the share of the work that is done.
+    """Run a design on all cores. progress is told how much more is done, of 1.
 
     own: daily counts to study instead of the default ones. Without a seed noise comes from OpenDP and no two
     runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.
@@ -104,15 +104,14 @@ def run(
     series_for = own.cut if own is not None else default_series
     todo = cells(design, series_for, seed)
     results: dict[int, CellResult] = {}
-    done, total = 0.0, sum(cell.cost for cell in todo)
+    total = sum(cell.cost for cell in todo)
     order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)
     with processes(workers) as pool:
         futures = {pool.submit(run_cell, todo[i]): i for i in order}
         for future in as_completed(futures):
             i = futures[future]
             results[i] = future.result()
-            done += todo[i].cost
-            progress(done / total)
+            progress(todo[i].cost / total)
     points: list[Point] = []
     flawed: list[Point] = []
     short: list[Point] = []

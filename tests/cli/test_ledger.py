@@ -22,7 +22,7 @@ from hushmote.server.planning import remaining as fleet_ledger
 from hushmote.server.planning.board_status import StatusRefused
 from hushmote.server.planning.forecast import Forecast, Purse, daily, rate, shared
 from hushmote.server.planning.policy import Policy
-from hushmote.server.store import Store, VersionRefused
+from hushmote.server.store import Store
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 POLICY = Policy(5_000_000, 0, 2_000_000, ("sum", "squares", "count", "unlimited"), ("a", "b"))
@@ -264,10 +264,10 @@ def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (("--fleet", "nope"), VersionRefused, "there is no fleet nope: home in this store"),
+        (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
         (("--per-day", "1"), UsageError, "--per-day goes with --status"),
         (("--status", "-", "--boards", "3"), UsageError, "leave them out with --status"),
-        (("--plot", "l.txt"), UsageError, "a picture is a .png, .pdf or .svg"),
+        (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(url, arguments, error, text):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 from flashing import Bench, on_board
+from shown import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
@@ -21,27 +21,24 @@ from hushmote.server.privacy.histogram import for_reports
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "choosing-a-budget.md").read_text("utf-8")
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
-BLOCKS = re.findall(
-    r"^    \$ hushmote ((?:budget|experiment) .*)\n((?:    .*\n|\n(?=    ))*)", PAGE, re.MULTILINE
-)
+EXAMPLE = DOCS.parent / "examples" / "night_heating.toml"
+PAIRS = shown(PAGE, "budget", "experiment")
 
 
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[c for c, _ in BLOCKS])
-def test_the_pages_commands_print_what_it_shows(command, shown, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("arguments", "expected"), PAIRS, ids=[" ".join(a) for a, _ in PAIRS])
+def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("night_heating.toml").write_text(TOML, encoding="utf-8")
+    Path("examples").mkdir()
+    Path("examples", "night_heating.toml").write_text(TOML, encoding="utf-8")
     Path("my_main.py").write_text(Path(main.__file__).read_text("utf-8"), encoding="utf-8")
-    found = CliRunner().invoke(app, shlex.split(command))
+    found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 0, found.output
-    assert lines(found.output) == lines(shown)
+    assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
 
 
-def test_there_are_six_such_commands_and_the_policy_lets_the_experiment_through(tmp_path):
-    assert len(BLOCKS) == 6
+def test_there_are_six_such_commands_and_the_policy_lets_the_experiment_through():
+    assert len(PAIRS) == 6
+    assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
     assert policy.literal(made).splitlines() == lines_of_first_policy()
@@ -49,8 +46,7 @@ def test_there_are_six_such_commands_and_the_policy_lets_the_experiment_through(
 
 
 def lines_of_first_policy() -> list[str]:
-    block = BLOCKS[2][1]
-    return [line[4:] for line in block.splitlines() if line.startswith(("    POLICY", '        "', "    }"))]
+    return [line for line in PAIRS[2][1] if line.startswith(("POLICY", '    "', "}"))]
 
 
 def test_the_numbers_in_the_text_follow_from_the_theorems():
@@ -72,8 +68,7 @@ def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
     text = Path(main.__file__).read_text("utf-8")
     text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
     application.write_text(text, encoding="utf-8")
-    command = re.findall(r"\$ hushmote (budget policy .*) --write my_main.py", PAGE)[0]
-    written = CliRunner().invoke(app, [*shlex.split(command), "--write", str(application)])
+    written = CliRunner().invoke(app, [*PAIRS[2][0][:-1], str(application)])
     assert "READINGS" not in written.output
     with bench.board() as board:
         bench.flash(board, main=application)

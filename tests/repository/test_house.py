@@ -163,3 +163,8 @@ def test_a_deliberate_violation_fails_by_name(tree: Path, violation: str):
     named = [shown for shown in done.stdout.splitlines() if shown.endswith("BROKEN")]
     assert any(shown.startswith(contract) for shown in named), done.stdout
     assert "hushmote." + module.removesuffix(".py").replace("/", ".") in done.stdout
+
+
+def test_one_module_of_the_command_line_draws_progress_bars():
+    drawing = {name_of(path) for path in MODULES if "rich.progress" in path.read_text()}
+    assert drawing == {"cli/progress.py"}

@@ -156,3 +156,13 @@ def test_a_page_is_the_same_on_the_site_and_elsewhere(page: Path):
 
 def test_a_list_that_the_site_would_miss_is_found():
     assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))
+
+
+def test_the_glossary_has_each_word_once_and_every_word_that_it_refers_to():
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    bold = re.findall(r"\*\*(.+?)\*\*", page)
+    entries = [word.strip(" .").lower() for entry in bold for word in entry.split(", ")]
+    assert [word for word, n in Counter(entries).items() if n > 1] == []
+    referred = {word.lower() for word in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", page)}
+    missing = [word for word in referred if not any(word.removesuffix("s") in entry for entry in entries)]
+    assert missing == ["italics"]

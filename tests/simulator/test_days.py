@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from command_line import DOOR
+from experiments import ROOM
 from scipy import stats
 
 from hushmote.server.experiments import definition
@@ -19,23 +20,6 @@ from hushmote.simulator.days import Course, SimulatedFleetError, fill, prepare
 from hushmote.simulator.population import PopulationError, normal, parse, zipf
 
 TODAY = datetime.date(2026, 11, 22)
-ROOM = """
-name = "room_temp"
-purpose = "How warm is it?"
-owner = "heating@example.org"
-expires = 9999-12-31
-type = "number"
-unit = "°C"
-low = 0
-high = 32
-bins = 32
-epsilon = 2
-every = 3
-window = "day"
-[budget]
-rule = "sum"
-cap = 8
-"""
 
 
 @pytest.fixture

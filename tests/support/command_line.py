@@ -42,10 +42,11 @@ def hushmote(
         return _called(*arguments, expect=expect)
 
 
-def hushmote_process(*arguments: str, cwd: Path, expect: int = 0) -> str:
+def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str = "80") -> str:
     """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
     command = [sys.executable, "-m", "hushmote", *arguments]
-    run = subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=120)
+    environment = _environment() | {"COLUMNS": columns}
+    run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
     return _checked(run.returncode, run.stdout, run.stderr, expect)
 
 

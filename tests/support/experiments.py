@@ -3,6 +3,25 @@
 import json
 from typing import Any
 
+ROOM = """
+name = "room_temp"
+purpose = "How warm is it?"
+owner = "heating@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°C"
+low = 0
+high = 32
+bins = 32
+epsilon = 2
+every = 3
+window = "day"
+[budget]
+rule = "sum"
+cap = 8
+"""
+"""An analyst's file: a number by the day, of which a board makes 4 reports in its life."""
+
 
 def experiment_json(**changes: Any) -> bytes:
     """A small valid experiment (rr of a bool, epsilon 1) with fields changed or, if None, left out.

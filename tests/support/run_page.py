@@ -28,6 +28,8 @@ from pathlib import Path
 import page_blocks
 from page_blocks import Block
 
+from hushmote.server.provisioning.software_board import interpreters
+
 ROOT = Path(__file__).parents[2]
 CANNOT = 3
 BLOCK_S = 600  # the longest study, in the long form, on a busy machine
@@ -37,6 +39,7 @@ LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 _INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
 _BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b|--publish\b")
+_BOARD = re.compile(r"^hushmote board\b", re.MULTILINE)
 _OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
 # What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
 _PRELUDE = """unset BASH_ENV
@@ -75,6 +78,18 @@ def wants_broker(blocks: list[Block]) -> bool:
     """Whether commands expect mosquitto at localhost:1883 and do not start it themselves."""
     texts = "\n".join(line for block in blocks for line in (*block.setup, block.text))
     return bool(_BROKER.search(texts)) and not _OWN_BROKER.search(texts)
+
+
+def check_board() -> None:
+    """Raise NotHere where no MicroPython can play a board that speaks TLS."""
+    try:
+        interpreter = interpreters.for_board()
+    except interpreters.NoInterpreter as e:
+        raise NotHere(str(e)) from None
+    if "tls" not in interpreter.features:
+        raise NotHere(
+            f"{shlex.join(interpreter.argv)} has no TLS: take another MicroPython for `hushmote board`"
+        )
 
 
 class Shell:
@@ -215,6 +230,8 @@ def run(page: Path, slow: bool) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         shell = Shell(folder)
+        if any(_BOARD.search(block.text) for block in blocks):
+            check_board()
         if wants_broker(blocks):
             os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin"  # where Debian puts mosquitto
             if not os.environ.get(_INSIDE):

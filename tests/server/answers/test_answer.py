@@ -34,7 +34,7 @@ def all_kinds() -> list[answer.Answer]:
         known.cdf(),
         known.quantile(0.05, 0.5, 0.95),
         known.mean(),
-        FleetEstimate(COMMON, truth=np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])).top(2),
+        FleetEstimate(COMMON, truth=np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])).top(2)[0],
         change.changed_shares(FOUND, other, wanted, "°C"),
         change.changed_readings(FOUND, other, [0.5], "°C"),
         change.trend({"monday": FOUND, "tuesday": other}, {"0 to 4": lambda e: e.range(16, 20)}, "share"),
@@ -110,7 +110,7 @@ def test_a_wider_confidence_is_a_wider_interval():
 
 
 def test_the_most_common_come_with_the_chance_that_they_are():
-    found = FleetEstimate(COMMON).top(2)
+    (found,) = FleetEstimate(COMMON).top(2)
     assert [row.name for row in found.rows][:2] == ["idle", "heating"]
     for row in found.rows[:2]:
         assert isinstance(row, answer.TopRow)

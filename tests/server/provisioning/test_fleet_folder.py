@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from boards import experiment_payload
 from command_line import Run, hushmote, runner
 from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
@@ -18,6 +19,7 @@ from hushmote.server.provisioning import authority, fleet_folder, master_key, ro
 from hushmote.server.provisioning import settings as provision
 from hushmote.server.provisioning.fleet_folder import FleetFolder, FolderError, now_utc
 from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys
 
 PASSPHRASE = "correct horse"
@@ -227,12 +229,39 @@ def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_noth
     assert not Path("k3f9.settings.json").exists()
 
 
+def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run: Run, store: Store):
+    store.allow_devices("home", ["k3f7"])
+    (version,) = [store.add_experiment("home", experiment_payload())]
+    with store.ingest() as transaction:
+        transaction.write({("home", version.name, "k3f6"): NumberSet((1, 2))}, {}, {})
+    said = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
+    assert "nobody has heard of board k3f0: correct the id, or say --unknown-too" in said
+    assert store.revoked("home") == frozenset()
+    run("revoke", "k3f7", "k3f6")
+    run("revoke", "k3f7")  # doing it again changes nothing
+    run("revoke", "k3f0", "--unknown-too")
+    assert store.revoked("home") == {"k3f0", "k3f6", "k3f7"}
+    made(run)
+    run("device", "k3f9", "--folder", "fl")
+    assert "board k3g9" in run("revoke", "k3g9", "--folder", "fl", expect=1)
+    assert "board k3g9" in run("revoke", "k3g9", "--folder", "fl", "--only-folder", expect=1)
+    run("revoke", "k3f9", "--folder", "fl")  # it has never reported, but its folder knows it
+
+
+def test_the_only_fleet_of_a_store_needs_no_name_and_of_several_one_line_lists_them(run: Run, store: Store):
+    assert json.loads(run("allow", "k3f9", "--json"))["fleet"] == "home"
+    store.add_fleet("lab", keyed=False)
+    for arguments in (("allow", "k3f8"), ("revoke", "k3f9"), ("list",)):
+        assert "its fleets: home, lab" in run(*arguments, expect=1)
+    assert json.loads(run("allow", "k3f9", "--fleet", "lab", "--json"))["fleet"] == "lab"
+
+
 def test_revoking_without_a_store_or_a_folder_says_what_is_left_to_do(run: Run, store: Store):
     store.close()
     made(run)
     run("device", "k3f9", "--folder", "fl")
     assert "--store" in run("revoke", "k3f9", "--folder", "fl", "--only-folder")
-    assert "still opens the broker" in run("revoke", "k3f9")
+    assert "still opens the broker" in run("revoke", "k3f9", "--unknown-too")
     Path("hushmote.sqlite").unlink()
     assert "no store" in run("revoke", "k3f9", "--folder", "fl", expect=1)
     assert "--folder" in run("revoke", "k3f9", "--only-folder", expect=1)

@@ -57,6 +57,31 @@ def live(tmp_path):
         yield store
 
 
+def test_what_is_counted_between_a_copy_s_steps_is_not_in_it(live, tmp_path, monkeypatch):
+    monkeypatch.setattr("hushmote.server.store.backup._STEP_PAGES", 1)
+    copy, done = tmp_path / "copy.sqlite", []
+
+    def advance(more):
+        if len(done) < 5:
+            take(live, boards(100 * len(done), 100 * (len(done) + 1)))
+        done.append(more)
+
+    before = total(live)
+    backup(f"sqlite:///{live.where}", copy, advance)
+    assert len(done) > 5
+    assert sum(done) == pytest.approx(1)
+    assert total(live) == before + 5 * 300
+    with Store(f"sqlite:///{copy}", create=False) as copied:
+        assert total(copied) == before
+        assert check(copied).violations == ()
+
+
+def test_a_check_says_how_far_it_is(live):
+    done = []
+    check(live, done.append)
+    assert sum(done) == pytest.approx(1)
+
+
 def test_backups_made_while_reports_are_counted_are_each_whole_batches(live, tmp_path):
     stop = threading.Event()
     batches = 0

@@ -133,7 +133,9 @@ def test_merged_sites_are_one_aggregator_that_had_seen_everything(sites):
             take(parts[device % 3], [("x", b"not a report")])
     into, *sources = parts
     before = [sites.content(name) for name in "abc"]
-    said = merge(into, sources, dry_run=True)
+    done: list[float] = []
+    said = merge(into, sources, dry_run=True, advance=done.append)
+    assert sum(done) == pytest.approx(1)
     assert [sites.content(name) for name in "abc"] == before
     had = into.participation("home")["temp"]
     assert merge(into, sources) == said

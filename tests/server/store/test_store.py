@@ -289,6 +289,16 @@ def test_allowed_and_revoked_devices_are_kept_and_what_is_revoked_stays_so(store
     store.allow_devices("home", [])
 
 
+def test_devices_are_known_once_they_are_named_or_counted(store):
+    store.add_fleet("lab", keyed=False)
+    store.allow_devices("home", ["named"])
+    seen = {("home", "temp", "heard"): NumberSet((1, 2)), ("lab", "temp", "elsewhere"): NumberSet((1, 2))}
+    add(store, {}, seen=seen)
+    ids = [f"no-{n}" for n in range(1500)] + ["named", "heard", "elsewhere"]
+    assert store.known_devices("home", ids) == {"named", "heard"}
+    assert store.known_devices("home", []) == frozenset()
+
+
 def test_a_fleet_is_listed_only_where_that_was_said(store):
     store.add_fleet("away", keyed=True)
     assert store.listed_fleets() == frozenset()

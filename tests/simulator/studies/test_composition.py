@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.study import study_app
 from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
+from hushmote.server.errors import UsageError
 from hushmote.simulator.studies.composition import advanced, misprint, study, until_spent, view
 
 
@@ -62,7 +63,7 @@ def test_reports_until_the_budget_is_spent():
 @pytest.mark.slow
 def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
     path = tmp_path / "composition.svg"
-    result = CliRunner().invoke(study_app, ["composition", "--plot", str(path)])
+    result = CliRunner().invoke(study_app, ["composition", "--output", str(path)])
     assert result.exit_code == 0, result.output
     assert "133.60" in result.output
     assert "153.67" in result.output
@@ -77,9 +78,9 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--total", "0"], ["--delta", "0"], ["--delta", "1"], ["--epsilon", "0"], ["--plot", "x.txt"]],
+    [["--total", "0"], ["--delta", "0"], ["--delta", "1"], ["--epsilon", "0"], ["--output", "x.txt"]],
 )
 def test_what_makes_no_sense_is_refused(arguments):
     result = CliRunner().invoke(study_app, ["composition", *arguments])
-    assert isinstance(result.exception, AccountingError)
+    assert isinstance(result.exception, AccountingError | UsageError)
     assert "\n" not in str(result.exception)

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hushmote.cli.study import study_app
-from hushmote.server.planning.devices import MICRO, PlanError
+from hushmote.server.errors import HushmoteError
+from hushmote.server.planning.devices import MICRO
 from hushmote.simulator.studies import lifetime
 
 KNOWN = {  # for 10^6 boards, 365 daily windows, 64 values, as published with this project's design
@@ -69,8 +70,8 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
 @pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"
-    arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000"]
-    done = CliRunner().invoke(study_app, [*arguments, "--json", "--plot", str(plot), "--csv", str(table)])
+    arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000", "--json"]
+    done = CliRunner().invoke(study_app, [*arguments, "--plot", str(plot), "--output", str(table)])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert len(result["cells"]) == 20
@@ -86,12 +87,12 @@ def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     ("arguments", "text"),
     [
         (("--devices", "10"), "10,000 to 10,000,000"),
-        (("--quick", "--plot", "life.txt"), "a .png, .pdf or .svg file"),
-        (("--csv", "/nowhere/life.csv", "--devices", "1"), "10,000 to"),
+        (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+        (("--output", "/nowhere/life.csv", "--devices", "1"), "10,000 to"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], text: str) -> None:
     done = CliRunner().invoke(study_app, ["lifetime", *arguments])
-    assert isinstance(done.exception, PlanError)
+    assert isinstance(done.exception, HushmoteError)
     assert text in str(done.exception)
     assert "\n" not in str(done.exception)

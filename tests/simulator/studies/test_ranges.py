@@ -227,16 +227,16 @@ def test_own_days_decide_which_domains_are_studied():
 @pytest.mark.slow
 def test_a_mistake_is_one_line(tmp_path: Path):
     (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
-    csv_file = ("study", "ranges", "--csv", "trips.csv")
+    csv_file = ("study", "ranges", "--input", "trips.csv")
     for arguments, text in (
         (
             (*csv_file, "--time", "date", "--value", "count"),
             "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
         ),
-        (csv_file, "--csv FILE needs --time COLUMN, the column of dates or timestamps"),
+        (csv_file, "--input FILE needs --time COLUMN, the column of dates or timestamps"),
         (
             ("study", "ranges", "--by", "site"),
-            "--time, --value, --by and --only are about a file: --csv FILE",
+            "--time, --value, --by and --only are about a file: --input FILE",
         ),
         (
             ("study", "ranges", "--range", "2013-01-01:2014-01-01"),
@@ -253,7 +253,7 @@ def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(tmp_path:
     """
     rows = [f"{i},2024-0{1 + i % 3}-{1 + i % 28:02d}T08:00,{'AB'[i % 2]}\n" for i in range(20_000)]
     (tmp_path / "loans.csv").write_text("id,out,library\n" + "".join(rows), encoding="utf-8")
-    asked = ("--csv", "loans.csv", "--time", "out", "--by", "library", "--only", "A")
+    asked = ("--input", "loans.csv", "--time", "out", "--by", "library", "--only", "A")
     ranges = ("--range", "2024-01-01:2024-01-31", "--range", "2024-02-10:2024-02-10")
     shown = json.loads(called("study", "ranges", *asked, *ranges, "--json", cwd=tmp_path))
     assert [row["structure"] for row in shown["ranges"]] == list(FAMILIES) * 2

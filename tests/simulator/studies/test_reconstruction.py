@@ -74,7 +74,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_the_page_has_what_its_command_prints(ran: Ran):
-    shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("plot: ")]
+    shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("written: ")]
     assert "\n".join(shown).rstrip() in PAGE.read_text(encoding="utf-8"), ran.text
     assert max(map(len, shown)) <= 80
     assert ran.picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,125 @@
+"""Examples for each page of help: commands as they are pasted, by the path of their command."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "": (
+        "hushmote demo",
+        "hushmote plan --help",
+    ),
+    "demo": (
+        "hushmote demo",
+        "hushmote demo --devices 2000 --broker embedded",
+    ),
+    "simulate": (
+        "hushmote simulate room_temp.toml --population normal:21:3",
+        "hushmote simulate room_temp.toml --days 30 --store sqlite:///hushmote.sqlite",
+    ),
+    "plan": (
+        "hushmote plan --devices 20000 --bins 64 --error 0.01",
+        "hushmote plan --devices 20000 --yes-no --lifetime 4 --horizon 2y --call 1h",
+    ),
+    "epsilon central": ("hushmote epsilon central 1,2,3,10 --risk 1/3 --query mean",),
+    "epsilon local": (
+        "hushmote epsilon local --domain 64 --risk 0.05",
+        "hushmote epsilon local room_temp.toml --risk 0.05",
+    ),
+    "budget compose": ("hushmote budget compose 0.1x12 0.5x3 --delta 1e-6",),
+    "budget histogram": ("hushmote budget histogram --devices 100000 --epsilon 0.1",),
+    "budget majority": ("hushmote budget majority --total 2 --reports 20",),
+    "budget compare": (
+        "hushmote budget compare --total 2 --reports 20",
+        "hushmote budget compare --total 2 --delta 1e-6 --epsilon 0.1",
+    ),
+    "budget policy": ("hushmote budget policy --epsilon 2 --experiments room_temp,door_open",),
+    "budget plot": ("hushmote budget plot --output budget.png --show reports --total 2",),
+    "provision fleet": (
+        "hushmote provision fleet fleet-home --host broker.example --host 10.0.0.5",
+        "hushmote provision fleet fleet-home --host broker.example --aggregators 3",
+    ),
+    "provision device": (
+        "hushmote provision device --folder fleet-home --wifi-ssid Home",
+        "hushmote provision device --open --mqtt-host 10.0.0.5 --wifi-ssid Home",
+    ),
+    "provision renew": (
+        "hushmote provision renew k3f9x1 --folder fleet-home",
+        "hushmote provision renew --all --folder fleet-home",
+    ),
+    "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
+    "provision allow": (
+        "hushmote provision allow k3f9x1 5620b8f87aca3592",
+        "hushmote provision allow --file ids.txt --listed",
+    ),
+    "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
+    "provision list": ("hushmote provision list --folder fleet-home",),
+    "provision aggregator": ("hushmote provision aggregator --folder fleet-home",),
+    "provision rotate broker": (
+        "hushmote provision rotate broker --folder fleet-home",
+        "hushmote provision rotate broker --folder fleet-home --host new.example",
+    ),
+    "provision rotate aggregator": (
+        "hushmote provision rotate aggregator --folder fleet-home",
+        "hushmote provision rotate aggregator --folder fleet-home --finish",
+    ),
+    "provision rotate ca": (
+        "hushmote provision rotate ca --folder fleet-home",
+        "hushmote provision rotate ca --folder fleet-home --finish",
+    ),
+    "provision rotate master": (
+        "hushmote provision rotate master --folder fleet-home",
+        "hushmote provision rotate master --folder fleet-home --finish",
+    ),
+    "provision rotate signing": ("hushmote provision rotate signing --folder fleet-home",),
+    "keygen": ("hushmote keygen master.key",),
+    "experiment show": ("hushmote experiment show room_temp.toml",),
+    "experiment add": (
+        "hushmote experiment add room_temp.toml --fleet home --keys",
+        "hushmote experiment add room_temp.toml --grace 7",
+    ),
+    "experiment list": ("hushmote experiment list",),
+    "experiment withdraw": ("hushmote experiment withdraw room_temp",),
+    "serve": (
+        "hushmote serve --broker mqtt://localhost --master-key master.key",
+        "hushmote serve --broker mqtt://me@broker.example --password-file secret.txt",
+    ),
+    "status": (
+        "hushmote status",
+        "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",
+    ),
+    "flash": (
+        "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
+        "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",
+    ),
+    "board": (
+        "hushmote board",
+        "hushmote board --storage kitchen --speed 60",
+    ),
+    "audit": (
+        "hushmote audit",
+        "hushmote audit room_temp.toml --runtime all",
+        "hushmote audit --port /dev/ttyACM0",
+    ),
+    "ledger": (
+        "hushmote ledger --policy main.py --boards 20000",
+        "hushmote ledger --status status.json --per-day 0.5",
+    ),
+    "estimate": (
+        "hushmote estimate room_temp",
+        "hushmote estimate room_temp --range 18:24 --quantile 0.5",
+        "hushmote estimate room_temp --trend --above 24",
+    ),
+    "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
+    "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),
+    "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
+    "merge": (
+        "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite --dry-run",
+        "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite",
+    ),
+    "study ranges": (
+        "hushmote study ranges --quick",
+        "hushmote study ranges --range 2013-01-01:2013-01-31 --epsilon 0.5",
+    ),
+    "study lifetime": ("hushmote study lifetime --quick --seed 1",),
+    "study reconstruction": ("hushmote study reconstruction --epsilon 0.2",),
+    "study composition": ("hushmote study composition --epsilon 0.1 --total 10",),
+}

@@ -1,0 +1,85 @@
+"""Answers in three plain sentences: how private, how exact, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from ..epsilon import belief
+from .answer import Answer
+from .second_epsilon import TwoEpsilons
+
+_NOISY = 0.25  # of the largest share: an interval of more on each side hides what the others are
+_MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What somebody who knows nothing of differential privacy needs to know of answers."""
+
+    private: str
+    exact: str
+    next: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    def words(self) -> str:
+        """Three lines."""
+        return f"How private: {self.private}\nHow exact: {self.exact}\nWhat next: {self.next}"
+
+
+def guide(answers: Sequence[Answer], epsilons: TwoEpsilons, windows: int) -> Guide:
+    """Sentences on answers; windows: in how many the reports came, where more could be asked about them."""
+    return Guide(_private(epsilons), _exact(answers), _next(answers, windows))
+
+
+def _private(epsilons: TwoEpsilons) -> str:
+    one = belief(epsilons.report)
+    together = epsilons.report * epsilons.own
+    if epsilons.own == 1:
+        return one
+    if together > _MOST_NATS:
+        return f"{one} A board's many reports about one reading that never changes tell more than that."
+    all_of_them = belief(together).replace("the report", f"all {epsilons.own:,} reports of a board")
+    return f"{one} {all_of_them}"
+
+
+def half_width(answer: Answer) -> float:
+    """Half the width of the table's middle interval."""
+    return median((row.high - row.low) / 2 for row in answer.rows)
+
+
+def _exact(answers: Sequence[Answer]) -> str:
+    sure = f"{answers[0].confidence * 100:g} of 100 such intervals hold the truth"
+    parts = []
+    shares = [a for a in answers if a.quantity == "share"]
+    readings = [a for a in answers if a.quantity == "reading"]
+    kind = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
+    if shares:
+        parts.append(f"a share is known to about ±{half_width(shares[0]) * 100:.2g} percentage points")
+    if readings:
+        first = readings[0].rows[0]
+        same = [row for row in readings[0].rows if row.name == first.name]
+        reading = median((row.high - row.low) / 2 for row in same)
+        parts.append(f"the {first.name} to about ±{f'{reading:.2g} {readings[0].unit}'.strip()}")
+    text = f"{kind}{' and '.join(parts)}; {sure}."
+    return text[0].upper() + text[1:]
+
+
+def _next(answers: Sequence[Answer], windows: int) -> str:
+    first = answers[0]
+    if first.kind == "trend":
+        return "Four times as many reports in each window halve the intervals."
+    if first.kind == "change":
+        return "Four times as many reports on both sides show changes half as large."
+    halve = f"four times as many reports ({4 * first.reports:,}) halve the intervals"
+    if half_width(first) > _NOISY * max(row.value for row in first.rows):
+        wider = "Ask for fewer, wider rows (--rows 8, --range)" if first.rows[0].upper is not None else ""
+        text = f"{wider}, or wait: {halve}." if wider else f"{halve}."
+    else:
+        text = f"{halve}."
+    trend = f" --trend shows the {windows} windows one by one." if windows > 1 else ""
+    return text[0].upper() + text[1:] + trend

@@ -1,0 +1,41 @@
+"""The clock that says in which window a report arrived: this machine's, or one for simulated boards."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+SIMULATED = "sim"
+"""How names of simulated fleets begin; no other fleet's reports may be simulated, nor its clock hurried."""
+
+DAY_S = 10.0
+"""Seconds that a simulated day takes."""
+
+
+def now() -> datetime.datetime:
+    """This machine's time, UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+class HurryingClock:
+    """Runs through whole days before today, day_s seconds each, and is this machine's clock from then on.
+
+    It stands still until it is first asked, which is when the first reports arrive. Nothing that arrives can
+    move it.
+    """
+
+    def __init__(self, days: int, day_s: float = DAY_S) -> None:
+        self._days = days
+        self._day_s = day_s
+        self._began_s: float | None = None
+
+    def __call__(self) -> datetime.datetime:
+        """The time, UTC."""
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        gone = (time.monotonic() - self._began_s) / self._day_s
+        present = now()
+        if gone >= self._days:
+            return present
+        midnight = present.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight - datetime.timedelta(days=self._days - gone)

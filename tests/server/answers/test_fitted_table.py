@@ -1,0 +1,119 @@
+"""Tables at any width: numbers are never cut or broken, labels are shortened, bars go first."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushmote.server.answers import tables
+from hushmote.server.answers.answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.fitted_table import FittedTable
+
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
+
+
+def shown(table: object, width: int) -> str:
+    """What a console of this width, a pipe, gets."""
+    text = io.StringIO()
+    tables.PlainConsole(file=text, width=width).print(table)
+    return text.getvalue()
+
+
+SHARES = st.floats(-2, 2)
+READINGS = st.floats(-1e9, 1e9)
+# A label is letters alone: all digits that are shown are then numbers'.
+LABELS = st.text("abcdefgh ", min_size=1, max_size=60).map(str.strip).filter(bool)
+
+
+@st.composite
+def an_answer(draw: st.DrawFn) -> Answer:
+    kind = draw(
+        st.sampled_from(["histogram", "ranges", "cdf", "quantiles", "moments", "top", "change", "trend"])
+    )
+    share = kind not in ("quantiles", "moments")
+    x = SHARES if share else READINGS
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(1, 4))):
+        value, low, high = draw(x), draw(x), draw(x)
+        truth = draw(st.none() | x)
+        common = (draw(LABELS), value, min(low, high), max(low, high), truth)
+        if kind == "top":
+            rows.append(TopRow(*common, probability=draw(st.floats(0, 1))))
+        elif kind == "change":
+            p = draw(st.floats(0, 1))
+            rows.append(ChangeRow(*common, before=draw(x), after=draw(x), p=p, p_adjusted=p))
+        elif kind == "trend":
+            window, reports = draw(st.dates()).isoformat(), draw(st.integers(2, 10**9))
+            rows.append(
+                TrendRow(*common, window=window, reports=reports, histogram_epsilon=draw(st.floats(0.01, 10)))
+            )
+        elif kind in ("histogram", "ranges") and draw(st.booleans()):
+            rows.append(PostRow(*common, processed=draw(st.floats(0, 1))))
+        else:
+            rows.append(Row(*common))
+    rows = [row for row in rows if type(row) is type(rows[0])]
+    return Answer(kind, "x", "share" if share else "reading", draw(LABELS), 10, 0.95, tuple(rows))
+
+
+@settings(deadline=None, max_examples=150)
+@given(an_answer(), st.sampled_from([80, 60, 45]))
+def test_every_number_of_a_wide_terminal_is_on_a_narrow_one(answer: Answer, width: int) -> None:
+    """Whatever the rows hold: compared with the same table where there is room for all."""
+    table = tables.answer(answer)
+    narrow, wide = shown(table, width), shown(table, 500)
+    assert max(map(len, narrow.splitlines())) <= width
+
+    def numbers(text: str) -> list[str]:
+        body = [line for line in text.splitlines() if "interval" not in line and "95 %" not in line]
+        return sorted(NUMBER.findall("\n".join(body)))
+
+    assert set(numbers(wide)) <= set(numbers(narrow))
+
+
+@pytest.mark.parametrize("width", [80, 60, 40, 24])
+def test_numbers_stay_whole_labels_end_in_dots_and_bars_go_first(width: int) -> None:
+    rows = tuple(Row(f"the state of the controller, {name}", 0.5, -0.25, 1.25) for name in ("on", "off"))
+    text = shown(tables.answer(Answer("histogram", "mode", "share", "", 9, 0.95, rows)), width)
+    assert text.count("50.00") == 2
+    assert text.count("-25.00 to 125.00") == 2
+    assert max(map(len, text.splitlines())) <= width
+    assert ("█" in text) == (width == 80)
+    assert ("…" in text) == (width < 60)
+
+
+def test_a_table_too_wide_for_its_numbers_is_shown_in_parts() -> None:
+    table = FittedTable()
+    table.add_column("label", no_wrap=True)
+    for i in range(9):
+        table.add_column(f"column {i}", justify="right")
+    table.add_row("a label that is rather long", *(str(10**8 + i) for i in range(9)))
+    text = shown(table, 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert [str(10**8 + i) in text for i in range(9)] == [True] * 9
+    assert text.count("a lab") > 1
+
+
+def test_one_number_wider_than_the_terminal_goes_on_in_the_next_line() -> None:
+    table = FittedTable()
+    table.add_column("n", justify="right")
+    table.add_row("1" * 30)
+    assert shown(table, 12).count("1") == 30
+
+
+def test_texts_break_at_spaces_and_nothing_of_them_is_lost() -> None:
+    table = FittedTable(show_header=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("")
+    sentence = "A sentence that is much longer than the terminal is wide, so it goes on below."
+    table.add_row("what", sentence)
+    lines = shown(table, 30).splitlines()
+    assert " ".join(" ".join(lines).split()) == f"what {sentence}"
+
+
+def test_readings_have_the_digits_that_their_intervals_leave_a_meaning() -> None:
+    big = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 1234567.125, 1234000, 1235000),))
+    assert "1234567  1234000 to 1235000" in str(big)
+    small = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 0.00123456, 0.001, 0.0014),))
+    assert "0.001235  0.001000 to 0.001400" in str(small)

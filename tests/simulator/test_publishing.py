@@ -1,0 +1,67 @@
+"""Days of simulated boards through a real broker, to an aggregator whose clock hurries as they do."""
+
+import datetime
+
+import numpy as np
+import pytest
+from experiments import ROOM
+from running import running, until
+
+from hushmote.server.experiments import definition
+from hushmote.server.ingest.clock import HurryingClock
+from hushmote.server.store.check import check
+from hushmote.server.store.store import Store
+from hushmote.simulator.broker import EmbeddedBroker
+from hushmote.simulator.days import Course, SimulatedFleetError, prepare
+from hushmote.simulator.gateway import Gateways
+from hushmote.simulator.population import normal
+from hushmote.simulator.publishing import check_announced, publish
+
+ASKED = definition.parse(ROOM)
+
+
+def script(devices: int = 300, fleet: str = "sim"):
+    today = datetime.datetime.now(datetime.UTC).date()
+    return prepare(fleet, ASKED, Course(devices, normal(14, 2), 3, 4, 1.0, today))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+        store.add_fleet("sim", keyed=False)
+        store.add_experiment("sim", ASKED.payload(), ASKED.expires)
+        yield store
+
+
+def test_an_aggregator_counts_each_report_once_and_by_its_own_days(store: Store):
+    """Day 1 of 3 takes a second: what is sent in it is counted in its window but for the last batch's."""
+    wanted = script()
+    with (
+        EmbeddedBroker() as broker,
+        running(store, broker, fleets=["sim"], clock=HurryingClock(3, day_s=1), batch_s=0.05) as aggregator,
+    ):
+        with Gateways(broker.host, broker.port) as gateways:
+            check_announced(gateways, wanted)
+            done: list[float] = []
+            sent = publish(gateways, wanted, np.random.default_rng(1), done.append, day_s=1)
+        until(lambda: aggregator.counters.accepted == sent.reports, "not all was counted")
+    assert sum(done) == pytest.approx(1)
+    assert aggregator.counters.rejected == {}
+    found = check(store)
+    assert (found.violations, found.reports) == ((), sent.reports)
+    (counted,) = store.window_reports("sim").values()
+    first, *_ = (day.isoformat() for day in wanted.course.dates)
+    assert min(counted) == first
+    assert len(counted) > 1
+
+
+def test_boards_are_asked_by_the_broker_or_not_at_all(store: Store):
+    with EmbeddedBroker() as broker, Gateways(broker.host, broker.port) as gateways:
+        with pytest.raises(SimulatedFleetError, match="nobody asks fleet sim for room_temp"):
+            check_announced(gateways, script())
+        with running(store, broker):
+            check_announced(gateways, script())
+            other = definition.parse(ROOM.replace("epsilon = 2", "epsilon = 1"))
+            changed = prepare("sim", other, script().course)
+            with pytest.raises(SimulatedFleetError, match="another version of room_temp"):
+                check_announced(gateways, changed)

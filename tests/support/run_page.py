@@ -28,6 +28,7 @@ from pathlib import Path
 import page_blocks
 from page_blocks import Block
 
+from hushmote.server.provisioning.software_board import interpreters
 from hushmote.simulator.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,7 @@ LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 _INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
 _BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b|--publish\b")
+_BOARD = re.compile(r"^hushmote board\b", re.MULTILINE)
 _OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
 _COMPILER = re.compile(r"^cc ", re.MULTILINE)
 # What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
@@ -79,6 +81,18 @@ def wants_broker(blocks: list[Block]) -> bool:
     """Whether commands expect mosquitto at localhost:1883 and do not start it themselves."""
     texts = "\n".join(line for block in blocks for line in (*block.setup, block.text))
     return bool(_BROKER.search(texts)) and not _OWN_BROKER.search(texts)
+
+
+def check_board() -> None:
+    """Raise NotHere where no MicroPython can play a board that speaks TLS."""
+    try:
+        interpreter = interpreters.for_board()
+    except interpreters.NoInterpreter as e:
+        raise NotHere(str(e)) from None
+    if "tls" not in interpreter.features:
+        raise NotHere(
+            f"{shlex.join(interpreter.argv)} has no TLS: take another MicroPython for `hushmote board`"
+        )
 
 
 class Shell:
@@ -219,6 +233,8 @@ def run(page: Path, slow: bool) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         shell = Shell(folder)
+        if any(_BOARD.search(block.text) for block in blocks):
+            check_board()
         if _COMPILER.search("\n".join(block.text for block in blocks)) and shutil.which("cc") is None:
             raise NotHere("there is no C compiler (cc)")
         if wants_broker(blocks):

@@ -25,9 +25,10 @@ def board_command(
 ) -> None:
     """Run a board in software, to try everything without hardware.
 
-    It is MicroPython behind a terminal that `hushmote flash` takes like a board's. DEVICE.settings.json is what
-    `hushmote provision device` wrote. The board's flash is a file that stays, so Ctrl-C is a power cut. Its
-    Wi-Fi takes any name and password, its sockets are this machine's, and its thermometer always shows 24.6 °C.
+    It is MicroPython behind a terminal that `hushmote flash` takes like a board's. DEVICE.settings.json is
+    what `hushmote provision device` wrote. The board's flash is a file that stays, so Ctrl-C is a power cut.
+    Its Wi-Fi takes any name and password, its sockets are this machine's, and its thermometer always shows
+    24.6 °C.
     """
     try:
         from ..server.provisioning.software_board import interpreters

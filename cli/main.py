@@ -70,10 +70,7 @@ COMMANDS = {
         "flash:flash_command",
         "Put Hushmote on a board over USB; a ledger that is there is never overwritten.",
     ),
-    "board": (
-        "board:board_command",
-        "Run a board in software: MicroPython behind a terminal that `hushmote flash` takes like a board's.",
-    ),
+    "board": ("board:board_command", "Run a board in software, to try everything without hardware."),
     "experiment": ("experiment:experiment_app", "What is asked of a fleet: check, add, list and withdraw."),
     "study": ("study:study_app", "Studies: simulations with their theory beside them."),
     "budget": (

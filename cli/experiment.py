@@ -176,6 +176,9 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
             *cells, "yes" if v.current else "no", *(str(d or "-") for d in (v.expires, v.counted_until))
         )
     show.out.print(table if versions else "no experiment has been added yet")
+    newest = {(v.fleet, v.experiment.name): v for v in versions if v.purpose}
+    for (fleet, name), v in newest.items():
+        show.out.print(f"{name} of {fleet}: {v.purpose} ({v.owner})")
 
 
 @experiment_app.command("withdraw")

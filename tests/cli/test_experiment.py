@@ -101,6 +101,7 @@ def test_show_says_what_is_asked_in_words_and_list_how_often(run: Run, tmp_path)
     assert (shown["low"], shown["high"], shown["unit"], shown["belief"]) == (0, 32, "°C", belief(4))
     run("add", "room.toml", "--open")
     assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
+    assert "of home: how warm (heating@example.org)" in " ".join(run("list").split())
 
 
 def test_epsilon_and_caps_are_nats_in_json(run: Run, tmp_path):

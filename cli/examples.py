@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote simulate room_temp.toml --days 30 --store sqlite:///hushmote.sqlite",
     ),
     "plan": (
+        "hushmote plan",
         "hushmote plan --devices 20000 --bins 64 --error 0.01",
         "hushmote plan --devices 20000 --yes-no --lifetime 4 --horizon 2y --call 1h",
     ),

@@ -52,7 +52,7 @@ COMMANDS = {
     ),
     "plan": (
         "plan.command:plan_command",
-        "Give three of devices, ε, domain (--bins, --labels or --yes-no) and error; get the fourth.",
+        "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
     ),
     "ledger": (
         "ledger.command:ledger_command",

@@ -25,10 +25,11 @@ if TYPE_CHECKING:  # the simulator takes a while to load
 
 
 def _plan(options: PlanOptions) -> None:
-    """Give three of devices, ε, domain (--bins, --labels or --yes-no) and error; get the fourth.
+    """Plan an experiment: five questions in words, or three of devices, ε, values and error.
 
-    With --lifetime, --horizon and --call instead of --epsilon: how to spend a lifetime budget, and what a
-    day, a week and 30 days of the fleet will show. Without options, on a terminal: five questions in words.
+    Without options it asks. Of devices, ε, values (--bins, --labels or --yes-no) and error, three give the
+    fourth. With --lifetime, --horizon and --call instead of --epsilon: how to spend a lifetime budget, and
+    what a day, a week and 30 days of the fleet will show.
     """
     if options.says_nothing:
         guided.plan(options)

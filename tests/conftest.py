@@ -1,5 +1,6 @@
 """Fixtures that tests of several modules take, and the markers of every test."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,9 @@ _running: list[set[str]] = []  # the markers of the test that runs
 
 
 def pytest_configure() -> None:
+    # What a shell starts with & ignores Ctrl-C, and so do its children: tests that send one would fail.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_watch)
 
 

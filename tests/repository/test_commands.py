@@ -8,6 +8,7 @@ LONG=1 (`make commands`) runs slow ones too.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -80,9 +81,7 @@ def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: P
 
 
 def test_the_examples_of_the_help_are_understood():
-    lines = [
-        line for line in HELP.read_text().splitlines() if line.startswith("hushmote ") and "[" not in line
-    ]
+    lines = re.findall(r"^\* `(hushmote .*)`$", HELP.read_text(), re.MULTILINE)
     assert len(lines) > 30
     faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
     assert [fault for fault in faults if fault] == []

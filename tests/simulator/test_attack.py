@@ -126,7 +126,7 @@ def test_an_attack_that_cannot_be_read_is_refused():
 @pytest.mark.slow
 def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
-    base = ("simulate", "door.toml", "--population", "weights:7:3", "--seed", "1")
+    base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
     forge = (*base, "--attack", "promote:yes", "--attackers", "0.1")
     found = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
     # 0.1 * ((1 - q) / (p - q) - 0.3) at ε = 2; the true share differs from 0.3 by 0.0015.

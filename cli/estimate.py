@@ -224,7 +224,7 @@ def _epsilons(store: StoreReader, options: EstimateOptions, how: Shuffling) -> T
     if options.against:
         return second_epsilon.of_change(store.store, options.against, options.selection, how)
     if options.trend:
-        return second_epsilon.of_windows(store.store, options.selection, how)[1]
+        return second_epsilon.of_windows(store.store, options.selection, how)
     return second_epsilon.of_selection(store.store, options.selection, how)
 
 

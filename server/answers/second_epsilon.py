@@ -127,14 +127,19 @@ def of_change(
     return _together(facts, [_added_up(facts, one) for one in (before, after)], shuffling)
 
 
-def of_windows(
+def of_each_window(
     store: Store, selection: Selection, shuffling: Shuffling | None = None
-) -> tuple[Mapping[str, TwoEpsilons], TwoEpsilons]:
-    """Both ε of each window of a selection, and those of all its windows, where each is seen."""
+) -> Mapping[str, TwoEpsilons]:
+    """Both ε of each window of a selection, by itself."""
     facts = Facts(store)
     apart = _apart(facts, selection)
-    each = {window: _together(facts, [parts], shuffling) for window, parts in apart.items()}
-    return each, _together(facts, list(apart.values()), shuffling)
+    return {window: _together(facts, [parts], shuffling) for window, parts in apart.items()}
+
+
+def of_windows(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
+    """Both ε of all windows of a selection, where each is seen."""
+    facts = Facts(store)
+    return _together(facts, list(_apart(facts, selection).values()), shuffling)
 
 
 @dataclass(frozen=True)

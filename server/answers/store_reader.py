@@ -148,7 +148,7 @@ class ExperimentReader:
         selection, store = self._selection(windows, version), self._reader.store
         by_window, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
         trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet)
-        return second_epsilon.beside(trends, second_epsilon.of_windows(store, selection, shuffling)[0])
+        return second_epsilon.beside(trends, second_epsilon.of_each_window(store, selection, shuffling))
 
     def two_epsilons(
         self,
@@ -164,7 +164,7 @@ class ExperimentReader:
         """
         selection, store = self._selection(windows, version), self._reader.store
         if apart:
-            return second_epsilon.of_windows(store, selection, shuffling)[1]
+            return second_epsilon.of_windows(store, selection, shuffling)
         return second_epsilon.of_selection(store, selection, shuffling)
 
     def _unit_of(self, selection: Selection) -> str:

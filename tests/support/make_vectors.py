@@ -179,6 +179,11 @@ def buckets() -> list[dict[str, Any]]:
         add(payload, "none", None, None)
         for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", "")):
             add(payload, kind, value, "TypeError")
+    # Rounding that reaches the end of the range, and in bins as narrow as what is rounded to.
+    for payload, values in ((ROOM_TEMP, (49.9996,)), (EXPERIMENTS[-1], (0.0004, 0.0006, -0.0004, -0.0006))):
+        for value in values:
+            assert safe_in_single(json.loads(payload), value)
+            add(payload, "float", value, ref.bucket_of(json.loads(payload), Fraction(Decimal(repr(value)))))
     choice = EXPERIMENTS[5]
     for i, label in enumerate(("off", "on", "a b ~!", "not listed", "", "ON")):
         add(choice, "text", label, min(i, 3))

@@ -128,9 +128,9 @@ class EstimateOptions(EpsilonOptions):
         if not (self.trend or self.against):
             return
         asked = "--trend" if self.trend else "--against"
-        shares = "--range LABEL, or --range LOW:HIGH of a number"
         if self.top:
-            raise UsageError(f"{asked} has no --top: ask for the shares of single values, {shares}")
+            single = "--range LABEL, or --range LOW:HIGH of a number"
+            raise UsageError(f"{asked} has no --top: ask for the shares of single values, {single}")
         if self.post is not Method.raw:
             raise UsageError(
                 f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
@@ -139,9 +139,7 @@ class EstimateOptions(EpsilonOptions):
         if self.trend and self.cdf:
             raise UsageError("--trend has no --cdf: ask for --below or --quantile")
         if self.rows and (self.trend or self.ranges or self.above or self.below):
-            raise UsageError(
-                f"--rows is for histograms, and there is none: leave it out, or ask for {shares}"
-            )
+            raise UsageError("--rows is for histograms, and there is none here: leave it out")
 
     def shares(self, kind: str) -> list[str]:
         """Ranges and labels of which shares are asked for; kind: the experiment's type."""

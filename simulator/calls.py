@@ -52,6 +52,14 @@ def usual_calls(experiment: Experiment) -> int:
     return usual_reports(experiment) * experiment.every
 
 
+def expected_reports(experiment: Experiment, calls: int) -> float:
+    """Reports of a board on average that is called so often, with the coin of `every` and its budget."""
+    most = min(most_of_a_board(experiment) or calls, calls)
+    if most == calls:
+        return calls / experiment.every
+    return float(stats.binom.sf(np.arange(most), calls, 1 / experiment.every).sum())
+
+
 def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
     """Draw how many reports devices make of so many calls each; without calls, of as many as it takes.
 

@@ -56,7 +56,8 @@ def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
-        table.add_row(b.name[:_NAME] + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
+        name = b.name if len(b.name) <= _NAME else f"{b.name[: _NAME - 1]}…"
+        table.add_row(name + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
     show.out.print(table)
 
 

@@ -72,4 +72,4 @@ def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
         return f"{text} {percent(error)} is met from {meets[0]} of reports on."
     longest, days = list(life.windows().items())[-1]
     needed = devices_for(best.design, life.question, error, best.per_device(days))
-    return f"{text} {percent(error)} is not met: for {longest} it takes {needed:,} devices."
+    return f"{text} {percent(error)} for each {longest} alone is not met: that takes {needed:,} devices."

@@ -13,7 +13,7 @@ from ...server.answers.answer import Answer
 from ...server.epsilon import MICRO, belief
 from ...server.experiments import words
 from ...simulator.attack import AttackOutcome
-from ...simulator.calls import Reporting, usual_calls, usual_reports
+from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.simulate import SimulatedEstimate
 from .. import tables as columns
 from ..options import DEFAULT_STORE
@@ -68,7 +68,7 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
     made, e = estimate.reporting, estimate.experiment
     reports, devices, advice = estimate.reports, estimate.devices, ""
     if made is not None and made.given and made.calls < usual_calls(e):
-        more = made.devices * usual_reports(e)
+        more = round(made.devices * expected_reports(e, usual_calls(e)))
         width *= math.sqrt(reports / more)
         advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{_points(width)} points. "
         reports = more

@@ -165,7 +165,11 @@ class Answer(Shown):
         notes = [self.note] if self.note else []
         if self.quantity == "share" and any(map(_outside, self.rows)):
             processed = self.kind in ("histogram", "ranges") and not self.post
-            better = " Post-processing (nonnegative) gives possible shares." if processed else ""
+            better = (
+                " Post-processing (--post nonnegative of estimate) gives possible shares."
+                if processed
+                else ""
+            )
             notes.append(OUTSIDE + better)
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:

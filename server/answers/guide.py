@@ -11,6 +11,7 @@ from .answer import Answer
 from .second_epsilon import TwoEpsilons
 
 _NOISY = 0.25  # of the largest share: an interval of more on each side hides what the others are
+_MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
 _MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
 
@@ -48,8 +49,8 @@ def _private(epsilons: TwoEpsilons) -> str:
 
 
 def half_width(answer: Answer) -> float:
-    """Half the width of the table's middle interval."""
-    return median((row.high - row.low) / 2 for row in answer.rows)
+    """Half the width of the table's middle interval; what holds everything is no estimate."""
+    return median([(row.high - row.low) / 2 for row in answer.rows if row.high > row.low] or [0.0])
 
 
 def _short(error: float) -> str:
@@ -63,14 +64,22 @@ def _exact(answers: Sequence[Answer]) -> str:
     shares = [a for a in answers if a.quantity == "share"]
     readings = [a for a in answers if a.quantity == "reading"]
     kind = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
-    if shares:
+    asked = [row for a in shares if a.kind == "ranges" for row in a.rows]
+    if asked:  # the widest of them: what holds for it holds for each
+        widest = max(row.high - row.low for row in asked) / 2
+        which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
+        parts.append(f"{which}{known} to about ±{_short(widest * 100)} percentage points")
+    elif shares and half_width(shares[0]):
         parts.append(f"a share{known} to about ±{_short(half_width(shares[0]) * 100)} percentage points")
     if readings:
-        first = readings[0].rows[0]
-        same = [row for row in readings[0].rows if row.name == first.name]
+        rows = [row for a in readings for row in a.rows]
+        first = next((row for row in rows if row.name not in _MOMENTS), rows[0])
+        same = [row for row in rows if row.name == first.name]
         reading = median((row.high - row.low) / 2 for row in same)
         error = f"{_short(reading)} {readings[0].unit}".strip()
         parts.append(f"the {first.name}{'' if parts else known} to about ±{error}")
+    if not parts:
+        return "What was asked for holds all reports, whatever the readings are."
     text = f"{kind}{' and '.join(parts)}; {sure}."
     return text[0].upper() + text[1:]
 

@@ -305,7 +305,7 @@ def _trend(axes: Axes, answer: Answer) -> tuple[str, str]:
         at = np.array([where[row.window] for row in by_name[name]]) + aside
         intervals(axes, at, values, low, high, COLOURS[number], name)
     if len(shown) < len(by_name):
-        axes.plot([], [], " ", label=f"({len(by_name) - len(shown)} smaller ones are in the table)")
+        axes.plot([], [], " ", label=f"(the table has {len(by_name) - len(shown)} more)")
     if moments is None:
         axes.set_xticks(places, windows)
     else:

@@ -148,9 +148,8 @@ def by_window(store: Store, selection: Selection, weigh: WeighBy = "reports") ->
         except EstimateError:
             continue  # too few reports there: the next window may have more
     if len(estimates) < 2:
-        raise EstimateError(
-            f"a trend needs at least 2 windows with reports; {selection.experiment} has {len(estimates)}"
-        )
+        of = "what was chosen has" if selection.windows else f"{selection.experiment} has"
+        raise EstimateError(f"a trend needs at least 2 windows with reports; {of} {len(estimates)}")
     return estimates
 
 

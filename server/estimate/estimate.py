@@ -143,7 +143,7 @@ class Estimates:
         misses with half the probability left. Raises EstimateError for q or confidence out of range.
         """
         if not 0 < q < 1:
-            raise EstimateError(f"q must be between 0 and 1, not {q}")
+            raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
         cdf = self.cdf()
         below, above = self.cdf_intervals(confidence)
         cdf[-1] = above[-1] = 1  # the whole domain holds everything, whatever its estimate

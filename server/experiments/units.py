@@ -97,7 +97,8 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     j = len(edges) - 1 if high == np.inf else int(np.abs(edges - high).argmin())
     if i >= j:
         raise UnitsError(
-            f"{text} lies within half a bin or outside {edges[0]:g} to {edges[-1]:g}: {_bins_are(edges)}"
+            f"the range {text} holds no whole bin of {edges[0]:g} to {edges[-1]:g}: {_bins_are(edges)}; "
+            "the last holds all that is higher"
         )
     moved = not (_is_edge(edges, i, low) and _is_edge(edges, j, high))
     return IndexRange(i, j, _bins_name(edges, i, j), text if moved else "")

@@ -178,6 +178,8 @@ def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():  # reading a board's port would wait for ever
+        raise ProvisionError(f"{path} is no file of settings: make one with `hushmote provision`")
     try:
         with open(path, "rb") as f:
             mode = os.fstat(f.fileno()).st_mode

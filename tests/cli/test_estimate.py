@@ -195,7 +195,7 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
     assert max(row["high"] for row in answers[2]["rows"]) > 1
     for one, processed in ((answers[0], True), (answers[2], False)):
         (note,) = (text for text in one["notes"] if "below 0 % or above 100 %" in text)
-        assert ("(nonnegative) gives possible shares" in note) == processed
+        assert ("nonnegative of estimate) gives possible shares" in note) == processed
     assert answers[1]["notes"] == []
 
 
@@ -250,8 +250,8 @@ def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote
         ("temp", "--trend", "--against-fleet", "lab"): "two questions: ask one at a time",
         ("temp", "--trend", "--window", DAYS[0]): "a trend needs at least 2 windows",
         ("temp", "--range", "20:10"): "a range goes from low to high, not 20:10",
-        ("temp", "--range", "90:95"): "outside 0 to 32",
-        ("temp", "--quantile", "1"): "q must be between 0 and 1, not 1",
+        ("temp", "--range", "90:95"): "holds no whole bin of 0 to 32",
+        ("temp", "--quantile", "1"): "a quantile is between 0 and 1, 0.5 for the median, not 1",
         ("temp", "--confidence", "1"): "confidence must be between 0 and 1, not 1",
         ("temp", "--top", "32"): "k",
         ("mode", "--above", "3"): "--above and --below are for numbers; mode is a choice",

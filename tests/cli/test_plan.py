@@ -275,7 +275,10 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
             "Let a board make 1 report of ε = 2 in its life. One call in 17,513",
         ),
         (LIFE + " --yes-no --share 0.05 --error 0.2", "±20% is met from a week of reports on."),
-        (LIFE + " --yes-no --share 0.05 --error 0.001", "±0.1% is not met: for 30 days it takes"),
+        (
+            LIFE + " --yes-no --share 0.05 --error 0.001",
+            "±0.1% for each 30 days alone is not met: that takes",
+        ),
     ],
 )
 def test_the_answer_stands_first_and_is_a_sentence(line: str, says: str) -> None:

@@ -82,7 +82,7 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
             "mode has no label x; it has idle, heating, door, other": lambda: (
                 home.experiment("mode").estimate().share("x")
             ),
-            "a trend needs at least 2 windows with reports; room_temp has 1": lambda: room.trend(
+            "a trend needs at least 2 windows with reports; what was chosen has 1": lambda: room.trend(
                 "mean", windows="2026-11-14"
             ),
             "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(

@@ -22,7 +22,7 @@ def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tu
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
         os.execve(sys.executable, [sys.executable, "-m", "hushmote", *arguments], clean | {"COLUMNS": "80"})
     shown, answered, left = b"", 0, list(typed)
-    deadline = time.monotonic() + 120
+    deadline, again = time.monotonic() + 120, float("inf")
     while time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.2)[0]:
             try:
@@ -33,6 +33,12 @@ def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tu
             answered = len(shown)
             text = left.pop(0)
             os.write(terminal, (text if text == INTERRUPT else text + "\n").encode())
+            again = time.monotonic() + 2 if text == INTERRUPT else again
+        elif (
+            time.monotonic() > again
+        ):  # readline loses one that comes before it waits: a person presses it again
+            os.write(terminal, INTERRUPT.encode())
+            again = time.monotonic() + 2
     else:
         os.kill(child, 9)
         os.waitpid(child, 0)

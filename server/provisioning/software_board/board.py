@@ -75,7 +75,9 @@ class SoftwareBoard:
         tty.setraw(self._port_fd)
         os.set_blocking(self._host, False)
         self.port = os.ttyname(self._port_fd)
-        self._thread = threading.Thread(target=self._run, name="software-board", daemon=True)
+        self._thread = threading.Thread(target=self._run_to_its_end, name="software-board", daemon=True)
+        # join() takes a thread for ended that a Ctrl-C came upon, and then its files were closed below it.
+        self._ended = threading.Event()
 
     def __enter__(self) -> SoftwareBoard:
         self._thread.start()
@@ -83,13 +85,14 @@ class SoftwareBoard:
 
     def __exit__(self, *exc: object) -> None:
         os.write(self._stop_w, b"x")
-        self._thread.join(10)
+        self._ended.wait(10)
         for fd in (self._host, self._port_fd, self._stop_r, self._stop_w):
             os.close(fd)
 
     def wait(self) -> None:
         """Return when its interpreter ends for good; failure says why."""
-        self._thread.join()
+        while not self._ended.wait(0.2):  # and not for ever: a signal that comes just before would wait, too
+            pass
 
     def wait_for(self, text: bytes, timeout_s: float) -> bool:
         """Whether the board sends text within timeout_s, counted from its first start."""
@@ -103,6 +106,12 @@ class SoftwareBoard:
         os.write(self._stop_w, b"p")
 
     # What follows runs in the thread.
+
+    def _run_to_its_end(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._ended.set()
 
     def received(self, data: bytes) -> bytes | None:
         """What arrives of what the computer sent; None where the power fails just then."""

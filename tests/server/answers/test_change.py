@@ -147,7 +147,7 @@ def test_quantiles_over_windows_are_called_changed_where_they_are():
         quantile = estimate.quantile(0.5)
         assert (row.window, row.value, row.low) == (window, quantile.index + 0.5, quantile.low)
     for wrong in (0, 1):
-        with pytest.raises(EstimateError, match="q must be between 0 and 1"):
+        with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
             change.quantile_trend(moved, [wrong])
     with pytest.raises(EstimateError, match="at least 2 windows"):
         change.quantile_trend(dict(list(moved.items())[:1]), [0.5])

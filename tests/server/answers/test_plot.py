@@ -72,9 +72,7 @@ def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn(
     )
     axes = panel(Answer("trend", "mode", "share", "", 9, 0.95, rows).plot())
     names = axes.get_legend_handles_labels()[1]
-    assert sorted(names) == sorted(
-        ["(6 smaller ones are in the table)", *(f"mode {i}" for i in range(6, 12))]
-    )
+    assert sorted(names) == sorted(["(the table has 6 more)", *(f"mode {i}" for i in range(6, 12))])
     lines = [line for line in axes.lines if len(line.get_xdata()) == 3]  # type: ignore[arg-type]
     expected = np.diff(date2num([np.datetime64(day) for day in days]))
     assert np.diff(np.asarray(lines[0].get_xdata(orig=False))) == pytest.approx(expected)

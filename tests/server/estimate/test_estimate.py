@@ -342,7 +342,7 @@ def test_quantiles_follow_their_definition(experiment: Experiment) -> None:
         ]
         assert (found.q, found.low, found.high) == (q, kept[0], kept[-1])
     for q in (0, 1, -0.1, math.nan):
-        with pytest.raises(EstimateError, match="q must be between 0 and 1"):
+        with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
             e.quantile(q)
 
 

@@ -121,7 +121,7 @@ def test_caps_are_rounded_down():
         ("bins = 256", "bins = 256\nranges = []", "at least one range is needed"),
         ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range reads low:high"),
         ("bins = 256", 'bins = 256\nranges = ["22:18"]', "ranges: a range goes from low to high"),
-        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: 60:70 lies within half a bin or outside"),
+        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: the range 60:70 holds no whole bin"),
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nstatistics = "ranges"', "ranges or statistics"),
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics: Input should be 'ranges'"),

@@ -297,3 +297,15 @@ def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, r
     changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}
     assert changed == {"key", "mqtt_cert", "mqtt_key"}
     assert made.key == hkdf_sha256(MASTER[::-1], b"hushmote/v1/garden/d1").hex()
+
+
+def test_a_port_in_the_place_of_the_settings_is_refused_and_not_read(tmp_path: Path):
+    """Reading a terminal waits for what is typed there: `hushmote flash` with its arguments swapped hung."""
+    master, terminal = os.openpty()
+    try:
+        (tmp_path / "port").symlink_to(os.ttyname(terminal))
+        with pytest.raises(ProvisionError, match="port is no file of settings"):
+            load_settings(tmp_path / "port")
+    finally:
+        os.close(master)
+        os.close(terminal)

@@ -247,7 +247,8 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
         )
     if settings.ledger_made:
         raise FlashError(
-            f"the settings of {settings.device_id} have made a ledger on a board already: {fresh}"
+            f"the settings of {settings.device_id} have made a ledger on a board already, or may have when a "
+            f"flash was interrupted: {fresh}"
         )
     return True
 

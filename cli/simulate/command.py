@@ -10,6 +10,7 @@ import typer
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers, coverage
+from ...server.answers.guide import half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...simulator.convergence import Showing
@@ -196,7 +197,7 @@ def simulate(
         except EstimateError as e:
             raise EstimateError(f"{e}: take more --devices or --calls") from None
     answers = _answers(estimate, rows, ranges or [], quantiles or [])
-    width = words.half_width(answers[0])
+    width = half_width(answers[0])
     result = _plain(estimate, answers, seed, width)
     for path in written:
         _write(path, estimate, answers, result)

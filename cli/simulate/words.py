@@ -6,10 +6,7 @@ import math
 import textwrap
 from pathlib import Path
 
-import numpy as np
-
 from ...server.answers import tables as show
-from ...server.answers.answer import Answer
 from ...server.epsilon import MICRO, belief
 from ...server.experiments import words
 from ...simulator.attack import AttackOutcome
@@ -19,11 +16,6 @@ from .. import tables as columns
 from ..options import DEFAULT_STORE
 
 FEW = 0.1  # intervals of ±10 points and more show nothing
-
-
-def half_width(histogram: Answer) -> float:
-    """How exactly a row's share is known: half of an interval, the median over the rows."""
-    return float(np.median([(row.high - row.low) / 2 for row in histogram.rows]))
 
 
 def say(label: str, text: str) -> None:

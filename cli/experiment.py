@@ -14,7 +14,7 @@ from ..server.epsilon import MICRO, belief
 from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.budget import cap_in_nats
-from ..server.experiments.definition import MILLI, Definition, load
+from ..server.experiments.definition import MILLI, load
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from . import tables
@@ -62,10 +62,6 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
     }
 
 
-def _words(definition: Definition) -> Description:
-    return Description(definition.unit, definition.purpose, definition.owner)
-
-
 @experiment_app.command("show")
 def experiment_show(
     file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")], as_json: AsJson = False
@@ -78,7 +74,7 @@ def experiment_show(
         guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
         more |= {"guarantee": guarantee, "payload": payload.decode()}
-        print_json(describe(experiment, _words(definition)) | more)
+        print_json(describe(experiment, definition.description()) | more)
         return
     table = show.table(header=False)
     table.add_column(style="bold")
@@ -121,7 +117,7 @@ def experiment_add(
     definition = load(file)
     definition.check_not_expired()
     payload = definition.payload()
-    description = _words(definition)
+    description = definition.description()
     with Store(store) as opened:
         if fleet is None:
             fleet = the_fleet(opened, None) if opened.fleets() else "home"

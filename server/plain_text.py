@@ -18,3 +18,8 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text as one visible line, in which the passwords of URLs are ***."""
     return visible(_PASSWORD.sub(r"\1***@", " ".join(text.split())))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, with … where its end was."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

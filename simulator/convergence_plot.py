@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator
 from ..server.answers.answer import Row
 from ..server.answers.figure import COLOURS, figure, heading, plain, style
 from ..server.arrays import Floats
+from ..server.plain_text import shortened
 from .convergence import Convergence
 
 # The order of use: neighbours differ in lightness as well as in colour.
@@ -107,7 +108,7 @@ def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         above = heights[i + 1] - _APART if i + 1 < len(heights) else heights[i] - over
         heights[i] = min(heights[i], above)
     for (_, name, colour), height in zip(places, heights, strict=True):
-        short = name if len(name) <= 18 else name[:17] + "…"
+        short = shortened(name, 18)
         axes.text(
             1.02,
             height,

@@ -27,7 +27,6 @@ from ..server.experiments.units import bin_edges, index_names
 from ..server.ingest.clock import SIMULATED
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
-from ..server.store.versions import Description
 from . import vectorised
 from .calls import check_reports, most_of_a_board
 from .drift import moved
@@ -181,7 +180,7 @@ def fill(
             f"--fleet {SIMULATED}-2, or another --store"
         )
     store.add_fleet(fleet, keyed=False)
-    described = Description(definition.unit, definition.purpose, definition.owner)
+    described = definition.description()
     store.add_experiment(fleet, script.payload, definition.expires, description=described)
     versions = store.experiments(fleet)
     version = next(v for v in versions if v.experiment.digest == experiment.digest)

@@ -37,7 +37,7 @@ from ..server.experiments import definition as experiment
 from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
 from ..server.service.process import READY
-from ..server.store.store import Description, Store
+from ..server.store.store import Store
 from ..server.wire import keys, topics
 from . import convergence
 from .broker import Broker, open_broker
@@ -175,7 +175,7 @@ def run(
     with open_broker(broker_choice) as broker, Store(f"sqlite:///{path}") as store:
         say("broker", broker.description)
         store.add_fleet(FLEET, keyed=True)
-        description = Description(definition.unit, definition.purpose, definition.owner)
+        description = definition.description()
         store.add_experiment(FLEET, payload, definition.expires, description=description)
         with _aggregator(broker, path, key_file, folder / "aggregator.log") as process:
             say(

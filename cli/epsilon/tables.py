@@ -9,6 +9,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
+from ...server.plain_text import shortened
 from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
@@ -56,7 +57,7 @@ def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
-        name = b.name if len(b.name) <= _NAME else f"{b.name[: _NAME - 1]}…"
+        name = shortened(b.name, _NAME)
         table.add_row(name + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
     show.out.print(table)
 

@@ -12,6 +12,8 @@ from matplotlib.axis import Axis
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from ..plain_text import shortened
+
 # Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 BAR, ERROR, TRUTH, QUIET = "#9ec3e6", "#1f3b57", "#d1495b", "#888888"
@@ -83,14 +85,10 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     """Write names beside rows from the top down, long ones shortened; return the rows' places."""
     at = np.arange(len(names))[::-1]
-    shown = ["\n".join(_shortened(line) for line in name.splitlines()) for name in names]
+    shown = ["\n".join(shortened(line, _LONGEST_NAME) for line in name.splitlines()) for name in names]
     axes.set_yticks(at, shown)
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def lines_and_band(

@@ -13,7 +13,7 @@ import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -26,6 +26,9 @@ from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, W
 from .budget import ExperimentBudget, Quantity
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .units import UnitsError, edges_between, parse_bins
+
+if TYPE_CHECKING:
+    from ..store.versions import Description
 
 MILLI = 1_000
 
@@ -174,6 +177,12 @@ class Definition(ReadingDefinition):
             return PREFIXES
         ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
         return ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
+
+    def description(self) -> Description:
+        """The words for it that a store keeps: the unit, why it is asked, by whom."""
+        from ..store.versions import Description  # only here: planning has no store, and it loads slowly
+
+        return Description(self.unit, self.purpose, self.owner)
 
     def guarantee(self) -> Guarantee:
         """What holds for all of a board's reports to this experiment together."""

@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-FOLDERS = ("device", "server", "simulator", "cli")
+FOLDERS = ("device", "server", "simulator", "web", "cli")
 
 packages = ["hushmote"]
 for folder in FOLDERS:

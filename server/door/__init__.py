@@ -1,0 +1,1 @@
+"""Reports by HTTP, for whatever cannot speak MQTT."""

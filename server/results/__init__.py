@@ -1,0 +1,1 @@
+"""What was learned, where people look: retained messages, Home Assistant, Prometheus."""

@@ -1,0 +1,1 @@
+"""The page: what a store holds, looked at in a browser."""

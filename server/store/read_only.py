@@ -10,7 +10,7 @@ import os
 import sqlite3
 from urllib.parse import quote
 
-from sqlalchemy import Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 
 BUSY_TIMEOUT_S = 2  # in WAL mode nobody who reads waits; where one must, whoever looks wants to be told
@@ -20,8 +20,12 @@ def open_engine(url: URL) -> Engine:
     """Return an engine that connects anew for each transaction: how, depends on who writes at that moment."""
     path = url.database or ""
     engine = create_engine(url, creator=lambda: _connect(path), poolclass=NullPool)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    event.listen(engine, "begin", _begin)
     return engine
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 # pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
 # The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
 page: $(VENV)/.demo $(VENV)/.page
-	$(BIN)/python -m hushmote.web.board.fetch
+	-$(BIN)/python web/board/fetch.py
 	$(BIN)/hushmote demo --page
 
 test: $(VENV)/.test

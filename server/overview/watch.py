@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from ..answers.store_reader import StoreReader
 from ..store.database import OtherSchema, StoreAbsent, StoreError, StoreLocked, parse_url
 from ..store.read_only import is_being_written
 from ..store.store import Store
@@ -64,7 +65,7 @@ class StoreWatch:
         self._url = url
         self._path = (parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
         self._lock = threading.Lock()
-        self._store: Store | None = None
+        self._reader: StoreReader | None = None
         self._kept: Connection | None = None
         self._file: Any = None
         self._mark: Any = None
@@ -73,7 +74,14 @@ class StoreWatch:
     @property
     def store(self) -> Store | None:
         """The store, which can only be read; None where the last look could not open it."""
-        return self._store
+        return None if self._reader is None else self._reader.store
+
+    def reader(self) -> StoreReader:
+        """The store, to ask it for estimates; raises StoreError where the last look could not open it."""
+        reader = self._reader
+        if reader is None:
+            raise StoreError(self._state.words)
+        return reader
 
     def look(self) -> StoreState:
         """Return how the store is now."""
@@ -106,19 +114,19 @@ class StoreWatch:
     def _look(self) -> Any:
         """What is another after each commit; raises StoreError."""
         file = None if self._path is None else _file(self._path)
-        if self._store is not None and file != self._file:
+        if self._reader is not None and file != self._file:
             self._close()
-        if self._store is None:
-            self._store = Store(self._url, read_only=True)
-            self._file = file
-        with self._store.errors():
+        if self._reader is None:
+            self._reader, self._file = StoreReader(self._url), file
+        store = self._reader.store
+        with store.errors():
             if self._kept is None:
-                self._kept = self._store.engine.connect()
+                self._kept = store.engine.connect()
             mark = self._kept.exec_driver_sql(_MARK[self._kept.dialect.name]).scalar()
             self._kept.rollback()  # what is kept open would see the store as it is now for ever
             mark = mark if self._path is None else (mark, file, _content(self._path))
             if mark != self._mark:
-                self._store.check_version(self._kept)
+                store.check_version(self._kept)
                 self._kept.rollback()
         return mark
 
@@ -126,9 +134,7 @@ class StoreWatch:
         with suppress(SQLAlchemyError):
             if self._kept is not None:
                 self._kept.close()
-        if self._store is not None:
-            self._store.close()
-        self._kept = self._store = None
+        self._kept = self._reader = None  # who is still asking it closes it by letting it go
 
 
 def _file(path: str) -> Any:

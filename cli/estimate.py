@@ -78,6 +78,9 @@ class EstimateOptions(EpsilonOptions):
     ] = None
     above: Annotated[list[float] | None, typer.Option(help="Share at or above, in the unit.")] = None
     below: Annotated[list[float] | None, typer.Option(help="Share below, in the unit.")] = None
+    together: Annotated[
+        bool, typer.Option("--together", help="One share of all these ranges or labels, not each.")
+    ] = False
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
     top: Annotated[int, typer.Option(help="The most common values, and how sure that is.", min=0)] = 0
     cdf: Annotated[bool, typer.Option("--cdf", help="The share below every bin's edge.")] = False
@@ -121,6 +124,8 @@ class EstimateOptions(EpsilonOptions):
             raise UsageError("both sides are the same: name another window, fleet or version to compare with")
         if self.trend and self.against:
             raise UsageError("--trend and --against are two questions: ask one at a time")
+        if self.together and not (self.ranges or self.above or self.below):
+            raise UsageError("--together is about ranges: name some, each with --range")
         if not (self.trend or self.against):
             return
         asked = "--trend" if self.trend else "--against"
@@ -132,6 +137,8 @@ class EstimateOptions(EpsilonOptions):
                 f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
                 "change without; leave --post out"
             )
+        if self.together:
+            raise UsageError(f"{asked} has no --together: it tells of each range by itself")
         if self.trend and self.cdf:
             raise UsageError("--trend has no --cdf: ask for --below or --quantile")
         if self.rows and (self.trend or self.ranges or self.above or self.below):
@@ -149,6 +156,7 @@ class EstimateOptions(EpsilonOptions):
         return Question(
             self.selection,
             self.against,
+            together=self.together,
             quantiles=tuple(self.quantiles or ()),
             top=self.top,
             cdf=self.cdf,

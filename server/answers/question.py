@@ -29,6 +29,7 @@ class Question:
     selection   the reports; its fleet and experiment are named
     against     the reports that they are compared with, or None
     ranges      low:high in the reading's unit, or labels
+    together    whether what lies in any of the ranges is asked for, in one row, and not each
     quantiles   each between 0 and 1
     top         how many of the most common values; 0 for none
     cdf         whether the share below every edge is asked for
@@ -41,6 +42,7 @@ class Question:
     selection: Selection
     against: Selection | None = None
     ranges: tuple[str, ...] = ()
+    together: bool = False
     quantiles: tuple[float, ...] = ()
     top: int = 0
     cdf: bool = False
@@ -64,6 +66,7 @@ class Question:
         asked = [s.experiment, "--fleet", s.fleet, *_each("--window", s.windows)]
         asked += ["--version", s.version] if s.version else []
         asked += _each("--range", self.ranges) + _each("--quantile", [f"{q:.17g}" for q in self.quantiles])
+        asked += ["--together"] if self.together else []
         asked += ["--top", f"{self.top}"] if self.top else []
         asked += ["--cdf"] if self.cdf else []
         asked += ["--rows", f"{self.rows}"] if self.rows else []
@@ -145,7 +148,8 @@ def answers_of(estimate: FleetEstimate, question: Question) -> Answers:
     """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order."""
     answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
     if question.ranges:
-        answers.append(estimate.share(*question.ranges, post=question.post))
+        shares = estimate.together if question.together else estimate.share
+        answers.append(shares(*question.ranges, post=question.post))
     if question.quantiles:
         answers.append(estimate.quantile(*question.quantiles))
     if estimate.experiment.type == "number":

@@ -17,9 +17,9 @@ test: $(VENV)/.test
 	$(MAKE) --jobs=2 --output-sync=target check firmware
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-# What needs no broker, database, MicroPython or browser, and is no long simulation.
+# What needs no broker, browser, database or MicroPython, and is no long simulation.
 quick: $(VENV)/.test
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or database or micropython or slow)"
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or browser or database or micropython or slow)"
 
 # Every command of README.md and docs/ as printed, also those of which one takes more than 10 s of CPU.
 commands: $(VENV)/.test

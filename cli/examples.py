@@ -104,6 +104,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote ledger --policy main.py --boards 20000",
         "hushmote ledger --status status.json --per-day 0.5",
     ),
+    "page": (
+        "hushmote page",
+        "hushmote page --store sqlite:///hushmote.sqlite --aggregator http://127.0.0.1:9417",
+    ),
     "estimate": (
         "hushmote estimate room_temp",
         "hushmote estimate room_temp --range 18:24 --quantile 0.5",

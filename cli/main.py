@@ -38,6 +38,7 @@ COMMANDS = {
         "serve:serve_command",
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
+    "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
     "estimate": (
         "estimate:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
@@ -95,7 +96,7 @@ PANELS = {
     "Plan": ("plan", "epsilon", "budget"),
     "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
     "Boards": ("flash", "board", "audit", "ledger"),
-    "Read results": ("estimate",),
+    "Read results": ("page", "estimate"),
     "Look after": ("store", "merge"),
     "Study": ("study",),
 }

@@ -1,0 +1,17 @@
+"""The view plan."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from ..frame import frame
+from ..page import Page
+
+
+def register(page: Page) -> None:
+    """Put the view on its route."""
+
+    @ui.page("/plan")
+    async def _() -> None:
+        with frame(page, "Plan", "/plan"):
+            ui.label("Nothing is here yet.")

@@ -34,7 +34,7 @@ def page_command(
         if e.name not in ("nicegui", "babel"):
             raise
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
-    from ..server.service.http_endpoint import parse_endpoint
+    from ..server.service.bounded_http import parse_endpoint
 
     host, port = parse_endpoint(http)
     settings = PageSettings(store, host, port, fleet, aggregator)

@@ -16,7 +16,7 @@ from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
 from ...server.planning.devices import PlanError, check_ranges, check_sizes
 from ...server.planning.expected_error import Kind, Question
-from ...server.planning.experiment_file import Reading, Terms
+from ...server.planning.experiment_file import Named, Reading
 from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from ...server.planning.second_epsilon import epsilon_for_histogram
 from ..options import AsJson
@@ -264,11 +264,10 @@ class PlanOptions(QuestionOptions):
             raise PlanError(plan_file.NEEDS_RANGE)
         return paths
 
-    def terms(self, path: Path, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
-        """What an experiment's file says besides the reading and the mechanism."""
-        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
-        name = self.name or plan_file.name_from(path)
-        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
+    def named(self, path: Path) -> Named:
+        """What people say of an experiment in the file at path, from today on."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        return Named(self.name or plan_file.name_from(path), self.purpose, self.owner, today)
 
 
 def finite(name: str, value: float) -> float:

@@ -1,4 +1,4 @@
-"""What every answer of the page carries for its reader's safety, and how much anybody may ask of the process."""
+"""What every answer of the page carries for its reader's safety, and how much anybody may ask of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def policy(path: str, nonce: str) -> str:
     Vue compiles the templates of NiceGUI's elements, which needs eval; the board is WebAssembly. No script
     that is in a document runs but those with the nonce, which only NiceGUI's own template gets.
     """
-    return _POLICY + ("'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'")
+    return _POLICY + (
+        "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
+    )
 
 
 class Limits:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
@@ -22,7 +22,15 @@ _GRACE_S = 1.0
 
 
 class _PageServer(PatientServer):
-    """A server whose end is no failure, whoever asked for it."""
+    """A server whose end is no failure, whoever asked for it. on_ready: called once it answers."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config, _GRACE_S)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -36,8 +44,8 @@ class _PageServer(PatientServer):
         self.should_exit = True
 
 
-async def run(application: Any, listener: socket.socket) -> None:
-    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C."""
+async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; on_ready is called once it answers."""
     protocol: Any = functools.partial(BoundedHTTP, most=MOST_CONNECTIONS, request_s=_REQUEST_S)
     config = uvicorn.Config(
         application,
@@ -55,4 +63,4 @@ async def run(application: Any, listener: socket.socket) -> None:
         ws_max_size=_MESSAGE_BYTES,
         timeout_graceful_shutdown=2,
     )
-    await _PageServer(config, _GRACE_S).serve(sockets=[listener])
+    await _PageServer(config, on_ready).serve(sockets=[listener])

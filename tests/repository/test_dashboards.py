@@ -1,4 +1,4 @@
-"""The files of deploy/prometheus/ and deploy/grafana/: each alert comes when it should, each panel says what it shows."""
+"""deploy/prometheus/ and deploy/grafana/: each alert comes when it should, each panel says what it shows."""
 
 import itertools
 import json
@@ -137,7 +137,13 @@ def test_colours_are_told_apart_by_the_colour_blind():
     text = json.dumps(DASHBOARD)
     assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= COLOURS
     assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no name such as green
-    assert set(re.findall(r'"mode": "([a-zA-Z-]+)"', text)) <= {"absolute", "fixed", "thresholds", "multi", "off"}
+    assert set(re.findall(r'"mode": "([a-zA-Z-]+)"', text)) <= {
+        "absolute",
+        "fixed",
+        "thresholds",
+        "multi",
+        "off",
+    }
 
 
 def test_the_provisioned_files_fit_each_other():
@@ -178,7 +184,5 @@ def test_how_long_the_budget_lasts_is_a_number_of_seconds(tmp_path):
     home = expr.replace("$fleet", "home").replace("$experiment", "room_temp")
     path = tmp_path / "lasts.yml"
     path.write_text(LASTS % (home, home.replace("room_temp", "new")))
-    run = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""A real Prometheus with the files of deploy/ asks a real aggregator; the dashboard and the rules find data."""
+"""A real Prometheus with the files of deploy/ asks a real aggregator: dashboard and rules find their data."""
 
 import json
 import re

@@ -65,7 +65,7 @@ class Question:
         s = self.selection
         asked = [s.experiment, "--fleet", s.fleet, *_each("--window", s.windows)]
         asked += ["--version", s.version] if s.version else []
-        asked += _each("--range", self.ranges) + _each("--quantile", [f"{q:.17g}" for q in self.quantiles])
+        asked += _each("--range", self.ranges) + _each("--quantile", [repr(float(q)) for q in self.quantiles])
         asked += ["--together"] if self.together else []
         asked += ["--top", f"{self.top}"] if self.top else []
         asked += ["--cdf"] if self.cdf else []

@@ -38,6 +38,10 @@ COMMANDS = {
         "serve:serve_command",
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
+    "door": (
+        "door:door_command",
+        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+    ),
     "estimate": (
         "estimate:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
@@ -93,7 +97,7 @@ COMMANDS = {
 PANELS = {
     "Start": ("demo", "simulate"),
     "Plan": ("plan", "epsilon", "budget"),
-    "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
+    "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
     "Boards": ("flash", "board", "audit", "ledger"),
     "Read results": ("estimate",),
     "Look after": ("store", "merge"),

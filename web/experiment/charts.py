@@ -127,7 +127,7 @@ def _processed(answer: Answer) -> dict[str, Any]:
     middles = [((r.lower or 0) + (r.upper or 0)) / 2 for r in rows]
     data = [[x, _percent(r.processed)] for x, r in zip(middles, rows, strict=True)]
     mark: dict[str, Any] = {"symbol": "diamond", "symbolSize": 9 if len(data) <= 64 else 4}
-    return {"id": "processed", "type": "scatter", "data": data, "itemStyle": {":color": RED}, "z": 5} | mark
+    return {"id": "processed", "type": "scatter", "data": data, "itemStyle": {":color": GREEN}, "z": 5} | mark
 
 
 def named_bars(answer: Answer, chosen: Sequence[str], summary: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str) -> dict[str,
             _whiskers(ends, INK, across=False),
             {
                 "id": "processed", "type": "scatter", "data": processed, "symbol": "diamond",
-                "symbolSize": 11, "itemStyle": {":color": RED}, "z": 5,
+                "symbolSize": 11, "itemStyle": {":color": GREEN}, "z": 5,
             },
         ],
     }  # fmt: skip

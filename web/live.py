@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import time
@@ -25,6 +26,7 @@ _MOST_ANSWERS = 256  # kept at once; the oldest goes first
 _ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
 _REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
 _MOST_REST_S = 5.0
+_FIRST_S = 1.0  # that a page waits for what it shows before it is sent
 _WHOLE_S = 60.0  # after which the overview is added up anew, as whoever merges stores changes older windows
 
 
@@ -68,8 +70,12 @@ class LiveStore:
         state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.look)
         if state != self.state:
             self.state, self.at = state, _now()
-            for wake in tuple(self._followers):
-                wake()
+            self.wake()
+
+    def wake(self) -> None:
+        """Let who follows come up to date, as after a commit."""
+        for wake in tuple(self._followers):
+            wake()
 
     def close(self) -> None:
         """Close the store; what is being worked out is waited for by nobody."""
@@ -114,12 +120,19 @@ class LiveStore:
         """Await refresh() now and again after each commit, until the reader who is being served leaves.
 
         Commits that come while it runs are one more call after it. It runs with the reader's page as context.
+        A first call that takes long goes on after the page was sent.
         """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._start(refresh).wait(), _FIRST_S)
+
+    def _start(self, refresh: Callable[[], Awaitable[None]]) -> asyncio.Event:
+        """Follow in the background; returns an event that the first call sets when it ends."""
         client = context.client
-        due = asyncio.Event()
-        self._followers.add(due.set)
+        due, done = asyncio.Event(), asyncio.Event()
+        due.set()
 
         async def turn() -> None:
+            self._followers.add(due.set)
             try:
                 while not client.is_deleted:
                     await due.wait()
@@ -127,13 +140,23 @@ class LiveStore:
                     began_s = time.monotonic()
                     with client:
                         await _guarded(refresh)
+                    done.set()
                     await asyncio.sleep(min(_REST * (time.monotonic() - began_s), _MOST_REST_S))
             finally:
                 self._followers.discard(due.set)
 
-        await _guarded(refresh)
         task = background_tasks.create(turn(), name="follow")
         client.on_delete(lambda: task.cancel())
+        return done
+
+    def each_change(self, show: Callable[[], None]) -> None:
+        """Call show() now and after each commit, until the reader who is being served leaves."""
+
+        async def refresh() -> None:
+            show()
+
+        show()
+        self._start(refresh)
 
 
 def _now() -> datetime.datetime:

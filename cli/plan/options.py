@@ -97,11 +97,7 @@ class QuestionOptions:
                 raise PlanError("--low and --high are for a number: they go with --bins")
             if not finite("low", low) < finite("high", high):
                 raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}")
-        names = tuple(label.strip() for label in labels.split(",")) if labels is not None else ()
-        if labels is not None and ("" in names or len(set(names)) < len(names)):
-            raise PlanError(f"--labels reads a,b,c: different, none empty, not {labels!r}")
-        if "other" in names:
-            raise PlanError("the label other is always there, as the last one: leave it out")
+        names = () if labels is None else plan_file.labels_in(labels, "--labels")
         return Reading(yes_no, names, bins, low, high, self.unit)
 
     def question(self, reading: Reading) -> Question:

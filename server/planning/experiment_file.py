@@ -51,6 +51,16 @@ class Reading:
         return len(self.labels) + 1 if self.labels else self.bins
 
 
+def labels_in(text: str, name: str = "labels") -> tuple[str, ...]:
+    """The labels in "a,b,c". Raises PlanError, which calls them by their name, unless each is good."""
+    labels = tuple(label.strip() for label in text.split(","))
+    if "" in labels or len(set(labels)) < len(labels):
+        raise PlanError(f"{name} reads a,b,c: different, none empty, not {text!r}")
+    if "other" in labels:
+        raise PlanError("the label other is always there, as the last one: leave it out")
+    return labels
+
+
 @dataclass(frozen=True)
 class Named:
     """What people say of an experiment; purpose None: what the plan is for. It is asked from today on."""
@@ -91,8 +101,16 @@ def nats(micro: int) -> str:
 def of_one_report(plan: Plan, reading: Reading, named: Named) -> str:
     """The text of the file that asks each device once, for a year. Raises PlanError."""
     said = f"{words.asked(plan.question)}, to ±{plan.error:.2%} with {plan.devices:,} devices"
-    sized = reading if reading.domain else replace(reading, bins=plan.design.domain)
-    return toml(sized, plan.design, _terms(named, said, 365, 1, "sum", nats(plan.design.epsilon)))
+    return toml(
+        sized(reading, plan.design.domain),
+        plan.design,
+        _terms(named, said, 365, 1, "sum", nats(plan.design.epsilon)),
+    )
+
+
+def sized(reading: Reading, domain: int) -> Reading:
+    """The reading with this many values, if it does not say how many."""
+    return reading if reading.domain else replace(reading, bins=domain)
 
 
 def of_life(life: LifetimePlan, reading: Reading, named: Named) -> str:

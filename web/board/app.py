@@ -22,7 +22,7 @@ _HEADERS = {
 
 
 class BoardFiles(StaticFiles):
-    """The files of files() and a config.json; raises BoardMissing where they are not here."""
+    """The files of files(), with a config.json of its own."""
 
     def __init__(self, config: BoardConfig) -> None:
         super().__init__(directory=STATIC)

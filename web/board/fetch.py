@@ -6,10 +6,12 @@ puts it into web/board/static/micropython. package-lock.json beside this file pi
 this file where nothing of ours is installed, so it imports nothing of ours.
 """
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -64,11 +66,14 @@ def fetch() -> None:
     """Put the port into static/micropython, unless it is there; raises CannotFetch."""
     if is_there():
         return
-    fetched = packages(HERE.parents[1] / "build" / "npm") / PACKAGE
-    shutil.rmtree(PORT, ignore_errors=True)
-    PORT.mkdir(parents=True)
-    for name in FILES:
-        shutil.copy(fetched / name, PORT / name)
+    with tempfile.TemporaryDirectory(dir=HERE) as scratch:
+        fetched, new = packages(Path(scratch) / "npm") / PACKAGE, Path(scratch) / "micropython"
+        new.mkdir()
+        for name in FILES:
+            shutil.copy(fetched / name, new / name)
+        shutil.rmtree(PORT, ignore_errors=True)
+        with contextlib.suppress(OSError):  # somebody else has fetched it meanwhile
+            new.rename(PORT)
 
 
 def main() -> None:

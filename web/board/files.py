@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...server.errors import HushmoteError
-from .fetch import PORT
-
 STATIC = Path(__file__).parent / "static"
 # What the board runs as it is on boards, and what checks it: in a clone from where it stands, and in a wheel
 # beside the page, where setup.py puts the last two.
@@ -23,21 +20,18 @@ _BORROWED = (
 )
 
 
-class BoardMissing(HushmoteError):
-    """MicroPython for browsers is not here; the text says how it is fetched."""
-
-
 @dataclass(frozen=True)
 class BoardConfig:
-    """What config.json tells the page; a path is relative to the server's top, None where there is none.
+    """What config.json tells the page; a path is from the server's top, None where there is none.
 
+    fleet       whose experiments are asked, through the door
     door        of the HTTP door, such as /v1
     result      under which <fleet>/<experiment>.json is a result document, such as /api
     experiment  that is shown first
     home        the page that the board belongs to
     """
 
-    fleet: str
+    fleet: str | None = None
     door: str | None = None
     result: str | None = None
     experiment: str | None = None
@@ -45,9 +39,7 @@ class BoardConfig:
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """(path from the page's folder, file) of each file but config.json; raises BoardMissing."""
-    if not (PORT / "micropython.wasm").is_file():
-        raise BoardMissing("the browser board is not here: run `make page`, or python web/board/fetch.py")
+    """(path from the page's folder, file) of each; MicroPython is among them once fetch.py has got it."""
     for file in sorted(STATIC.rglob("*")):
         if file.is_file():
             yield file.relative_to(STATIC).as_posix(), file
@@ -57,10 +49,7 @@ def files() -> Iterator[tuple[str, Path]]:
 
 
 def copy(folder: Path, config: BoardConfig | None = None) -> None:
-    """Put all of it into a folder for any static server; without a config it counts in the browser.
-
-    Raises BoardMissing.
-    """
+    """Put all of it into a folder for any static server; without a config it counts in the browser."""
     for path, file in files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, folder / path)

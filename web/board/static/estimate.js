@@ -4,7 +4,7 @@
 
 const ONE = 2 ** 30;
 const Z = 1.959963984540054; // 95 %
-export const MOST_WORK = 20_000_000;
+export const MOST_WORK = 10_000_000;
 
 /** For each code the values that it supports. */
 function supports({ g, t, seeds, domain }) {
@@ -67,17 +67,13 @@ export function estimator(exp) {
       const mass = values.reduce((sum, v) => sum + implied[v], 0);
       return (lie + (p - lie) * mass) / (2 * seeds) + counts[code] / (2 * n);
     });
-    const inGroup = new Int32Array(domain).fill(-1);
-    groups.forEach((values, i) => values.forEach((v) => (inGroup[v] = i)));
-    const touched = codes.map((values) => {
-      const hits = new Float64Array(groups.length);
-      values.forEach((v) => inGroup[v] >= 0 && hits[inGroup[v]]++);
-      return hits;
-    });
-    return groups.map((values, i) => {
-      const weight = codes.map(
-        (supporting, code) => scale * (touched[code][i] - (even ? (values.length * supporting.length) / domain : 0)),
-      );
+    return groups.map((values) => {
+      const member = new Uint8Array(domain);
+      values.forEach((v) => (member[v] = 1));
+      const weight = codes.map((supporting) => {
+        const hit = supporting.reduce((sum, v) => sum + member[v], 0);
+        return scale * (hit - (even ? (values.length * supporting.length) / domain : 0));
+      });
       const mean = weight.reduce((sum, w, code) => sum + w * chance[code], 0);
       let second = 0;
       let third = 0;

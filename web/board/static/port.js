@@ -1,6 +1,4 @@
 // device/ldp_client.py, as it is, on MicroPython's WebAssembly port; bridge.py is the way in.
-import { loadMicroPython } from './micropython/micropython.mjs';
-
 const FILES = ['ldp_client.py', 'ldp_p256.py', 'check_vectors.py', 'vectors.json', 'bridge.py'];
 const CHUNK = 65536; // the most that getRandomValues gives at once
 
@@ -47,6 +45,10 @@ export async function boot(storage) {
   if (typeof crypto === 'undefined' || !crypto.getRandomValues) {
     throw new BoardError('This browser has no crypto.getRandomValues. Without good randomness there is no board.');
   }
+  const missing = () => {
+    throw new BoardError('MicroPython for browsers is not on this server; “make page” fetches it.');
+  };
+  const { loadMicroPython } = await import('./micropython/micropython.mjs').catch(missing);
   const [python, ...texts] = await Promise.all([
     loadMicroPython({ heapsize: 4 << 20 }),
     ...FILES.map(async (file) => {

@@ -190,6 +190,6 @@ def test_a_pictures_javascript_holds_nothing_of_the_store(store):
             for value in options:
                 look(value)
 
-    look(charts.named_bars(histogram, (hostile,), "summary"))
+    look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
     assert scripts
     assert not any("alert" in script for script in scripts)

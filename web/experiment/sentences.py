@@ -120,7 +120,7 @@ def trend(answer: Answer, reader: Numbers) -> list[str]:
     for name, p in answer.p_values:
         verdict = "It changed." if p < 1 - answer.confidence else "That may be chance."
         often = f"If nothing had changed, windows would differ as much {chance(p, reader)}."
-        said.append(f"{visible(name)}: {often} {verdict}")
+        said.append(f"{visible(name[:1].upper() + name[1:])}: {often} {verdict}")
     return said
 
 

@@ -20,7 +20,7 @@ from ...server.errors import HushmoteError
 from ...server.plain_text import visible
 from ...server.results.windows import has_ended
 from ...server.store.versions import Version
-from ..frame import frame, heading
+from ..frame import frame, heading, sentence
 from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
@@ -39,9 +39,9 @@ _PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
 
 
 def register(page: Page) -> None:
-    """Put the view, its files and the API on their routes."""
+    """Put the view and its files on their routes."""
     looked = Looked()
-    files.register(page, looked)
+    files.register(page)
     ui.add_css(Path(__file__).with_name("experiment.css"), shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
@@ -96,7 +96,7 @@ class View:
         try:
             of = await self._page.live.ask(("experiment", fleet, name), lambda s: described(s, fleet, name))
         except HushmoteError as e:
-            self.state(_sentence(e))
+            self.state(sentence(visible(str(e))))
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
         self._head.clear()
@@ -170,7 +170,7 @@ class View:
             if asked.quantiles:
                 readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
         except HushmoteError as e:
-            self.state(_sentence(e))
+            self.state(sentence(visible(str(e))))
             return
         if self._still(choices):
             self.state("")
@@ -209,7 +209,7 @@ class View:
         try:
             answers = await self._ask("trend", asked, self._looked.over_time, slow=True)
         except HushmoteError as e:
-            self._time.nothing(_sentence(e))
+            self._time.nothing(sentence(visible(str(e))))
         else:
             if self._still(choices):
                 self._time.show(choices, answers)
@@ -222,7 +222,7 @@ class View:
         try:
             answers = await self._ask("change", self._question("change"), self._looked.change, slow=True)
         except HushmoteError as e:
-            self._change.nothing(_sentence(e))
+            self._change.nothing(sentence(visible(str(e))))
         else:
             if self._still(choices):
                 self._change.show(choices, answers)
@@ -236,7 +236,7 @@ class View:
                 key, lambda s: self._looked.epsilons(s, of, selection), slow=True
             )
         except HushmoteError as e:
-            lines = [_sentence(e)]
+            lines = [sentence(visible(str(e)))]
         else:
             now = datetime.datetime.now(datetime.UTC)
             running = not all(has_ended(w, now) for w in selection.windows or of.windows)
@@ -271,8 +271,3 @@ def _called(version: Version) -> str:
     """How a version is called: its digest, and what it costs."""
     current = ", current" if version.current else ""
     return f"{version.experiment.digest.hex()}, ε = {nats(version.experiment.epsilon)}{current}"
-
-
-def _sentence(error: HushmoteError) -> str:
-    text = visible(str(error))
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,9 @@ def page_command(
             show_default=False,
         ),
     ] = None,
+    policy_file: Annotated[
+        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+    ] = None,
 ) -> None:
     """Look at a store in a browser: fleets, experiments, budgets, plans; live, and only read."""
     try:
@@ -34,8 +38,10 @@ def page_command(
         if e.name not in ("nicegui", "babel"):
             raise
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
+    from ..server.planning import policy
     from ..server.service.http_endpoint import parse_endpoint
 
+    known = None if policy_file is None else policy.read(policy_file)
     host, port = parse_endpoint(http)
-    settings = PageSettings(store, host, port, fleet, aggregator)
+    settings = PageSettings(store, host, port, fleet, aggregator, policy=known)
     serve(settings, lambda url: print(f"the page is at {url}", flush=True))

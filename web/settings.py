@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..server.planning.policy import Policy
+
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
 
 
@@ -15,6 +17,7 @@ class PageSettings:
     host, port  where it listens
     fleet       the one fleet that is shown, or None for all
     aggregator  URL of the aggregator's HTTP endpoint, or None where nobody is to ask it
+    policy      of the boards' firmware, for what they can still give, or None where nobody said it
     """
 
     store: str
@@ -22,3 +25,4 @@ class PageSettings:
     port: int = DEFAULT_PORT
     fleet: str | None = None
     aggregator: str | None = None
+    policy: Policy | None = None

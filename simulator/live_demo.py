@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -108,7 +109,7 @@ def run(
     http: str,
     opened: Callable[[Opened], object],
     progress: demo.Progress,
-) -> None:
+) -> NoReturn:
     """Run until KeyboardInterrupt; opened: told once the page can be looked at.
 
     Raises DemoError, BrokerError, GatewayError, ServerProcessError and StoreError with one line.

@@ -126,6 +126,15 @@ class Browser:
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
 
+    def settled(self) -> None:
+        """Return once the text has not changed for half a second, or after 5 s where it goes on changing."""
+        before, since = "", time.monotonic()
+        end = since + 5
+        while time.monotonic() - since < 0.5 and time.monotonic() < end:
+            if (now := self.text) != before:
+                before, since = now, time.monotonic()
+            time.sleep(0.1)
+
     def overflow(self) -> int:
         """By how many pixels the page is wider than the view: 0 if nobody has to scroll sideways."""
         return self.script("return document.documentElement.scrollWidth - window.innerWidth")

@@ -9,6 +9,8 @@ from typing import Any
 
 from nicegui import ui
 
+from .frame import tag
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Okabe's and Ito's, without the two that white or black paper swallows."""
 
@@ -27,20 +29,13 @@ def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> No
         with ui.element("table"):
             with ui.element("thead"), ui.element("tr"):
                 for head in heads:
-                    tagged("th", head).props('scope="col"')
+                    tag("th", head).props('scope="col"')
             with ui.element("tbody"):
                 for name, *cells in rows:
                     with ui.element("tr"):
-                        tagged("th", name).props('scope="row"')
+                        tag("th", name).props('scope="row"')
                         for cell in cells:
-                            tagged("td", cell)
-
-
-def tagged(tag: str, text: str) -> ui.element:
-    """An element with a text, which is never taken for HTML."""
-    with ui.element(tag) as element:
-        ui.label(text)
-    return element
+                            tag("td", cell)
 
 
 def chart(options: dict[str, Any], label: str) -> ui.echart:

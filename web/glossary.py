@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from .charts import tagged
-from .frame import heading
+from .frame import heading, tag
 
 # As in docs/glossary.md, word for word: a test compares them.
 WORDS = {
@@ -43,8 +42,8 @@ def words(*names: str) -> None:
     heading("Words", 2)
     with ui.element("dl").classes("words"):
         for name in names:
-            tagged("dt", name).props(f"id={place(name)}")
-            tagged("dd", WORDS[name])
+            tag("dt", name).props(f"id={place(name)}")
+            tag("dd", WORDS[name])
 
 
 def word(name: str) -> None:

@@ -11,7 +11,7 @@ from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from .. import charts
 from ..charts import COLOURS, axis, chart, table, tooltip
-from ..frame import frame, heading
+from ..frame import frame, heading, sentence
 from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
@@ -41,7 +41,6 @@ def register(page: Page) -> None:
             ui.label("What the boards of each fleet can still give, and when it runs dry.")
             view = BudgetView(page, ledgers, reader())
             words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
-        await ui.context.client.connected()  # before a large fleet is read there is a page that says so
         await page.live.follow(view.refresh)
 
 
@@ -63,7 +62,7 @@ class BudgetView:
             try:
                 due_s = await self._show()
             except HushmoteError as e:
-                self._state.set_text(f"{str(e)[:1].upper()}{str(e)[1:]}.")
+                self._state.set_text(sentence(str(e)))
                 return
             if due_s is None:
                 return

@@ -8,8 +8,8 @@ from nicegui import ui
 
 from ...server.epsilon import rounded_up
 from ...server.planning.words import percent
-from ..charts import COLOURS, axis, chart, table, tagged, tooltip
-from ..frame import heading
+from ..charts import COLOURS, axis, chart, table, tooltip
+from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
@@ -47,7 +47,7 @@ class Result:
     def refuse(self, text: str) -> None:
         """Show why there is no answer; an empty text where a field says it."""
         self._busy.set_visibility(False)
-        self._fault.set_text(self._written(f"{text[:1].upper()}{text[1:]}." if text else ""))
+        self._fault.set_text(self._written(sentence(text) if text else ""))
         self._said.set_text("" if text else "One of the fields cannot be planned with; it says why.")
         self._rest.classes(add="plan-old")
         self._file.show(None)
@@ -64,7 +64,7 @@ class Result:
             for name, said in answer.facts:
                 with ui.element("dt"):
                     word(name) if name in WORDS else ui.label(name)
-                tagged("dd", self._written(said))
+                tag("dd", self._written(said))
         steps = "; ".join(f"{n:,} devices: {error}" for n, error in answer.steps)
         self._chart.options.clear()
         self._chart.options.update(self._options(answer))

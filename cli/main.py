@@ -39,6 +39,10 @@ COMMANDS = {
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
     "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
+    "door": (
+        "door:door_command",
+        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+    ),
     "estimate": (
         "estimate:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
@@ -94,7 +98,7 @@ COMMANDS = {
 PANELS = {
     "Start": ("demo", "simulate"),
     "Plan": ("plan", "epsilon", "budget"),
-    "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
+    "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
     "Boards": ("flash", "board", "audit", "ledger"),
     "Read results": ("page", "estimate"),
     "Look after": ("store", "merge"),

@@ -1,0 +1,292 @@
+"""What an experiment has learned, as one small JSON document: for MQTT, HTTP, pages and boards."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from ...device.ldp_client import Experiment
+from ..answers import query, second_epsilon
+from ..answers.answer import CONFIDENCE, Row
+from ..answers.fleet_estimate import FleetEstimate
+from ..answers.query import Selection
+from ..answers.second_epsilon import Facts
+from ..epsilon import MICRO, rounded_up
+from ..estimate.shuffled import LIMITS
+from ..estimate.statistic import EstimateError
+from ..experiments.units import index_names
+from ..plain_text import shortened, visible
+from ..store.store import Store, Version
+from .windows import has_ended
+
+MOST_BYTES = 4000
+"""Of a document: with its topic it fits into a packet of 4 KiB."""
+
+MOST_ROWS = 16
+_MOST_WINDOWS = 8  # that are named; a year of days would fill the document
+_MOST_UNIT = 40
+
+ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
+"""Whom the histogram's ε holds against where only ended windows are shown."""
+
+LIVE = (
+    "only the ε of a report holds: this is also shown inside a window that has not ended, and whoever sees a "
+    "histogram again after every few reports learns single reports"
+)
+"""Said where the histogram's ε is null because a running window is shown."""
+
+NOTHING = "nothing is shown yet"
+ENDLESS = 'its window is "all", which never ends: only live results show it'
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """Both ε of a result.
+
+    report     of one report, against everybody, nats
+    histogram  of all that was ever shown of the experiment, for one board, nats, rounded up; None where none
+               holds
+    delta      that goes with it
+    holds      whom it holds against, or why there is none
+    """
+
+    report: float
+    histogram: float | None
+    delta: float
+    holds: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One statistic with its interval; quantity: "reading" in the unit, or "share" of the fleet, 0 to 1.
+
+    id: mean, median or share_INDEX of the label: letters, digits and _, whatever the label is.
+    """
+
+    id: str
+    name: str
+    quantity: Literal["reading", "share"]
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of the histogram; lower, upper: its edges in the unit, None for a label."""
+
+    name: str
+    lower: float | None
+    upper: float | None
+    share: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        edges = {"name": self.name, "from": self.lower, "to": self.upper}
+        return edges | {"share": self.share, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment has learned at a time.
+
+    windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
+    reports: that it rests on. note: why there are no statistics, or an empty text. statistics, histogram:
+    unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
+    shares.
+    """
+
+    fleet: str
+    experiment: str
+    type: str
+    unit: str
+    windows: tuple[str, ...]
+    window_count: int
+    reports: int
+    at: datetime.datetime
+    confidence: float
+    epsilon: Epsilons
+    statistics: tuple[Learned, ...] = ()
+    histogram: tuple[Bar, ...] = ()
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; no number is NaN or infinite."""
+        return {
+            "v": 1,
+            "fleet": self.fleet,
+            "experiment": self.experiment,
+            "type": self.type,
+            "unit": self.unit,
+            "windows": list(self.windows),
+            "window_count": self.window_count,
+            "reports": self.reports,
+            "at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "confidence": self.confidence,
+            "epsilon": asdict(self.epsilon),
+            "statistics": [asdict(one) for one in self.statistics],
+            "histogram": [bar.to_dict() for bar in self.histogram],
+            "note": self.note,
+        }
+
+    def to_json(self) -> bytes:
+        """The document in UTF-8, at most MOST_BYTES."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def result_of(
+    store: Store,
+    fleet: str,
+    name: str,
+    at: datetime.datetime,
+    *,
+    live: bool = False,
+    newest: int | None = None,
+    facts: Facts | None = None,
+) -> Result:
+    """What an experiment has learned over its ended windows, at a time (UTC); its versions pooled.
+
+    live: over the running window too; then no ε of the histogram holds. newest: over so many of the newest
+    windows only. facts: of this store, where several experiments of a fleet are asked for. Fewer than 2
+    reports, or versions that do not go together, give a document without statistics and with a note.
+    Raises UsageError where the fleet or the experiment is not there, and StoreError.
+    """
+    facts = facts or Facts(store)
+    versions = query.versions(store, Selection(name, fleet))
+    reports = facts.reports(fleet)
+    by_window: dict[str, int] = {}
+    for version in versions:
+        for window, n in reports.get(version.id, {}).items():
+            by_window[window] = by_window.get(window, 0) + n
+    seen = [w for w in sorted(by_window) if by_window[w] and (live or has_ended(w, at))]
+    shown = seen if newest is None else seen[-newest:]
+    empty = Result(
+        fleet,
+        name,
+        _newest(versions).experiment.type,
+        shortened(query.unit(store, Selection(name, fleet)), _MOST_UNIT),
+        tuple(shown[-_MOST_WINDOWS:]),
+        len(shown),
+        sum(by_window[w] for w in shown),
+        at,
+        CONFIDENCE,
+        _nothing_shown(versions),
+    )
+    if not shown:
+        endless = "all" in by_window
+        return replace(empty, note=ENDLESS if endless else "no window with reports has ended yet")
+    selection = Selection(name, fleet, tuple(shown))
+    try:
+        estimates = query.read(store, selection)
+    except EstimateError as e:
+        return replace(empty, note=visible(str(e)))
+    # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
+    epsilons = _live(versions) if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
+    estimate = FleetEstimate(estimates, unit=empty.unit)
+    return _fitting(
+        replace(
+            empty,
+            reports=estimate.reports,
+            epsilon=epsilons,
+            statistics=_statistics(estimate),
+            histogram=_histogram(estimate),
+        )
+    )
+
+
+def _newest(versions: Sequence[Version]) -> Version:
+    return max(versions, key=lambda v: v.serial)
+
+
+def _report_epsilon(versions: Sequence[Version]) -> float:
+    return max(v.experiment.epsilon for v in versions) / MICRO
+
+
+def _nothing_shown(versions: Sequence[Version]) -> Epsilons:
+    return Epsilons(_report_epsilon(versions), None, second_epsilon.Shuffling().delta, NOTHING)
+
+
+def _live(versions: Sequence[Version]) -> Epsilons:
+    return replace(_nothing_shown(versions), holds=LIVE)
+
+
+def _of_each(facts: Facts, selection: Selection) -> Epsilons:
+    """Sums of windows tell each window by their differences: so it is of all windows, each seen by itself."""
+    two = second_epsilon.overview(facts, selection).all_windows
+    return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
+
+
+def _statistics(estimate: FleetEstimate) -> tuple[Learned, ...]:
+    if estimate.experiment.type == "number":
+        mean, median = estimate.mean().rows[0], estimate.quantile(0.5).rows[0]
+        learned = [
+            Learned("mean", mean.name, "reading", *_reading(mean)),
+            Learned("median", median.name, "reading", *_reading(median)),
+        ]
+    else:
+        rows = estimate.histogram(estimate.experiment.domain).rows
+        learned = [
+            Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in enumerate(rows)
+        ]
+        if estimate.experiment.type == "bool":
+            learned = learned[1:]  # no is what yes leaves
+    return _largest([one for one in learned if _finite(one.value, one.low, one.high)], "value")
+
+
+def _histogram(estimate: FleetEstimate) -> tuple[Bar, ...]:
+    bars = [
+        Bar(visible(row.name), _short(row.lower), _short(row.upper), *_share(row))
+        for row in estimate.histogram(MOST_ROWS).rows
+    ]
+    return _largest([bar for bar in bars if _finite(bar.share, bar.low, bar.high)], "share")
+
+
+def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]:
+    """The rows with the largest values, in their order."""
+    if len(rows) <= most:
+        return tuple(rows)
+    least = sorted(rows, key=lambda row: getattr(row, by))[: len(rows) - most]
+    return tuple(row for row in rows if row not in least)
+
+
+def _fitting(result: Result) -> Result:
+    """The result without the labels of the smallest shares, as far as it would be too long with them."""
+    for most in range(MOST_ROWS, 0, -1):
+        if len(result.to_json()) <= MOST_BYTES:
+            break
+        shares = _largest(list(result.statistics), "value", most)
+        result = replace(result, statistics=shares, histogram=_largest(list(result.histogram), "share", most))
+    return result
+
+
+def _share(row: Row) -> tuple[float, float, float]:
+    return round(row.value, 6), round(row.low, 6), round(row.high, 6)
+
+
+def _reading(row: Row) -> tuple[float, float, float]:
+    value, low, high = (float(f"{x:.6g}") for x in (row.value, row.low, row.high))
+    return value, low, high
+
+
+def _short(edge: float | None) -> float | None:
+    return None if edge is None else float(f"{edge:.9g}")
+
+
+def _finite(*numbers: float) -> bool:
+    return all(map(math.isfinite, numbers))
+
+
+def label_ids(experiment: Experiment) -> dict[str, str]:
+    """The ids that statistics of an experiment can have, with their names."""
+    if experiment.type == "number":
+        return {"mean": "mean", "median": "median"}
+    names = {f"share_{i}": visible(name) for i, name in enumerate(index_names(experiment))}
+    if experiment.type == "bool":
+        del names["share_0"]
+    return names

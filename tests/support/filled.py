@@ -1,0 +1,37 @@
+"""Stores with histograms that were never on a wire: what honest boards would have brought, by window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.store import Description, Store
+from hushmote.simulator import vectorised
+
+
+def fill(
+    store: Store,
+    fleet: str,
+    payload: bytes,
+    windows: Mapping[str, int],
+    shares: Sequence[float] | None = None,
+    unit: str = "",
+    seed: int = 1,
+) -> Experiment:
+    """Add an experiment to a fleet, and to each window its number of reports; shares: of the indices."""
+    rng = np.random.default_rng(seed)
+    if fleet not in store.fleets():
+        store.add_fleet(fleet, keyed=False)
+    experiment = store.add_experiment(fleet, payload, description=Description(unit))
+    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
+    population = np.full(experiment.domain, 1 / experiment.domain) if shares is None else np.array(shares)
+    counts = {}
+    for window, reports in windows.items():
+        histogram = vectorised.histogram(experiment, rng.multinomial(reports, population), rng)
+        counts |= {(version.id, window, code): int(n) for code, n in enumerate(histogram) if n}
+    with store.ingest() as transaction:
+        transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})
+    return experiment

@@ -1,11 +1,11 @@
-"""The browser board behind `hushmote page --broker`: through the HTTP door and mosquitto into the store."""
+"""The browser board behind a door: in a real Chromium, through HTTP and mosquitto into the store."""
 
 import datetime
 from collections.abc import Iterator
 
 import pytest
-from browser import Browser, browsing, needs_chromium, paged
-from browser_board import BoardPage, fetched
+from browser import Browser, browsing, needs_chromium
+from browser_board import BoardPage, behind_a_door
 from experiments import experiment_json, number_json
 from running import running, until
 
@@ -37,23 +37,20 @@ class Whole:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
-    fetched()
     folder = tmp_path_factory.mktemp("whole")
-    url = f"sqlite:///{folder / 'store.sqlite'}"
-    store = Store(url)
+    store = Store(f"sqlite:///{folder / 'store.sqlite'}")
     store.add_fleet("home", keyed=False)
     for payload in (ROOM, COIN, LABELS):
         store.add_experiment("home", payload, datetime.date.max)
     broker = MosquittoBroker(free_port())
     broker.start()
-    reached = f"mqtt://127.0.0.1:{broker.port}"
     try:
         with (
             running(store, broker),
-            paged(url, "--broker", reached) as page,
+            behind_a_door(broker, store, "home") as url,
             browsing(folder) as browser,
         ):
-            yield Whole(broker, store, BoardPage(browser, f"{page}/board/"))
+            yield Whole(broker, store, BoardPage(browser, url))
     finally:
         broker.terminate()
         store.close()

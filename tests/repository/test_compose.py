@@ -14,14 +14,13 @@ from urllib.request import HTTPCookieProcessor, build_opener
 import psycopg
 import pytest
 import yaml
-from command_line import hushmote
+from command_line import hushmote, parse
 from fleet_broker import context, visit
 from postgres import Cluster
 from running import WAIT_S, until
 from served import get
 from traffic import needs_mosquitto
 
-from hushmote.cli.main import load
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.provisioning import fleet_folder
 from hushmote.server.provisioning.master_key import load_keys
@@ -116,13 +115,6 @@ def test_every_file_that_a_container_gets_is_there_and_cannot_be_written():
                 assert rest.endswith(":ro"), volume
             elif not source.startswith("/"):
                 assert source in composed()["volumes"]
-
-
-def parse(command: list[str]) -> None:
-    """Raise the command line's own error where it does not know a command or an option."""
-    program, *arguments = command
-    with load(program).make_context(program, arguments):
-        pass
 
 
 @pytest.mark.parametrize("name", OURS)

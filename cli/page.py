@@ -45,6 +45,9 @@ def page_command(
         ),
     ] = None,
     aggregator: AggregatorUrl = None,
+    policy_file: Annotated[
+        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     broker: Annotated[
         str | None,
@@ -71,6 +74,7 @@ def page_command(
             raise
         raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
     from ..server.overview.aggregator import check_url
+    from ..server.planning import policy
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.process import set_up_log
 
@@ -81,6 +85,7 @@ def page_command(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
         )
+    known = None if policy_file is None else policy.read(policy_file)
     asked = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
@@ -91,9 +96,8 @@ def page_command(
             door = _door(stack.enter_context(publisher))
         elif password_file or ca or cert or cert_key:
             raise UsageError("--password-file, --ca, --cert and --cert-key are for a broker: give --broker")
-        serve(
-            PageSettings(store, host, port, fleet, asked, token, door), lambda url: _tell(url, open_browser)
-        )
+        settings = PageSettings(store, host, port, fleet, asked, token, door, known)
+        serve(settings, lambda url: _tell(url, open_browser))
 
 
 def _on_command_line(context: typer.Context, option: str) -> bool:

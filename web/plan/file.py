@@ -10,7 +10,7 @@ from nicegui import ui
 from ...server.errors import HushmoteError
 from ...server.planning.experiment_file import FileRefused, Named
 from ..charts import COLOURS
-from ..frame import heading
+from ..frame import heading, sentence
 from ..reader import Reader
 from .answer import Answer
 
@@ -35,7 +35,8 @@ class File:
                 ("owner", "Owner: who answers for it", ""),
                 ("purpose", "Purpose: why it is asked (empty: what the plan says)", ""),
             ):
-                self._inputs[name] = ui.input(label, value=value, on_change=self._write)
+                field = ui.input(label, value=value, on_change=self._write)
+                self._inputs[name] = field.without_auto_validation()  # it would take our errors away
         self._fault = ui.label().classes("plan-fault").props('role="alert"')
         self._hint = ui.label("Write who owns the experiment: then its file is here.")
         with ui.element("div") as self._ready:
@@ -81,7 +82,7 @@ class File:
             else:
                 self._fault.set_text(str(e))
         except HushmoteError as e:
-            self._fault.set_text(f"{str(e)[:1].upper()}{str(e)[1:]}.")
+            self._fault.set_text(sentence(str(e)))
         else:
             self._ready.set_visibility(True)
             self._file.set_text(self._text)

@@ -143,8 +143,8 @@ class Form:
         field = ui.input(
             label, value=value, on_change=lambda e: self._change(**{name: str(e.value or "")[:2000]})
         )
-        self._inputs[name] = field
+        self._inputs[name] = field.without_auto_validation()
 
     def _numeric(self, name: str, label: str, value: float | None) -> None:
         field = ui.number(label, value=value, on_change=lambda e: self._change(**{name: number(e.value)}))
-        self._inputs[name] = field
+        self._inputs[name] = field.without_auto_validation()

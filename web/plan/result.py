@@ -8,8 +8,9 @@ from nicegui import ui
 
 from ...server.epsilon import rounded_up
 from ...server.planning.words import percent
-from ..charts import COLOURS, axis, chart, tooltip
-from ..frame import heading
+from ..charts import COLOURS, axis, chart, table, tooltip
+from ..frame import heading, sentence, tag
+from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
 from .answer import Answer
@@ -46,7 +47,7 @@ class Result:
     def refuse(self, text: str) -> None:
         """Show why there is no answer; an empty text where a field says it."""
         self._busy.set_visibility(False)
-        self._fault.set_text(self._written(f"{text[:1].upper()}{text[1:]}." if text else ""))
+        self._fault.set_text(self._written(sentence(text) if text else ""))
         self._said.set_text("" if text else "One of the fields cannot be planned with; it says why.")
         self._rest.classes(add="plan-old")
         self._file.show(None)
@@ -61,8 +62,9 @@ class Result:
         self._facts.clear()
         with self._facts:
             for name, said in answer.facts:
-                _element("dt", name)
-                _element("dd", self._written(said))
+                with ui.element("dt"):
+                    word(name) if name in WORDS else ui.label(name)
+                tag("dd", self._written(said))
         steps = "; ".join(f"{n:,} devices: {error}" for n, error in answer.steps)
         self._chart.options.clear()
         self._chart.options.update(self._options(answer))
@@ -105,27 +107,11 @@ class Result:
             heading("A board's life", 2)
             for said in answer.lasting:
                 ui.label(self._written(said)).classes("plan-said")
-            with ui.element("table").classes("plan-table"):
-                with ui.element("thead"), ui.element("tr"):
-                    for name in ("at the end, over", "reports", "error", "ε of the histogram"):
-                        _element("th", name).props('scope="col"')
-                with ui.element("tbody"):
-                    for window in answer.windows:
-                        with ui.element("tr"):
-                            _element("th", window.name).props('scope="row"')
-                            for text in (
-                                f"{window.reports:,.0f}",
-                                percent(window.error),
-                                rounded_up(window.epsilon),
-                            ):
-                                _element("td", self._written(text))
+            rows = [
+                (w.name, f"{w.reports:,.0f}", percent(w.error), rounded_up(w.epsilon)) for w in answer.windows
+            ]
+            heads = ("at the end, over", "reports", "error", "ε of the histogram")
+            table("A board's life", heads, [[self._written(cell) for cell in row] for row in rows])
 
     def _written(self, text: str) -> str:
         return in_locale(text, self._reader)
-
-
-def _element(tag: str, text: str) -> ui.element:
-    """An element with a text; never with HTML."""
-    with ui.element(tag) as element:
-        ui.label(text).classes("plan-inline")
-    return element

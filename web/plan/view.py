@@ -14,7 +14,9 @@ from nicegui import background_tasks, ui
 from ...server.epsilon import belief
 from ...server.errors import HushmoteError
 from ...server.planning.sentences import ALL_SEEN
+from .. import charts
 from ..frame import frame
+from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
@@ -37,12 +39,21 @@ class Superseded(Exception):
 
 def register(page: Page) -> None:
     """Put the view on its route."""
+    charts.register()
     ui.add_css(Path(__file__).with_name("plan.css"), shared=True)
 
     @ui.page("/plan")
     async def _() -> None:
         with frame(page, "Plan", "/plan"):
             PlanView(reader())
+            words(
+                "ε (epsilon)",
+                "What an ε means",
+                "ε of a report",
+                "ε of the histogram",
+                "δ (delta)",
+                "Histogram",
+            )
 
 
 class PlanView:

@@ -7,11 +7,11 @@ client publishes reports of as many devices with QoS 1, CLIENTS of them unacknow
 same number go through the door over CLIENTS kept connections, each waiting for its 204. Three rounds in turn;
 the median is told. Every 204 must be counted once at the end.
 
-Flood: a door with its usual limits, for one address 200 a second, is offered FLOOD requests a second over FLOODING connections for some
-seconds, by a client that waits for no answer, while /healthz of door and aggregator are asked every 0.1 s.
-Told are how many the door's connections took, the answers by status, the door's memory before and its peak,
-the slowest /healthz, and the longest time that the aggregator's loop did not come round. Writes
-benchmarks/results/door.json.
+Flood: a door with its usual limits, 200 requests a second of one address, is offered FLOOD a second over
+FLOODING connections for some seconds, by a client that waits for no answer, while /healthz of door and
+aggregator are asked every 0.1 s. Told are how many the door's connections took, the answers by status, the
+door's memory before and its peak, the slowest /healthz, and the longest time that the aggregator's loop did
+not come round. Writes benchmarks/results/door.json.
 """
 
 import argparse

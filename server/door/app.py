@@ -235,6 +235,8 @@ async def _content(headers: Headers, receive: Any, most: int) -> bytes:
     close = ("connection", "close")
     too_long = f"the body is too long: it may have {most} bytes"
     length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        _refuse(400, "the Content-Length must be a number", close)
     if len(length) > 9 or int(length) > most:
         _refuse(413, too_long, close)
     content = b""

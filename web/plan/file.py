@@ -9,7 +9,6 @@ from nicegui import ui
 
 from ...server.errors import HushmoteError
 from ...server.planning.experiment_file import FileRefused, Named
-from ..charts import COLOURS
 from ..frame import heading, sentence
 from ..reader import Reader
 from .answer import Answer
@@ -40,7 +39,7 @@ class File:
         self._fault = ui.label().classes("plan-fault").props('role="alert"')
         self._hint = ui.label("Write who owns the experiment: then its file is here.")
         with ui.element("div") as self._ready:
-            ui.button("Download the file", on_click=self._download, color=COLOURS[0]).props("no-caps")
+            ui.button("Download the file", on_click=self._download, color=None).props("outline no-caps")
             self._file = ui.label().classes("plan-code").props('tabindex="0" role="region"')
             self._file.props["aria-label"] = "The experiment's file"
             ui.label("The same on the command line:")

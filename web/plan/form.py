@@ -131,7 +131,7 @@ class Form:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
                 self._text("horizon", "For how long", setting.horizon)
-                self._text("call", "A board looks at its reading every", setting.call)
+                self._text("call", "A board looks every", setting.call)
             label, unit, span = _LIFETIME
             self._quantities["lifetime"] = Quantity(
                 "lifetime", label, unit, span, setting.lifetime or span[0], who.tag,

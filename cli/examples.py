@@ -83,6 +83,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote serve --broker mqtt://localhost --master-key master.key",
         "hushmote serve --broker mqtt://me@broker.example --password-file secret.txt",
     ),
+    "door": (
+        "hushmote door",
+        "hushmote door --http 0.0.0.0:9418 --token-file door.token",
+    ),
     "status": (
         "hushmote status",
         "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",

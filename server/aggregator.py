@@ -12,7 +12,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from paho.mqtt.enums import MQTTErrorCode
@@ -22,7 +22,8 @@ from .ingest.clock import now
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
-from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff
+from .ingest.outbox import Outbox
+from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff, Pace
 from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
 from .ingest.session import BrokerRefused, Retirement, Session, Subscription
@@ -37,6 +38,7 @@ CLIENT_ID = "hushmote-aggregator"
 
 _RETRY_GROUP_S = 1.0  # mosquitto keeps no group over its restart, and nothing until a member is back
 _TURN_S = 0.2  # how long run() may take to notice stop()
+_MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
 
@@ -52,8 +54,9 @@ class Aggregator:
     counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
-    the experiments published; on_commit after each commit, with its messages and seconds. clock: decides the
-    window of a report, UTC.
+    the experiments published; on_commit after each commit, with its messages and seconds. retained: returns
+    topic -> what else the broker is to keep there, empty for nothing; the same object as long as nothing
+    changed. clock: decides the window of a report, UTC.
 
     run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
     handlers too.
@@ -79,6 +82,7 @@ class Aggregator:
         batch_s: float = BATCH_S,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
+        retained: Callable[[], Mapping[str, bytes]] | None = None,
         clock: Callable[[], datetime.datetime] = now,
     ) -> None:
         if protocol not in ("auto", "5", "3.1.1"):
@@ -93,12 +97,22 @@ class Aggregator:
         self._on_ready = on_ready
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
-        self._connector = Connector(session, self._status, protocol, batch_reports, batch_s)
+        # Twice the batch: the broker goes on sending while one is committed.
+        most = min(2 * batch_reports, _MOST_IN_FLIGHT)
+        self._connector = Connector(
+            session,
+            self._status,
+            protocol,
+            lambda version: BrokerConnection(
+                version, client_id, session.login, most, Pace(batch_reports, batch_s), tls
+            ),
+        )
         self._subscription = (Retirement if retire else Subscription)(session, self._status)
         limit = None if rate is None else RateLimit(rate)
         grouped = share is not None
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, grouped, clock)
         self._announcer = Announcer(self._fleets, self._status)
+        self._outbox = None if retained is None else Outbox(retained)
         self._connection: BrokerConnection | None = None
         self._loop_turned_at = time.monotonic()
         self._oldest_uncommitted_at: float | None = None
@@ -211,6 +225,8 @@ class Aggregator:
         elif connection.granted is not None:
             self._subscription.granted(connection)
             self._announcer.begin()
+            if self._outbox is not None:
+                self._outbox.begin()
 
     def _commit(self, connection: BrokerConnection) -> None:
         """Commit what has arrived, then acknowledge it; or, where the store fails, keep both for later."""
@@ -223,6 +239,8 @@ class Aggregator:
             self.ready.set()
             if self._on_ready is not None:
                 self._on_ready()
+        if self._outbox is not None and self.ready.is_set():
+            self._outbox.turn(connection)
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from typing import Any
 
 from nicegui import Client
 
+from .access import HEALTH
+
 MOST_BODY = 2 << 20  # bytes of a request
 MOST_SOCKETS = 128
+PAGES_PER_S = 8.0  # that are drawn, of all readers together: each costs some milliseconds of a core
+PAGES_AT_ONCE = 40.0
 MOST_UNSEEN = 64  # pages that were sent and whose browser has not come back yet; then the oldest is forgotten
 
+_NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", HEALTH, "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -45,6 +51,7 @@ class Limits:
     def __init__(self, application: Any) -> None:
         self._application = application
         self._sockets = 0
+        self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, as ASGI has it."""
@@ -67,10 +74,9 @@ class Limits:
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if _length(scope) > MOST_BODY:
-            await send({"type": "http.response.start", "status": 413, "headers": []})
-            await send({"type": "http.response.body", "body": b"too long\n"})
-            return
-        _forget_unseen()
+            return await _refuse(send, 413, b"This is too long.\n")
+        if not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
+            return await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
         nonce = secrets.token_urlsafe(16)
         headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
         left = MOST_BODY
@@ -102,6 +108,24 @@ class Limits:
                     await send({"type": "http.response.body", "body": body})
 
         await self._application(scope, bounded, dressed)
+        return None
+
+    def _may_draw(self) -> bool:
+        """Whether one more page may be drawn now."""
+        _forget_unseen()
+        now_s = time.monotonic()
+        self._pages = min(PAGES_AT_ONCE, self._pages + (now_s - self._since_s) * PAGES_PER_S)
+        self._since_s = now_s
+        if self._pages < 1:
+            return False
+        self._pages -= 1
+        return True
+
+
+async def _refuse(send: Any, status: int, words: bytes) -> None:
+    headers = [*_HEADERS, (b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": words})
 
 
 def _length(scope: Any) -> int:

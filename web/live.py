@@ -41,6 +41,7 @@ class LiveStore:
         self._watch = StoreWatch(url)
         self._looking = ThreadPoolExecutor(1, "look")  # no question that takes long keeps a look waiting
         self._answering = ThreadPoolExecutor(_ANSWERING, "answer")
+        self._taking_long = ThreadPoolExecutor(1, "slow")  # nor does it keep quick questions waiting
         self.state = StoreState("absent", "The store was not looked at yet.", 0)
         self.at = _now()
         self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
@@ -78,24 +79,24 @@ class LiveStore:
 
     def close(self) -> None:
         """Close the store; what is being worked out is waited for by nobody."""
-        for pool in (self._looking, self._answering):
+        for pool in (self._looking, self._answering, self._taking_long):
             pool.shutdown(wait=False, cancel_futures=True)
         self._watch.close()
 
-    async def ask(self, question: Hashable, answer: Callable[[StoreReader], T]) -> T:
+    async def ask(self, question: Hashable, answer: Callable[[StoreReader], T], *, slow: bool = False) -> T:
         """Return answer(reader), worked out in a thread once for each commit, whoever else asks the same.
 
-        question: what names it among all questions, such as ("share", fleet, name, low, high). Raises what
-        answer raises, and StoreError where the store cannot be read.
+        question: what names it among all questions, such as ("share", fleet, name, low, high). slow: it takes
+        seconds, and waits for others that do. Raises what answer raises, and StoreError where the store
+        cannot be read.
         """
         kept = self._answers.get(question)
         if kept is not None and kept[0] == self.version and not _failed(kept[1]):
             return await asyncio.shield(kept[1])
         while len(self._answers) >= _MOST_ANSWERS:
             del self._answers[next(iter(self._answers))]
-        work = asyncio.get_running_loop().run_in_executor(
-            self._answering, lambda: answer(self._watch.reader())
-        )
+        pool = self._taking_long if slow else self._answering
+        work = asyncio.get_running_loop().run_in_executor(pool, lambda: answer(self._watch.reader()))
         future = asyncio.ensure_future(work)
         self._answers.pop(question, None)
         self._answers[question] = self.version, future

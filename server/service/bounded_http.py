@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import socket
 from threading import Thread
 from typing import Any, Self
@@ -48,7 +49,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_WAITING)
     except (OSError, OverflowError) as e:
-        reason = getattr(e, "strerror", None) or str(e)
+        number = getattr(e, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else str(e)
         raise EndpointError(
             f"cannot answer HTTP at {host}:{port} ({reason}): take another with --http"
         ) from None

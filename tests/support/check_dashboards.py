@@ -20,7 +20,8 @@ DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 # The panels that we use, and where their options are described.
 _PANELS = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
 _TYPES = """
-import type {{ Dashboard, DataQuery, FieldConfig, FieldConfigSource, Panel, RowPanel }} from '@grafana/schema';
+import type {{ Dashboard, DataQuery, FieldConfig, FieldConfigSource, Panel, RowPanel }}
+  from '@grafana/schema';
 {imports}
 // JSON has texts where TypeScript has an enum's names.
 type Plain<T> = T extends string ? `${{T}}` : T extends number | boolean | null | undefined ? T :

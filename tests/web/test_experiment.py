@@ -209,7 +209,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
     browser.until(lambda: text(browser, "share") == f"idle or <b>door</b>: {said(row)}", said(row))
     assert HOSTILE in text(browser, "head")
-    drawing = browser.find(".experiment-chart canvas")
+    drawing = browser.find(".experiment-chart svg")
     ActionChains(browser.driver).move_to_element(drawing).perform()
     assert browser.script("return window.alerted") == 0
     assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")

@@ -74,7 +74,7 @@ class ChangePanel:
             height = charts.rows_height(len(names))
             summary = f"{len(names)} changes with their intervals, told above one by one"
             picture.element.visible = True
-            picture.show(charts.changes(answer, names, summary), None, height)
+            picture.show(charts.changes(answer, names, summary, self._reader.tag), None, height)
         for unused in pictures.values():
             unused.element.visible = False
 

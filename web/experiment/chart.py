@@ -31,7 +31,9 @@ class DraggedChart:
         self._dragged = dragged
         self._ready = False
         self._area: Ends | None = None
-        self.element = ui.echart({}).classes("experiment-chart").props(f'role="img" aria-label="{name}"')
+        self.element = (
+            ui.echart({}, renderer="svg").classes("experiment-chart").props(f'role="img" aria-label="{name}"')
+        )
         self.element.on("chart:finished", self._begin, js_handler=_DRAWN.replace("ID", str(self.element.id)))
         if dragged is not None:
             self.element.on("chart:brush", self._drag, js_handler=_DRAGGED, throttle=0.05)

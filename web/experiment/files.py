@@ -1,8 +1,7 @@
-"""What a reader takes along: the files of `hushmote estimate --output`, its command line, the API."""
+"""What a reader takes along: the files of `hushmote estimate --output`, its command line."""
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import tempfile
 import threading
@@ -18,11 +17,9 @@ from sqlalchemy.engine import make_url
 from ...server.answers.question import Question, Reply, ask
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
-from ...server.results.result import result_of
 from ..page import Page
 from .choices import Choices, fitting, from_query
 from .counted import Experiment, described
-from .looked import Looked
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -66,8 +63,8 @@ def address(fleet: str, name: str, asked: str, kind: str, choices: Choices) -> s
     return f"{path}?{query}" if query else path
 
 
-def register(page: Page, looked: Looked) -> None:
-    """Put the files and the API on their routes."""
+def register(page: Page) -> None:
+    """Put the files on their routes."""
 
     @app.get("/experiment/{fleet}/{name}/{asked}.{kind}", include_in_schema=False)
     async def _(request: Request, fleet: str, name: str, asked: str, kind: str) -> Response:
@@ -93,21 +90,6 @@ def register(page: Page, looked: Looked) -> None:
             media_type=KINDS[kind],
             headers={"Content-Disposition": attached, "Cache-Control": "no-store"},
         )
-
-    @app.get("/api/{fleet}/{name}.json", include_in_schema=False)
-    async def _(fleet: str, name: str) -> Response:
-        if not shown(page, fleet):
-            return PlainTextResponse("there is no such experiment", 404)
-
-        def write(store: StoreReader) -> bytes:
-            now = datetime.datetime.now(datetime.UTC)
-            return result_of(store.store, fleet, name, now, live=True).to_json()
-
-        try:
-            data = await page.live.ask(("api", fleet, name), write)
-        except HushmoteError as e:
-            return PlainTextResponse(str(e), 404)
-        return Response(data, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def fitted_to(choices: Choices, of: Experiment) -> Choices:

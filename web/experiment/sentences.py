@@ -107,12 +107,10 @@ def _points(half: float, reader: Numbers) -> str:
 
 def chance(p: float, reader: Numbers) -> str:
     """How often chance alone does as much."""
+    if p > 0.1:
+        return f"{reader.number(math.ceil(p * 100), 0)} times in 100" if p <= 0.9 else "nearly always"
     if p < 1e-4:
         return f"less than 1 time in {reader.number(10_000, 0)}"
-    return f"about {reader.number(math.ceil(p * 100), 0)} times in 100" if p > 0.1 else _one_in(p, reader)
-
-
-def _one_in(p: float, reader: Numbers) -> str:
     return f"about 1 time in {reader.number(math.floor(1 / p), 0)}"
 
 
@@ -122,7 +120,7 @@ def trend(answer: Answer, reader: Numbers) -> list[str]:
     for name, p in answer.p_values:
         verdict = "It changed." if p < 1 - answer.confidence else "That may be chance."
         often = f"If nothing had changed, windows would differ as much {chance(p, reader)}."
-        said.append(f"{visible(name)}: {often} {verdict}")
+        said.append(f"{visible(name[:1].upper() + name[1:])}: {often} {verdict}")
     return said
 
 
@@ -135,15 +133,19 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
     def write(x: float) -> str:
         return reader.number(x * scale, places)
 
-    direction = "rose" if row.value >= 0 else "fell"
-    low, high = (row.low, row.high) if row.value >= 0 else (-row.high, -row.low)
-    by = f"{write(abs(row.value))} {unit}".rstrip()
+    def to(x: float) -> str:
+        return f"{write(x)} {unit}".rstrip()
+
     before = f"from {write(row.before)} to {write(row.after)}{' %' if percent else ''}"
-    surely = row.p_adjusted < 1 - answer.confidence
-    verdict = "It changed." if surely else "That may be chance."
+    if row.low < 0 < row.high:
+        said = f"went {before}: somewhere between a fall of {write(-row.low)} and a rise of {to(row.high)}"
+    elif row.value >= 0:
+        said = f"rose by {to(row.value)}, between {write(row.low)} and {write(row.high)}: {before}"
+    else:
+        said = f"fell by {to(-row.value)}, between {write(-row.high)} and {write(-row.low)}: {before}"
+    verdict = "It changed." if row.p_adjusted < 1 - answer.confidence else "That may be chance."
     often = f"If nothing had changed, that much would be seen {chance(row.p_adjusted, reader)}."
-    said = f"{name[:1].upper()}{name[1:]} {direction} by {by}, between {write(low)} and {write(high)}"
-    return f"{said}: {before}. {often} {verdict}"
+    return f"{name[:1].upper()}{name[1:]} {said}. {often} {verdict}"
 
 
 def epsilons(overview: Overview, shown: TwoEpsilons, running: bool, reader: Numbers) -> list[str]:

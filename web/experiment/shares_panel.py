@@ -8,7 +8,7 @@ from dataclasses import replace
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import Answer, Answers, PostRow
+from ...server.answers.answer import OUTSIDE, Answer, Answers, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ..frame import heading
@@ -101,12 +101,15 @@ class SharesPanel:
         summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
         if self._number:
             area = ends(self._experiment, choices.ranges[0])
-            self._chart.show(charts.histogram(histogram, self._unit, summary), area)
+            self._chart.show(charts.histogram(histogram, self._unit, summary, self._reader.tag), area)
         else:
             height = charts.rows_height(len(histogram.rows))
-            self._chart.show(charts.named_bars(histogram, choices.ranges, summary), None, height)
+            self._chart.show(
+                charts.named_bars(histogram, choices.ranges, summary, self._reader.tag), None, height
+            )
         self._exact.text = sentences.exact(histogram, asked, self._reader)
-        self._note.text = histogram.note
+        outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
+        self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
         self._readings.clear()
         with self._readings:
             for answer in readings:

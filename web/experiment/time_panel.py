@@ -84,7 +84,7 @@ class TimePanel:
         at = [i for i, window in enumerate(self._shown) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
         self._chart.element.visible = True
-        self._chart.show(charts.over_time(answer, self._said.text), area)
+        self._chart.show(charts.over_time(answer, self._said.text, self._reader.tag), area)
 
     def nothing(self, why: str) -> None:
         """Say why there is no trend."""

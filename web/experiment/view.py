@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from ...server.errors import HushmoteError
 from ...server.plain_text import visible
 from ...server.results.windows import has_ended
 from ...server.store.versions import Version
-from ..frame import frame, heading
+from ..frame import frame, heading, sentence
 from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
@@ -37,13 +36,12 @@ from .time_panel import TimePanel
 T = TypeVar("T")
 
 _PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
-_REST_S = 0.5  # at most, between two pictures: commits that come faster are shown together
 
 
 def register(page: Page) -> None:
-    """Put the view, its files and the API on their routes."""
+    """Put the view and its files on their routes."""
     looked = Looked()
-    files.register(page, looked)
+    files.register(page)
     ui.add_css(Path(__file__).with_name("experiment.css"), shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
@@ -75,7 +73,10 @@ class View:
         self._reader, self._choices = to, choices
         self._of: Experiment | None = None
         self._built: object = None
+        self._client = context.client
         self._rows = 0
+        self._behind = False  # whether what is below the first picture shows something older
+        self._catching_up: asyncio.Task[None] | None = None
         self._head = ui.column().classes("experiment-lines").props('id="head"')
         self._state = ui.label().classes("experiment-state").props('id="state" role="status"')
         self._body = ui.column().classes("experiment-wide")
@@ -86,10 +87,8 @@ class View:
 
     async def refresh(self) -> None:
         """Show what the store has now; called after each commit."""
-        started = time.monotonic()
         if await self.describe():
             await self._show()
-        await asyncio.sleep(min(_REST_S, time.monotonic() - started))
 
     async def describe(self) -> bool:
         """Show what is known without an estimate; return whether one can be asked for."""
@@ -97,7 +96,7 @@ class View:
         try:
             of = await self._page.live.ask(("experiment", fleet, name), lambda s: described(s, fleet, name))
         except HushmoteError as e:
-            self.state(_sentence(e))
+            self.state(sentence(visible(str(e))))
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
         self._head.clear()
@@ -140,9 +139,13 @@ class View:
             return
         await self._show_share()
         await asyncio.sleep(_PAUSE_S)
-        if choices is self._choices:  # not dragged on meanwhile
+        if self._still(choices):  # not dragged on meanwhile
             self._keep_address()
-            await self._show_rest()
+            self._show_rest()
+
+    def _still(self, choices: Choices) -> bool:
+        """Whether a reader is there who looks at this."""
+        return choices is self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
         query = self._choices.query()
@@ -167,39 +170,48 @@ class View:
             if asked.quantiles:
                 readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
         except HushmoteError as e:
-            self.state(_sentence(e))
+            self.state(sentence(visible(str(e))))
             return
-        if choices is self._choices:
+        if self._still(choices):
             self.state("")
             self._rows = len(histogram.rows)
             self._shares.show(choices, histogram, shares, readings)
-            await self._show_rest()
+            self._show_rest()
 
     async def _show_share(self) -> None:
         choices = self._choices
         with contextlib.suppress(HushmoteError):  # the next picture says it
             shares = await self._ask("shares", self._question("estimate"), self._looked.shares)
-            if choices is self._choices:
+            if self._still(choices):
                 self._shares.show_share(choices, shares)
 
-    async def _show_rest(self) -> None:
-        """Show what is below the first picture, in order, as long as nothing else is chosen."""
-        choices, of = self._choices, self._of
-        assert of is not None
-        settled = replace(choices, rows=choices.rows or self._rows)
-        self._taken.show(of, settled)
-        for show in (self._show_time, self._show_change, self._show_private):
-            if choices is self._choices:
-                await show()
+    def _show_rest(self) -> None:
+        """Bring up to date what is below the first picture; nothing waits for it."""
+        assert self._of is not None
+        self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or self._rows))
+        self._behind = True
+        if self._catching_up is None:
+            self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
+
+    async def _catch_up(self) -> None:
+        try:
+            with self._client:
+                while self._behind and not self._client.is_deleted:
+                    self._behind = False
+                    for show in (self._show_time, self._show_change, self._show_private):
+                        await show()
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._catching_up = None
 
     async def _show_time(self) -> None:
         choices, asked = self._choices, self._question("trend")
         try:
-            answers = await self._ask("trend", asked, self._looked.over_time)
+            answers = await self._ask("trend", asked, self._looked.over_time, slow=True)
         except HushmoteError as e:
-            self._time.nothing(_sentence(e))
+            self._time.nothing(sentence(visible(str(e))))
         else:
-            if choices is self._choices:
+            if self._still(choices):
                 self._time.show(choices, answers)
 
     async def _show_change(self) -> None:
@@ -208,11 +220,11 @@ class View:
             self._change.nothing("")
             return
         try:
-            answers = await self._ask("change", self._question("change"), self._looked.change)
+            answers = await self._ask("change", self._question("change"), self._looked.change, slow=True)
         except HushmoteError as e:
-            self._change.nothing(_sentence(e))
+            self._change.nothing(sentence(visible(str(e))))
         else:
-            if choices is self._choices:
+            if self._still(choices):
                 self._change.show(choices, answers)
 
     async def _show_private(self) -> None:
@@ -220,14 +232,18 @@ class View:
         assert of is not None
         key = ("epsilons", selection, of.mark)
         try:
-            both = await self._page.live.ask(key, lambda s: self._looked.epsilons(s, of, selection))
+            both = await self._page.live.ask(
+                key, lambda s: self._looked.epsilons(s, of, selection), slow=True
+            )
         except HushmoteError as e:
-            lines = [_sentence(e)]
+            lines = [sentence(visible(str(e)))]
         else:
             now = datetime.datetime.now(datetime.UTC)
             running = not all(has_ended(w, now) for w in selection.windows or of.windows)
             lines = sentences.epsilons(both.overview, both.shown, running, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, anew after a minute.")
+        if self._client.is_deleted:
+            return
         self._private.clear()
         with self._private:
             for line in lines:
@@ -238,19 +254,20 @@ class View:
         return files.question(asked, self._choices, self._of)
 
     async def _ask(
-        self, what: str, asked: Question, answer: Callable[[StoreReader, Experiment, Question], T]
+        self,
+        what: str,
+        asked: Question,
+        answer: Callable[[StoreReader, Experiment, Question], T],
+        *,
+        slow: bool = False,
     ) -> T:
         of = self._of
         assert of is not None
-        return await self._page.live.ask((what, asked, of.mark), lambda store: answer(store, of, asked))
+        question = (what, asked, of.mark)
+        return await self._page.live.ask(question, lambda store: answer(store, of, asked), slow=slow)
 
 
 def _called(version: Version) -> str:
     """How a version is called: its digest, and what it costs."""
     current = ", current" if version.current else ""
     return f"{version.experiment.digest.hex()}, ε = {nats(version.experiment.epsilon)}{current}"
-
-
-def _sentence(error: HushmoteError) -> str:
-    text = visible(str(error))
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."

@@ -19,7 +19,7 @@ from hushmote.server.planning.policy import Policy, policy_for
 from hushmote.server.planning.remaining import BudgetLine, FleetLedger
 from hushmote.server.store import Store
 from hushmote.server.wire.report import encode
-from hushmote.web.budget.answer import COUNTED, NO_POLICY, fleet_budget
+from hushmote.web.budget.answer import COUNTED, NO_POLICY, fleet_supply
 from hushmote.web.budget.ledgers import Ledgers
 from hushmote.web.glossary import WORDS
 from hushmote.web.live import LiveStore
@@ -35,12 +35,12 @@ def line(state: str = "current", days=DAYS, **fields) -> BudgetLine:
 
 
 def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
-    return fleet_budget(FleetLedger("home", lines, profiles, policy), TODAY)
+    return fleet_supply(FleetLedger("home", lines, profiles, policy), TODAY)
 
 
 def test_what_is_left_stands_first_and_agrees_with_the_ledger():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    told, (row,) = fleet_budget(ledger, TODAY), ledger.lines(TODAY)
+    told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
     assert row.left == 600 * 4 + 300 * 2
     assert e.said[0] == f"Boards of home can still send {row.left:,} reports to room."
@@ -54,7 +54,7 @@ def test_what_is_left_stands_first_and_agrees_with_the_ledger():
 
 def test_the_series_are_the_ledgers_forecast():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    (e,), (row,) = fleet_budget(ledger, TODAY).experiments, ledger.lines(TODAY)
+    (e,), (row,) = fleet_supply(ledger, TODAY).experiments, ledger.lines(TODAY)
     assert row.forecast is not None
     assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
     assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)

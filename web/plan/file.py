@@ -11,7 +11,7 @@ from ...server.errors import HushmoteError
 from ...server.planning.experiment_file import FileRefused, Named
 from ..frame import heading, sentence
 from ..reader import Reader
-from .answer import Answer
+from .answer import PlanAnswer
 
 _PLAIN = {
     "name": "write 1 to 32 of a-z, 0-9, _ and -",
@@ -19,12 +19,12 @@ _PLAIN = {
 }
 
 
-class File:
+class FilePart:
     """Name, purpose and owner, and the file that follows from them and the answer."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._answer: Answer | None = None
+        self._answer: PlanAnswer | None = None
         self._text = ""
         heading("The experiment's file", 2)
         self._inputs: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class File:
             self._next.props["aria-label"] = "What to do next"
         self._ready.set_visibility(False)
 
-    def show(self, answer: Answer | None) -> None:
+    def show(self, answer: PlanAnswer | None) -> None:
         """Write the file anew for this answer; for none there is no file."""
         self._answer = answer
         self._write()

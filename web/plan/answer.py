@@ -58,7 +58,7 @@ class PlanAnswer:
 
     @property
     def solved(self) -> float:
-        """The fourth, in the unit of its field: devices, nats, values or %; an error as its sentence has it."""
+        """The fourth, in the unit of its field: devices, nats, values, or % as the sentence has it."""
         plan = self.plan
         values = {"devices": plan.devices, "epsilon": plan.epsilon, "domain": plan.design.domain}
         return values[plan.solved] if plan.solved in values else float(f"{100 * plan.error:.3g}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..server.errors import UsageError
 from ..simulator import demo, live_demo
 from .broker import PANEL, PasswordFile, broker_address
 from .options import AsJson, print_json
@@ -45,6 +47,8 @@ def demo_command(
     """
     where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
     if page:
+        if find_spec("nicegui") is None:
+            raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
         live_demo.run(where, out, http, _opened, progress)
     outcome = demo.run(where, out, devices, quiet=as_json, progress=progress)
     if as_json:

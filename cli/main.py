@@ -38,11 +38,11 @@ COMMANDS = {
         "serve:serve_command",
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
-    "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
     "door": (
         "door:door_command",
         "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
     ),
+    "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
     "estimate": (
         "estimate:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",

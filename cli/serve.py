@@ -19,6 +19,8 @@ from ..server.ingest.clock import SIMULATED, HurryingClock, now
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
 from ..server.provisioning.master_key import load_keys
+from ..server.results.publication import DISCOVERY_PREFIX, Publication
+from ..server.results.publisher import Publisher
 from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
@@ -26,6 +28,7 @@ from ..server.wire.limits import BATCH_REPORTS
 from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection
 from .options import DEFAULT_STORE, StoreUrl
 
+RESULTS = "Results"
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -115,6 +118,47 @@ def serve_command(
             show_default=False,
         ),
     ] = None,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish",
+            help="Retain each experiment's result at the broker, over windows that have ended.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = False,
+    publish_live: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="The same inside running windows too, so often: then only the ε of a report holds.",
+            min=1,
+            max=86_400,
+            show_default=False,
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
+    publish_windows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Over the newest N windows; else over all.",
+            min=1,
+            show_default=False,
+            rich_help_panel=RESULTS,
+        ),
+    ] = None,
+    home_assistant: Annotated[
+        bool,
+        typer.Option(
+            "--home-assistant",
+            help="Announce each published statistic as a sensor to Home Assistant.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = False,
+    discovery_prefix: Annotated[
+        str,
+        typer.Option(help="Home Assistant's discovery prefix.", rich_help_panel=RESULTS),
+    ] = DISCOVERY_PREFIX,
     log: Annotated[
         LogFormat,
         typer.Option("--log-format", help="Form of the log: lines of text, or a JSON object a line."),
@@ -138,10 +182,18 @@ def serve_command(
             # Only here: they take a tenth of a second to load.
             from ..server.service.bounded_http import parse_endpoint
             from ..server.service.http_endpoint import Endpoint
-            from ..server.service.metrics import Metrics
+            from ..server.service.metrics import CertificateEnds, Metrics
 
             where = parse_endpoint(http)
             metrics = Metrics()
+        publisher = None
+        if publish or publish_live is not None:
+            if retire or simulated_days is not None:
+                raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
+            prefix = discovery_prefix if home_assistant else None
+            publisher = Publisher(store, Publication(publish_live, publish_windows, prefix))
+        elif publish_windows is not None or home_assistant:
+            raise UsageError("--publish-windows and --home-assistant need --publish or --publish-live")
         opened = stack.enter_context(Store(store))
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
@@ -162,11 +214,19 @@ def serve_command(
             batch_s=batch_s,
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.committed,
+            retained=None if publisher is None else lambda: publisher.retained,
             clock=clock,
         )
         if where is not None and metrics is not None:
             metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+            metrics.add(CertificateEnds({"cert": cert, "ca": ca}))
+            if publisher is not None:
+                from ..server.results.gauges import Gauges
+
+                metrics.add(Gauges(lambda: publisher.shown))
             stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
+        if publisher is not None:
+            stack.enter_context(publisher)
         serving.run(aggregator)
 
 

@@ -12,7 +12,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from paho.mqtt.enums import MQTTErrorCode
@@ -22,6 +22,7 @@ from .ingest.clock import now
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
+from .ingest.outbox import Outbox
 from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff, Pace
 from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
@@ -53,8 +54,9 @@ class Aggregator:
     counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
-    the experiments published; on_commit after each commit, with its messages and seconds. clock: decides the
-    window of a report, UTC.
+    the experiments published; on_commit after each commit, with its messages and seconds. retained: returns
+    topic -> what else the broker is to keep there, empty for nothing; the same object as long as nothing
+    changed. clock: decides the window of a report, UTC.
 
     run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
     handlers too.
@@ -80,6 +82,7 @@ class Aggregator:
         batch_s: float = BATCH_S,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
+        retained: Callable[[], Mapping[str, bytes]] | None = None,
         clock: Callable[[], datetime.datetime] = now,
     ) -> None:
         if protocol not in ("auto", "5", "3.1.1"):
@@ -109,6 +112,7 @@ class Aggregator:
         grouped = share is not None
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, grouped, clock)
         self._announcer = Announcer(self._fleets, self._status)
+        self._outbox = None if retained is None else Outbox(retained)
         self._connection: BrokerConnection | None = None
         self._loop_turned_at = time.monotonic()
         self._oldest_uncommitted_at: float | None = None
@@ -221,6 +225,8 @@ class Aggregator:
         elif connection.granted is not None:
             self._subscription.granted(connection)
             self._announcer.begin()
+            if self._outbox is not None:
+                self._outbox.begin()
 
     def _commit(self, connection: BrokerConnection) -> None:
         """Commit what has arrived, then acknowledge it; or, where the store fails, keep both for later."""
@@ -233,6 +239,8 @@ class Aggregator:
             self.ready.set()
             if self._on_ready is not None:
                 self._on_ready()
+        if self._outbox is not None and self.ready.is_set():
+            self._outbox.turn(connection)
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -308,3 +308,4 @@ def show_outcome(outcome: DemoResult) -> None:
         f"{program} plan",
     ):
         show.out.print(f"  {line}", soft_wrap=True)
+    show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -32,7 +33,7 @@ PER_S = 100.0  # reports a second of the airports' devices
 AT_ONCE = 2_000  # of them come before the page opens
 HISTORY_DAYS = 30
 HISTORY_BOARDS = 100_000
-_EXPIRES = "expires = 9999-12-31"
+_EXPIRES = "expires = 9999-12-31"  # made a year ahead when the demo starts
 _HISTORY = f"""
 name = "room_temp"
 purpose = "How warm are rooms, and does it change?"
@@ -108,7 +109,7 @@ def run(
     http: str,
     opened: Callable[[Opened], object],
     progress: demo.Progress,
-) -> None:
+) -> NoReturn:
     """Run until KeyboardInterrupt; opened: told once the page can be looked at.
 
     Raises DemoError, BrokerError, GatewayError, ServerProcessError and StoreError with one line.
@@ -145,15 +146,20 @@ def _free_port() -> int:
 
 def _fill(store: Store) -> None:
     """Put a month of simulated boards into a store, and ask the other fleets."""
-    asked = definition.parse(_HISTORY)
     today = datetime.datetime.now(datetime.UTC).date()
+    in_a_year = f"expires = {today + datetime.timedelta(days=365)}"
+
+    def parsed(text: str) -> definition.Definition:
+        return definition.parse(text.replace(_EXPIRES, in_a_year))
+
+    asked = parsed(_HISTORY)
     course = days.Course(HISTORY_BOARDS, normal(19, 3), HISTORY_DAYS, 1.0, 0.1, today)
     script = days.prepare(days.FLEET, asked, course)
     days.fill(store, script, np.random.default_rng())
     store.add_fleet(demo.FLEET, keyed=True)
     store.add_fleet(VISITORS, keyed=False)
-    temperatures = definition.parse(demo.DEFINITION.replace('window = "all"', 'window = "day"'))
-    for fleet, one in [(demo.FLEET, temperatures), *((VISITORS, definition.parse(v)) for v in _VISITED)]:
+    temperatures = parsed(demo.DEFINITION.replace('window = "all"', 'window = "day"'))
+    for fleet, one in [(demo.FLEET, temperatures), *((VISITORS, parsed(v)) for v in _VISITED)]:
         store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
 
 

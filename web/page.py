@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .health import Aggregator
 from .live import LiveStore
 from .settings import PageSettings
 
 
 @dataclass(frozen=True)
 class Page:
-    """The page's settings, and its one live store."""
+    """The page's settings, its one live store, and its aggregator's health."""
 
     settings: PageSettings
     live: LiveStore
+    aggregator: Aggregator

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -45,6 +45,8 @@ class BrokerConnection:
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     experiments: topic -> what was last published there by somebody else, or is retained; whoever looks at it
     empties it. watched: the SUBACK's reason for these, None before it.
+    most_bytes: of a packet that the broker takes, as its CONNACK says, None where it does not. refused:
+    packet id of a publication -> why the broker refused it; only MQTT 5 says so.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class BrokerConnection:
         self.mids: list[int] = []
         self.experiments: dict[str, bytes] = {}
         self.watched: ReasonCode | None = None
+        self.most_bytes: int | None = None
+        self.refused: dict[int, str] = {}
         self._watch_mid: int | None = None
         self._most = most
         options: dict[str, Any] = {"client_id": client_id, "manual_ack": True, "protocol": MQTTv5}
@@ -83,6 +87,7 @@ class BrokerConnection:
         self.client.on_unsubscribe = self._on_unsubscribe
         self.client.on_log = self._on_log
         self.client.on_message = self._on_message
+        self.client.on_publish = self._on_publish
 
     def connect(self, host: str, port: int) -> None:
         """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
@@ -124,9 +129,9 @@ class BrokerConnection:
         """Ask for no more of it; `unsubscribed` is the answer."""
         self.client.unsubscribe(list(filters))
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """Publish with QoS 1, retained."""
-        self.client.publish(topic, payload, qos=1, retain=True)
+    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
+        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        return self.client.publish(topic, payload, qos=1, retain=True)
 
     def turn(self, wait_s: float, most: int) -> MQTTErrorCode:
         """Wait wait_s seconds at most for the broker, then read, write and keep alive.
@@ -141,8 +146,9 @@ class BrokerConnection:
             self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
         return rc
 
-    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, _p: Any) -> None:
+    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
         self.answer = reason
+        self.most_bytes = getattr(said, "MaximumPacketSize", None)
         self.session_present = bool(flags.session_present)
         client.on_log = None  # it would cost a line's formatting for every message
 
@@ -164,6 +170,10 @@ class BrokerConnection:
         self, _client: Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
         self.unsubscribed = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
+
+    def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
+        if reason.is_failure:
+            self.refused[mid] = str(reason).lower()
 
     def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         try:

@@ -70,6 +70,11 @@ def client_context(
     return context
 
 
+def ends(path: Path) -> datetime.datetime:
+    """Return when the first of a PEM file's certificates ends, UTC. Raises CertificateError."""
+    return min(certificate.not_valid_after_utc for certificate in _certificates(path))
+
+
 def _read(path: Path) -> bytes:
     with refusing(CertificateError, f"read {path}"):
         return path.read_bytes()

@@ -22,7 +22,7 @@ _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 _ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
 _SALT_BYTES = 12
 
-MOST_PACKET_BYTES = 2048
+MOST_PACKET_BYTES = 4096
 MOST_CONNECTIONS = 100_000
 # What waits for an absent aggregator takes QUEUE_BYTES at most, and 400 bytes for each message. It must stay
 # below the broker's memory: at that limit the broker can send nothing any more, so that nothing drains.
@@ -61,13 +61,17 @@ class FleetSpec:
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
     """Return mosquitto's access list: who may use which topic of a fleet; what is not named is refused."""
     prefix = f"hushmote/v1/{check_fleet(fleet)}"
+    discovery = f"homeassistant/sensor/hushmote_{fleet}/+/config"
     lines = [
         "# Written by `hushmote provision`; what is not allowed here is refused.",
-        "# A board: its own reports and status, and the experiments. %u is its certificate's or login's",
-        "# name; mosquitto refuses names with + or # in a pattern, and none is ever issued.",
+        "# A board: its own reports and status, the experiments, and what was learned, also in the form for",
+        "# Home Assistant. %u is its certificate's or login's name; mosquitto refuses names with + or # in",
+        "# a pattern, and none is ever issued.",
         f"pattern write {prefix}/report/%u",
         f"pattern write {prefix}/status/%u",
         f"pattern read {prefix}/experiment/+",
+        f"pattern read {prefix}/result/+",
+        f"pattern read {discovery}",
     ]
     for name in aggregators:
         if not _AGGREGATOR.fullmatch(name):
@@ -78,6 +82,8 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
             f"topic read {report_filter(fleet)}",
             f"topic read {prefix}/status/+",
             f"topic readwrite {prefix}/experiment/+",
+            f"topic write {prefix}/result/+",
+            f"topic write {discovery}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -118,9 +124,9 @@ def mosquitto_conf(plan: FleetSpec) -> str:
         "# one that speaks MQTT 3.1.1.",
         f"max_inflight_messages {MOST_INFLIGHT}",
         "# No persistent_client_expiration: it would throw away the reports that wait for an aggregator. A",
-        "# board's session cannot pile up: it has one client id, and may read experiments only.",
+        "# board's session cannot pile up: it has one client id, and may read little else than experiments.",
         "",
-        "# The largest that Hushmote sends is an experiment: 1,093 bytes on a topic of 89. Who sends more is",
+        "# The largest that Hushmote sends is a result: 4,000 bytes on a topic of 85. Who sends more is",
         "# disconnected.",
         f"max_packet_size {MOST_PACKET_BYTES}",
         "set_tcp_nodelay true",

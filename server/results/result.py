@@ -18,7 +18,6 @@ from ..answers.second_epsilon import Facts
 from ..epsilon import MICRO, rounded_up
 from ..estimate.shuffled import LIMITS
 from ..estimate.statistic import EstimateError
-from ..experiments.units import index_names
 from ..plain_text import shortened, visible
 from ..store.store import Store, Version
 from .windows import has_ended
@@ -282,11 +281,8 @@ def _finite(*numbers: float) -> bool:
     return all(map(math.isfinite, numbers))
 
 
-def label_ids(experiment: Experiment) -> dict[str, str]:
-    """The ids that statistics of an experiment can have, with their names."""
+def possible_statistics(experiment: Experiment) -> list[str]:
+    """The ids that statistics of an experiment can have."""
     if experiment.type == "number":
-        return {"mean": "mean", "median": "median"}
-    names = {f"share_{i}": visible(name) for i, name in enumerate(index_names(experiment))}
-    if experiment.type == "bool":
-        del names["share_0"]
-    return names
+        return ["mean", "median"]
+    return [f"share_{i}" for i in range(experiment.domain)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import socket
 from threading import Thread
 from typing import Any, Self
@@ -42,19 +43,36 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     raise EndpointError(f"--http {text!r} must be host:port, such as 127.0.0.1:9417")
 
 
-class _BoundedHTTP(H11Protocol):
-    """A connection that ends where a request takes too long, or where too many others came after it."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, at a port of the system's choice for 0; raises EndpointError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_WAITING)
+    except (OSError, OverflowError) as e:
+        number = getattr(e, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else str(e)
+        raise EndpointError(
+            f"cannot answer HTTP at {host}:{port} ({reason}): take another with --http"
+        ) from None
 
-    def __init__(self, *arguments: Any, most: int, **options: Any) -> None:
+
+class BoundedHTTP(H11Protocol):
+    """A connection that ends where a request takes too long, or where too many others came after it.
+
+    most: of them at a time. request_s: a request's time. One that becomes a WebSocket is no more its concern.
+    """
+
+    def __init__(self, *arguments: Any, most: int, request_s: float = REQUEST_S, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._most = most
+        self._most, self._request_s = most, request_s
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._set_deadline()
-        if len(self.connections) > self._most:
+        others = [c for c in self.connections if isinstance(c, BoundedHTTP)]
+        if len(others) > self._most:
             # Whoever has waited longest, and rather who has asked nothing yet: who asks at once is answered.
-            oldest: Any = min(self.connections, key=lambda c: (c.is_asking, c.deadline.when()))  # type: ignore
+            oldest = min(others, key=lambda c: (c.is_asking, c.deadline.when()))
             self.connections.discard(oldest)  # at once: it is lost only when the loop comes round
             oldest.transport.abort()
 
@@ -64,19 +82,23 @@ class _BoundedHTTP(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _set_deadline(self) -> None:
-        self.deadline = self.loop.call_later(REQUEST_S, self.transport.abort)
+        self.deadline = self.loop.call_later(self._request_s, self.transport.abort)
 
     def on_response_complete(self) -> None:
         self.deadline.cancel()
         self._set_deadline()
         super().on_response_complete()
 
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self.deadline.cancel()
+        super().handle_websocket_upgrade(event)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.deadline.cancel()
         super().connection_lost(exc)
 
 
-class _Server(uvicorn.Server):
+class PatientServer(uvicorn.Server):
     """A server that takes few connections at once and lets many wait, which is one number for asyncio."""
 
     def __init__(self, config: uvicorn.Config, grace_s: float) -> None:
@@ -116,18 +138,11 @@ class BoundedServer:
         most_connections: int = MOST_CONNECTIONS,
         grace_s: float = 1.0,
     ) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host, port), family=family, backlog=_WAITING)
-        except (OSError, OverflowError) as e:
-            reason = getattr(e, "strerror", None) or str(e)
-            raise EndpointError(
-                f"cannot answer HTTP at {host}:{port} ({reason}): take another with --http"
-            ) from None
+        self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._grace_s = grace_s
-        protocol: Any = functools.partial(_BoundedHTTP, most=most_connections)
-        self._server = _Server(
+        protocol: Any = functools.partial(BoundedHTTP, most=most_connections)
+        self._server = PatientServer(
             uvicorn.Config(
                 application,
                 http=protocol,

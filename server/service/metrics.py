@@ -1,11 +1,14 @@
-"""An aggregator's numbers for Prometheus: nothing of single devices, no label but a reject's reason.
+"""An aggregator's numbers for Prometheus: nothing of single devices, of these no label but a reject's reason.
 
 Counters and gauges are read from the aggregator when somebody asks, so that they agree with each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,8 +17,12 @@ from prometheus_client.registry import Collector
 from ..aggregator import Counters
 from ..ingest.pipeline import REASONS
 from ..ingest.status import Condition
+from ..ingest.tls import CertificateError, ends
+
+log = logging.getLogger(__name__)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_CERTIFICATES_S = 3600.0  # after which a renewed one is seen
 _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
@@ -46,6 +53,10 @@ class Metrics(Collector):
         """Say where the numbers are read; once."""
         self._counters, self._condition = counters, condition
         self._registry.register(self)
+
+    def add(self, collector: Collector) -> None:
+        """Serve another's numbers too."""
+        self._registry.register(collector)
 
     def committed(self, messages: int, seconds: float) -> None:
         """Note a commit."""
@@ -85,3 +96,35 @@ class Metrics(Collector):
         if condition.since_commit_s is not None:
             words = "Time since the last commit; absent before the first."
             yield GaugeMetricFamily("hushmote_since_commit_seconds", words, value=condition.since_commit_s)
+
+
+class CertificateEnds(Collector):
+    """When certificates end: option -> file, None where it was not given; the files are read once an hour."""
+
+    def __init__(self, files: Mapping[str, Path | None]) -> None:
+        self._files = {option: path for option, path in files.items() if path is not None}
+        self._ends: dict[str, float] = {}
+        self._due_at = float("-inf")
+
+    def describe(self) -> list[Metric]:
+        """Nothing: so that registering it reads no file yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them as of the last reading; a file that cannot be read any more keeps what it said."""
+        if time.monotonic() >= self._due_at:
+            self._due_at = time.monotonic() + _CERTIFICATES_S
+            for option, path in self._files.items():
+                try:
+                    self._ends[option] = ends(path).timestamp()
+                except CertificateError as e:
+                    log.warning("%s", e)
+        if self._ends:
+            family = GaugeMetricFamily(
+                "hushmote_certificate_expires_timestamp_seconds",
+                "When the first certificate in a file ends, unix time.",
+                labels=["option"],
+            )
+            for option, end in self._ends.items():
+                family.add_metric([option], end)
+            yield family

@@ -1,4 +1,4 @@
-"""The MQTT topics of reports and experiments, and which names they can carry; pure."""
+"""The MQTT topics of reports, experiments and results, and which names they can carry; pure."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ def report_topic(fleet: str, device: str) -> str:
 def experiment_topic(fleet: str, name: str) -> str:
     """Return the topic that an experiment is retained on; raises NameRefused."""
     return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
+
+
+def result_topic(fleet: str, name: str) -> str:
+    """Return the topic that an experiment's result is retained on; raises NameRefused."""
+    return f"{_PREFIX}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
 
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:

@@ -297,6 +297,26 @@ def test_a_board_cannot_publish_an_experiment_nor_clear_one(site: Site):
             assert reader.messages == [(topic, b"signed")]
 
 
+def test_everybody_reads_results_that_only_an_aggregator_writes(site: Site):
+    topics = (f"{TOPIC}/result/temp", f"homeassistant/sensor/hushmote_{FLEET}/temp-mean/config")
+    others = (f"homeassistant/sensor/hushmote_{FLEET}x/temp-mean/config", "homeassistant/switch/x/config")
+    with visit(site.port, site.board("reader")) as reader, visit(site.port, site.aggregator()) as aggregator:
+        reader.subscribe(f"{TOPIC}/result/+")
+        reader.subscribe("homeassistant/#")
+        for topic in (*others, *topics):
+            aggregator.publish(topic, b"learned" * 500, retain=True)
+        until(lambda: len(reader.messages) == len(topics), lambda: reader.messages)
+        assert reader.messages == [(topic, b"learned" * 500) for topic in topics]
+        for topic in topics:
+            reader.publish(topic, b"forged", retain=True)
+        with visit(site.port, site.board("later")) as later:
+            later.subscribe(f"{TOPIC}/result/+")
+            until(lambda: later.messages, "the result arrives")
+            assert later.messages == [(topics[0], b"learned" * 500)]
+        for topic in topics:
+            aggregator.publish(topic, b"", retain=True)
+
+
 def test_a_board_reads_experiments_and_nothing_else(site: Site):
     names = ("#", "$SYS/#", "+/+/+/+/+", f"{TOPIC}/report/+", f"{TOPIC}/status/+", f"{TOPIC}/experiment/+")
     with visit(site.port, site.board("spy")) as spy, visit(site.port, site.aggregator()) as aggregator:

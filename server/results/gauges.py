@@ -1,0 +1,59 @@
+"""What a publisher found, as gauges for Prometheus; a scrape works nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .publication import Gauge, Shown
+
+WORDS = {
+    "hushmote_estimate": "A statistic: a reading in its unit, or a share of the fleet, 0 to 1.",
+    "hushmote_estimate_low": "The lower end of its 95 % interval.",
+    "hushmote_estimate_high": "The upper end of its 95 % interval.",
+    "hushmote_estimate_reports": "Reports that the estimate rests on.",
+    "hushmote_estimate_timestamp_seconds": "When the estimate was worked out, unix time.",
+    "hushmote_report_epsilon": "Epsilon of one report, nats.",
+    "hushmote_histogram_epsilon": "Epsilon of all windows, each seen at its end; absent where none holds.",
+    "hushmote_histogram_implausible": "1 where honest boards do not send this histogram.",
+    "hushmote_budget_boards": "Boards heard from.",
+    "hushmote_budget_boards_silent": "Boards heard from that have no report left.",
+    "hushmote_budget_reports_left": "Reports left in all boards heard from; absent where unlimited.",
+    "hushmote_experiment_expires_timestamp_seconds": "End of the last day it is published, unix time.",
+    "hushmote_experiment_info": "1, with the type and the unit of an experiment.",
+}
+"""What each gauge is; they are shown in this order."""
+
+
+class Gauges(Collector):
+    """The gauges that shown() returns, for a registry."""
+
+    def __init__(self, shown: Callable[[], Shown]) -> None:
+        self._shown = shown
+
+    def describe(self) -> list[Metric]:
+        """Nothing: so that registering it asks for no numbers yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them as they are now."""
+        shown = self._shown()
+        by_name: dict[str, list[Gauge]] = {}
+        for gauge in shown.gauges:
+            by_name.setdefault(gauge.name, []).append(gauge)
+        for name, words in WORDS.items():
+            if name in by_name:
+                family = GaugeMetricFamily(name, words, labels=list(by_name[name][0].labels))
+                for gauge in by_name[name]:
+                    family.add_metric(list(gauge.labels.values()), gauge.value)
+                yield family
+        yield GaugeMetricFamily(
+            "hushmote_results_failing",
+            "1 where the last look at the store failed.",
+            value=float(shown.failing),
+        )
+        if shown.looked_at is not None:
+            words = "When results were last worked out, unix time; absent before the first time."
+            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=shown.looked_at)

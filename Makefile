@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh machine: make demo, make test. While working: make quick, make check.
+# Two commands do everything on a fresh machine: make demo, make test; make page goes on from the demo.
+# While working: make quick, make check.
 PYTHON ?= python3
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
@@ -7,19 +8,24 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check docs commands firmware pico mip bench lock audit sbom clean
+.PHONY: demo page test quick check docs pictures commands firmware pico mip bench lock audit sbom clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hushmote demo
 
 # pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
+# The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
+page: $(VENV)/.demo $(VENV)/.page
+	-$(BIN)/python web/board/fetch.py
+	$(BIN)/hushmote demo --page
+
 test: $(VENV)/.test
 	$(MAKE) --jobs=2 --output-sync=target check firmware
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-# What needs no broker, database, MicroPython or browser, and is no long simulation.
+# What needs no broker, browser, database or MicroPython, and is no long simulation.
 quick: $(VENV)/.test
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or database or micropython or slow)"
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m "not (broker or browser or database or micropython or slow)"
 
 # Every command of README.md and docs/ as printed, also those of which one takes more than 10 s of CPU.
 commands: $(VENV)/.test
@@ -45,6 +51,10 @@ check: $(VENV)/.test
 # The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Pictures of every view of the page for docs/page.md, as Chromium shows them.
+pictures: $(VENV)/.test
+	$(BIN)/python tests/support/make_pictures.py
 
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
@@ -77,7 +87,7 @@ $(BIN)/python:
 # What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
 # locks/ names, each file by its hash, as the continuous integration has it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.

@@ -1,11 +1,39 @@
-"""Each top-level folder is a sub-package of `hushmote`; everything else is in pyproject.toml."""
+"""Each top-level folder is a sub-package of `hushmote`, and a wheel has the board in the browser.
+
+Everything else is in pyproject.toml.
+"""
+
+import runpy
+import shutil
+from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
+ROOT = Path(__file__).parent
 FOLDERS = ("device", "server", "simulator", "web", "cli")
+# What the browser board runs to check itself; in a clone it is taken from here.
+CHECKS = ("tests/vectors.json", "firmware_tests/check_vectors.py")
+
+
+class BuildWithBoard(build_py):
+    """Fetches MicroPython for browsers, unless it is there, and says so where that fails."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            runpy.run_path(str(ROOT / "web/board/fetch.py"))["main"]()
+        super().run()
+        if not self.editable_mode:
+            for file in CHECKS:
+                shutil.copy(ROOT / file, Path(self.build_lib, "hushmote/web/board/static"))
+
 
 packages = ["hushmote"]
 for folder in FOLDERS:
     packages += [f"hushmote.{folder}", *(f"hushmote.{folder}.{name}" for name in find_packages(folder))]
 
-setup(packages=packages, package_dir={"hushmote": "hushmote"} | {f"hushmote.{f}": f for f in FOLDERS})
+setup(
+    packages=packages,
+    package_dir={"hushmote": "hushmote"} | {f"hushmote.{f}": f for f in FOLDERS},
+    cmdclass={"build_py": BuildWithBoard},
+)

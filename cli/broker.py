@@ -114,21 +114,25 @@ def broker_address(url: str, password_file: Path | None, *, typed: bool) -> Brok
         return address
     if address.username is None:
         raise UsageError(f"{places[0]} needs the user's name: write the broker as mqtt://user@host")
-    password = os.environ[PASSWORD] if password_file is None else _first_line(password_file)
+    password = os.environ[PASSWORD] if password_file is None else secret_in(password_file, "password")
     if not password:
         raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
     return BrokerAddress(address.host, address.port, address.username, password, address.tls)
 
 
-def _first_line(path: Path) -> str:
+def secret_in(path: Path, kind: str) -> str:
+    """Return the first line of a file that only its owner may read; kind: "password" or "token".
+
+    Raises UsageError.
+    """
     try:
-        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
+        with refusing(UsageError, f"read the {kind} {path}"), open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode
-            password = f.readline().rstrip("\r\n")
+            secret = f.readline().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} must hold a password, one line of text") from None
+        raise UsageError(f"{path} must hold a {kind}, one line of text") from None
     if readable_by_others(path, mode):
         raise UsageError(f"{path} can be read by others: chmod 600 it")
-    if not password:
-        raise UsageError(f"{path} must hold a password, one line of text")
-    return password
+    if not secret:
+        raise UsageError(f"{path} must hold a {kind}, one line of text")
+    return secret

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import enum
-import json
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..server.answers import second_epsilon, tables
-from ..server.answers.answer import CONFIDENCE, Answer, Answers
-from ..server.answers.fleet_estimate import MEAN, FleetEstimate
-from ..server.answers.guide import guide
-from ..server.answers.query import Selection
-from ..server.answers.second_epsilon import Shuffling, TwoEpsilons
+from ..server.answers import tables
+from ..server.answers.answer import CONFIDENCE
+from ..server.answers.query import Selection, versions
+from ..server.answers.question import Question, ask
+from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError
 from . import output
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 from .output import PICTURES, Force, Results
-
-DEFAULT_ROWS = 16
 
 
 class Weigh(enum.StrEnum):
@@ -82,6 +78,9 @@ class EstimateOptions(EpsilonOptions):
     ] = None
     above: Annotated[list[float] | None, typer.Option(help="Share at or above, in the unit.")] = None
     below: Annotated[list[float] | None, typer.Option(help="Share below, in the unit.")] = None
+    together: Annotated[
+        bool, typer.Option("--together", help="One share of all these ranges or labels, not each.")
+    ] = False
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None
     top: Annotated[int, typer.Option(help="The most common values, and how sure that is.", min=0)] = 0
     cdf: Annotated[bool, typer.Option("--cdf", help="The share below every bin's edge.")] = False
@@ -125,6 +124,8 @@ class EstimateOptions(EpsilonOptions):
             raise UsageError("both sides are the same: name another window, fleet or version to compare with")
         if self.trend and self.against:
             raise UsageError("--trend and --against are two questions: ask one at a time")
+        if self.together and not (self.ranges or self.above or self.below):
+            raise UsageError("--together is about ranges: name some, each with --range")
         if not (self.trend or self.against):
             return
         asked = "--trend" if self.trend else "--against"
@@ -136,6 +137,8 @@ class EstimateOptions(EpsilonOptions):
                 f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
                 "change without; leave --post out"
             )
+        if self.together:
+            raise UsageError(f"{asked} has no --together: it tells of each range by itself")
         if self.trend and self.cdf:
             raise UsageError("--trend has no --cdf: ask for --below or --quantile")
         if self.rows and (self.trend or self.ranges or self.above or self.below):
@@ -148,6 +151,24 @@ class EstimateOptions(EpsilonOptions):
         above, below = (f"{x:g}:" for x in self.above or ()), (f":{x:g}" for x in self.below or ())
         return [*(self.ranges or ()), *above, *below]
 
+    def question(self) -> Question:
+        """All that is asked, but for ranges, which need the experiment's type: see shares()."""
+        return Question(
+            self.selection,
+            self.against,
+            together=self.together,
+            quantiles=tuple(self.quantiles or ()),
+            top=self.top,
+            cdf=self.cdf,
+            rows=self.rows,
+            post=self.post.value,
+            trend=self.trend,
+            confidence=self.confidence,
+            weigh=self.weigh.value,
+            shuffling=self.shuffling,
+            unit=self.unit,
+        )
+
 
 def _run(options: EstimateOptions) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
@@ -159,90 +180,25 @@ def _run(options: EstimateOptions) -> None:
     with StoreReader(options.store) as store:
         options = replace(options, fleet=store.fleet(options.fleet).name)
         options.check()
-        against = options.against
-        experiment = store.fleet(options.fleet).experiment(options.name, options.unit)
-        estimate = experiment.estimate(**_how(options.selection, options))
-        number = estimate.experiment.type == "number"
-        shares = options.shares(estimate.experiment.type)
-        how, quantiles = options.shuffling, options.quantiles or ()
-        if options.trend:
-            asked = [*shares, *([MEAN] if number else [])]
-            common = _how(options.selection, options)
-            answers = experiment.trend(*asked, quantiles=quantiles, shuffling=how, **common)
-        elif against:
-            other = store.fleet(against.fleet).experiment(options.name, options.unit)
-            before = other.estimate(**_how(against, options))
-            rows, cdf = options.rows or DEFAULT_ROWS, options.cdf
-            answers = estimate.change_since(before, *shares, quantiles=quantiles, rows=rows, cdf=cdf)
-        else:
-            answers = _answers(estimate, shares, options)
-        epsilons = _epsilons(store, options, how)
-    windows = len({source.window for source in estimate.sources})
-    words = guide(answers, epsilons, windows)
-    head = {"experiment": options.name, "unit": answers[0].unit, "selection": estimate.which}
-    head |= {"against": answers[0].against or None}
-    head |= {"reports": estimate.reports, "confidence": options.confidence}
-    head |= {"stderr_method": estimate.estimates.stderr_method}
-    head |= {"epsilon": epsilons.to_dict(), "in_words": words.to_dict()}
-    result = head | {"answers": [one.to_dict() for one in answers]}
+        question = options.question()
+        kind = versions(store.store, options.selection)[-1].experiment.type
+        reply = ask(store, replace(question, ranges=tuple(options.shares(kind))))
     for path in outputs:
         if path.suffix.lower() in PICTURES:
-            _pictured(answers).plot(path)
+            reply.pictured().plot(path)
         else:
-            text = answers.to_csv() if path.suffix.lower() == ".csv" else json.dumps(result, indent=2) + "\n"
-            output.write(path, text)
+            csv = path.suffix.lower() == ".csv"
+            output.write(path, reply.answers.to_csv() if csv else reply.to_json())
     if options.as_json:
-        print_json(result)
+        print_json(reply.to_dict())
         return
-    versus = f"; against {answers[0].against}" if against else ""
+    estimate, answers = reply.estimate, reply.answers
+    versus = f"; against {answers[0].against}" if answers[0].against else ""
     tables.out.print(f"{options.name}: {estimate.reports:,} reports, {estimate.which}{versus}")
     tables.answers(answers)
-    tables.out.print(f"\n{epsilons.words(_seen(options))}\n\n{words.words()}")
+    tables.out.print(f"\n{reply.epsilons.words(question.seen())}\n\n{reply.guide.words()}")
     for path in outputs:
         tables.out.print(f"written: {path}")
 
 
-def _pictured(answers: Answers) -> Answers:
-    """What a picture shows: what was asked for, and where nothing was, the histogram."""
-    asked = Answers(one for one in answers if one.kind not in ("histogram", "moments"))
-    return asked or Answers(answers[:1])
-
-
 estimate_command = command(EstimateOptions, _run)
-
-
-def _how(selection: Selection, options: EstimateOptions) -> dict[str, Any]:
-    """What estimates and trends are told alike."""
-    how = {"windows": selection.windows, "version": selection.version}
-    return how | {"weigh": options.weigh.value, "confidence": options.confidence}
-
-
-def _epsilons(store: StoreReader, options: EstimateOptions, how: Shuffling) -> TwoEpsilons:
-    """Both ε of all histograms that the answers tell of."""
-    if options.against:
-        return second_epsilon.of_change(store.store, options.against, options.selection, how)
-    if options.trend:
-        return second_epsilon.of_windows(store.store, options.selection, how)
-    return second_epsilon.of_selection(store.store, options.selection, how)
-
-
-def _seen(options: EstimateOptions) -> str:
-    if options.against:
-        return "both sides' histograms"
-    return "the windows' histograms together" if options.trend else "the histogram"
-
-
-def _answers(estimate: FleetEstimate, shares: list[str], options: EstimateOptions) -> Answers:
-    post = options.post.value
-    answers: list[Answer] = [estimate.histogram(options.rows or DEFAULT_ROWS, post=post)]
-    if shares:
-        answers.append(estimate.share(*shares, post=post))
-    if options.quantiles:
-        answers.append(estimate.quantile(*options.quantiles))
-    if estimate.experiment.type == "number":
-        answers.append(estimate.mean())
-    if options.top:
-        answers += estimate.top(options.top)
-    if options.cdf:
-        answers.append(estimate.cdf())
-    return Answers(answers)

@@ -83,6 +83,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote serve --broker mqtt://localhost --master-key master.key",
         "hushmote serve --broker mqtt://me@broker.example --password-file secret.txt",
     ),
+    "door": (
+        "hushmote door",
+        "hushmote door --http 0.0.0.0:9418 --token-file door.token",
+    ),
     "status": (
         "hushmote status",
         "hushmote status --broker mqtt://me@broker.example --password-file secret.txt",
@@ -103,6 +107,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ledger": (
         "hushmote ledger --policy main.py --boards 20000",
         "hushmote ledger --status status.json --per-day 0.5",
+    ),
+    "page": (
+        "hushmote page",
+        "hushmote page --store sqlite:///hushmote.sqlite --aggregator http://127.0.0.1:9417",
     ),
     "estimate": (
         "hushmote estimate room_temp",

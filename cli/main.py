@@ -38,6 +38,11 @@ COMMANDS = {
         "serve:serve_command",
         "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
     ),
+    "door": (
+        "door:door_command",
+        "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+    ),
+    "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
     "estimate": (
         "estimate:estimate_command",
         "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
@@ -93,9 +98,9 @@ COMMANDS = {
 PANELS = {
     "Start": ("demo", "simulate"),
     "Plan": ("plan", "epsilon", "budget"),
-    "Run a fleet": ("provision", "keygen", "experiment", "serve", "status"),
+    "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
     "Boards": ("flash", "board", "audit", "ledger"),
-    "Read results": ("estimate",),
+    "Read results": ("page", "estimate"),
     "Look after": ("store", "merge"),
     "Study": ("study",),
 }

@@ -180,7 +180,8 @@ def serve_command(
         metrics = where = None
         if http is not None:
             # Only here: they take a tenth of a second to load.
-            from ..server.service.http_endpoint import Endpoint, parse_endpoint
+            from ..server.service.bounded_http import parse_endpoint
+            from ..server.service.http_endpoint import Endpoint
             from ..server.service.metrics import CertificateEnds, Metrics
 
             where = parse_endpoint(http)

@@ -23,7 +23,7 @@ from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S, Connector
 from .ingest.outbox import Outbox
-from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff
+from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff, Pace
 from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
 from .ingest.session import BrokerRefused, Retirement, Session, Subscription
@@ -38,6 +38,7 @@ CLIENT_ID = "hushmote-aggregator"
 
 _RETRY_GROUP_S = 1.0  # mosquitto keeps no group over its restart, and nothing until a member is back
 _TURN_S = 0.2  # how long run() may take to notice stop()
+_MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
 
@@ -96,7 +97,16 @@ class Aggregator:
         self._on_ready = on_ready
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
-        self._connector = Connector(session, self._status, protocol, batch_reports, batch_s)
+        # Twice the batch: the broker goes on sending while one is committed.
+        most = min(2 * batch_reports, _MOST_IN_FLIGHT)
+        self._connector = Connector(
+            session,
+            self._status,
+            protocol,
+            lambda version: BrokerConnection(
+                version, client_id, session.login, most, Pace(batch_reports, batch_s), tls
+            ),
+        )
         self._subscription = (Retirement if retire else Subscription)(session, self._status)
         limit = None if rate is None else RateLimit(rate)
         grouped = share is not None

@@ -7,19 +7,16 @@ broker, randomize, debit and report over MQTT with tags, the aggregator counts, 
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +33,9 @@ from ..server.estimate.estimate import Estimate, estimate
 from ..server.experiments import definition as experiment
 from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
-from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, topics
-from . import convergence
+from . import convergence, server_process
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
 from .gateway import Gateways
@@ -177,12 +173,13 @@ def run(
         store.add_fleet(FLEET, keyed=True)
         description = definition.description()
         store.add_experiment(FLEET, payload, definition.expires, description=description)
-        with _aggregator(broker, path, key_file, folder / "aggregator.log") as process:
+        url, log = f"sqlite:///{path}", folder / "aggregator.log"
+        with server_process.aggregator(broker, url, key_file, log) as process:
             say(
                 "server",
                 f"aggregator, process {process.pid}; it published the experiment, signed and retained",
             )
-            announced = _retained(broker, topics.experiment_topic(FLEET, definition.name))
+            announced = retained(broker, topics.experiment_topic(FLEET, definition.name))
             say("devices", f"take the experiment from the broker. {_privacy(asked)}")
             fleet, fleet_s = _report(broker, announced, fleet_keys, readings, progress)
             count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, progress)
@@ -200,57 +197,8 @@ def _privacy(e: Experiment) -> str:
     return f"ε = {e.epsilon / MICRO:g}. {belief(e.epsilon / MICRO, 'a temperature')}"
 
 
-@contextmanager
-def _aggregator(broker: Broker, store: Path, key_file: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
-    """`hushmote serve` as a process of its own, subscribed."""
-    login = "" if broker.username is None else f"{broker.username}:{broker.password}@"
-    command = [sys.executable, "-m", "hushmote", "serve", "--store", f"sqlite:///{store}"]
-    command += ["--master-key", str(key_file), "--client-id", "hushmote-demo"]
-    command += ["--protocol", broker.protocol]
-    # The URL can hold a password: not where everybody on the machine can read it. Nothing else is the demo's.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
-    environment["HUSHMOTE_BROKER"] = f"mqtt://{login}{broker.host}:{broker.port}"
-    with open(log, "w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            env=environment,
-        )
-        assert process.stdout is not None
-        lines: SimpleQueue[str] = SimpleQueue()
-        Thread(target=_read_lines, args=(process.stdout, lines), daemon=True).start()
-        try:
-            _wait_until_ready(lines, log)
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _read_lines(stream: IO[str], lines: SimpleQueue[str]) -> None:
-    for line in stream:
-        lines.put(line.strip())
-    lines.put("")
-
-
-def _wait_until_ready(lines: SimpleQueue[str], log: Path) -> None:
-    try:
-        line = lines.get(timeout=_START_S)
-    except Empty:
-        line = "it took too long"
-    if line != READY:
-        last = (log.read_text(encoding="utf-8").strip().splitlines() or [line])[-1]
-        raise DemoError(f"the aggregator did not start: {last}")
-
-
-def _retained(broker: Broker, topic: str) -> bytes:
-    """What the broker has retained on a topic, as a device gets it."""
+def retained(broker: Broker, topic: str) -> bytes:
+    """What the broker has retained on a topic, as a device gets it; DemoError where that is nothing."""
     with Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways:
         announced = gateways.retained(topic, _START_S)
     if announced is None:
@@ -360,3 +308,4 @@ def show_outcome(outcome: DemoResult) -> None:
         f"{program} plan",
     ):
         show.out.print(f"  {line}", soft_wrap=True)
+    show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)

@@ -12,26 +12,15 @@ from matplotlib.ticker import PercentFormatter
 
 from ...server.answers.figure import COLOURS, date_axis, figure, heading, legend_below, number_axis, style
 from ...server.planning.forecast import DRY
-from ...server.planning.remaining import Remaining
+from ...server.planning.remaining import Remaining, shown_days
 
 _POINTS = 300
 _DASHED = (0, (4, 2))
-_AHEAD = 3
-_LEAST_DAYS = 30.0
-_NEVER_DAYS = 365.0  # how far the plot looks where nothing ever runs dry
 
 
 def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.date) -> None:
-    """Write how a fleet's reports were and will be; PNG, PDF or SVG. Without a rate there is no forecast.
-
-    Reports a day reach as far ahead as some times the counted days, so that these can be seen; boards until
-    hardly any can still report.
-    """
-    ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
-    horizon = max(1.05 * max([end for end in ends if end], default=_NEVER_DAYS), 1.0)
-    counted = [day for line in lines for day in line.budget.days]
-    past = (today - min(counted)).days if counted else 0
-    soon = min(horizon, max(_AHEAD * past, _LEAST_DAYS))
+    """Write how a fleet's reports were and will be; PNG, PDF or SVG. Without a rate there is no forecast."""
+    soon, horizon = shown_days(lines, today)
     start = float(date2num(today))
     with figure(path, columns=2) as (made, axes):
         for line, colour in zip(lines, COLOURS * 10, strict=False):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...server.planning import experiment_file as plan_file
+from ...server.planning import experiment_file, sentences
 from ...server.planning.devices import Plan, PlanError, solve
 from ...server.planning.experiment_file import Reading
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
@@ -15,9 +14,8 @@ from ...server.planning.second_epsilon import histogram, lifetime_histograms
 from .. import output
 from ..options import command, print_json
 from ..progress import progress
-from . import answers, guided, words
+from . import guided
 from . import tables as plan_show
-from .experiment import experiment_of
 from .options import EXPERIMENT, PlanOptions
 
 if TYPE_CHECKING:  # the simulator takes a while to load
@@ -92,14 +90,11 @@ def _one_report(
 
             plot_plan(path, plan)
             continue
-        said = f"{words.asked(plan.question)}, to ±{plan.error:.2%} with {plan.devices:,} devices"
-        terms = options.terms(path, said, 365, 1, "sum", plan_file.nats(plan.design.epsilon))
-        sized = reading if reading.domain else dataclasses.replace(reading, bins=plan.design.domain)
-        output.write(path, plan_file.toml(sized, plan.design, terms))
+        output.write(path, experiment_file.of_one_report(plan, reading, options.named(path)))
     if options.as_json:
         result = plan.to_dict() | plan_show.in_unit(plan.error, plan.design.domain, reading, density)
         result["histogram"] = seen.to_dict() | {"wanted": options.histogram_epsilon}
-        result["answer"] = answers.one_report(plan).split("\n")
+        result["answer"] = sentences.one_report(plan).split("\n")
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.one_report(plan, reading, density, seen, options.histogram_epsilon)
@@ -122,7 +117,7 @@ def _life(
     seen_by_window = lifetime_histograms(life)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
-            output.write(path, experiment_of(life, reading, path, options))
+            output.write(path, experiment_file.of_life(life, reading, options.named(path)))
             continue
         from .plot import plot_lifetime  # matplotlib takes a second to load
 
@@ -134,7 +129,7 @@ def _life(
             result["devices_for_error"] = {
                 name: plan_show.devices_needed(life, days, error) for name, days in life.windows().items()
             }
-        result["answer"] = answers.lifetime(life, error).split("\n")
+        result["answer"] = sentences.lifetime(life, error).split("\n")
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.lifetime(life, reading, density, error, seen_by_window)

@@ -15,7 +15,7 @@ import typer
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError, UsageError
-from ...server.experiments import words
+from ...server.planning import experiment_file, sentences
 from ...server.planning.experiment_file import Reading, name_from
 from ...server.planning.lifetime import LifetimePlan
 from ...server.planning.wish import (
@@ -28,13 +28,10 @@ from ...server.planning.wish import (
     parse_rhythm,
     plan_for,
 )
+from ...server.planning.words import asked as asked_of
 from .. import output
 from ..progress import progress
-from . import answers
-from .experiment import experiment_of
 from .options import EXPERIMENT, PlanOptions
-from .words import asked as asked_of
-from .words import length
 
 T = TypeVar("T")
 Ask = Callable[[str, str], str]
@@ -76,7 +73,7 @@ def plan(options: PlanOptions) -> None:
         life = plan_for(wish)
     named = dataclasses.replace(options, purpose=options.purpose or wish.asked.purpose)
     for path in output.checked(paths, options.force, EXPERIMENT):
-        output.write(path, experiment_of(life, wish.asked.reading, path, named))
+        output.write(path, experiment_file.of_life(life, wish.asked.reading, named.named(path)))
     name = options.name or name_from(paths[0])
     for line in recommendation(wish, life, paths[0], name):
         show.out.print(line)
@@ -129,10 +126,11 @@ def recommendation(wish: Wish, life: LifetimePlan, path: Path, name: str) -> lis
         )
     return [
         f"\n{learned}",
-        f"\nHow private: {answers.privacy(life)} That is ε = {total} for a board's life, and it holds against"
-        " everybody, the broker included. Each board keeps count in its flash, and no server can raise it.",
-        f"\nHow exact: {answers.exactness(life, wish.asked.error, _known(wish.asked))}{_more(wish, life)}",
-        f"\nWhat it costs: {_cost(life)}",
+        f"\nHow private: {sentences.privacy(life)} That is ε = {total} for a board's life, and it holds"
+        " against everybody, the broker included. Each board keeps count in its flash, and no server can"
+        " raise it.",
+        f"\nHow exact: {sentences.exactness(life, wish.asked.error, _known(wish.asked))}{_more(wish, life)}",
+        f"\nWhat it costs: {sentences.cost(life)}",
         f"\nWhat next: {file} is written. Put its owner into it, and then",
         f"  hushmote experiment show {file}",
         f"  hushmote simulate {file} --devices {wish.devices} --calls {life.rhythm.calls}",
@@ -155,16 +153,6 @@ def _more(wish: Wish, life: LifetimePlan) -> str:
         " Or ask for a shorter time, so that reports come closer together, or allow more to be learned of"
         " one household."
     )
-
-
-def _cost(life: LifetimePlan) -> str:
-    best, size = life.best, 9 + life.best.design.experiment.code_bytes
-    text = f"a board sends {words.reports(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
-    text += f" in {length(life.rhythm.horizon_s)}"
-    if best.every == 1:
-        return f"{text}, one at every look, and is silent then."
-    coin = f"each look makes a report with 1 chance in {best.every:,}"
-    return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."
 
 
 def _turned(learned: Asked) -> bool:

@@ -16,7 +16,7 @@ from ...server.epsilon import MICRO
 from ...server.planning import experiment_file as plan_file
 from ...server.planning.devices import PlanError, check_ranges, check_sizes
 from ...server.planning.expected_error import Kind, Question
-from ...server.planning.experiment_file import Reading, Terms
+from ...server.planning.experiment_file import Named, Reading
 from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from ...server.planning.second_epsilon import epsilon_for_histogram
 from ..options import AsJson
@@ -97,11 +97,7 @@ class QuestionOptions:
                 raise PlanError("--low and --high are for a number: they go with --bins")
             if not finite("low", low) < finite("high", high):
                 raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}")
-        names = tuple(label.strip() for label in labels.split(",")) if labels is not None else ()
-        if labels is not None and ("" in names or len(set(names)) < len(names)):
-            raise PlanError(f"--labels reads a,b,c: different, none empty, not {labels!r}")
-        if "other" in names:
-            raise PlanError("the label other is always there, as the last one: leave it out")
+        names = () if labels is None else plan_file.labels_in(labels, "--labels")
         return Reading(yes_no, names, bins, low, high, self.unit)
 
     def question(self, reading: Reading) -> Question:
@@ -264,11 +260,10 @@ class PlanOptions(QuestionOptions):
             raise PlanError(plan_file.NEEDS_RANGE)
         return paths
 
-    def terms(self, path: Path, purpose: str, days: float, every: int, rule: str, cap: str) -> Terms:
-        """What an experiment's file says besides the reading and the mechanism."""
-        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=math.ceil(days))
-        name = self.name or plan_file.name_from(path)
-        return Terms(every, rule, cap, until, name, self.purpose or purpose, self.owner)
+    def named(self, path: Path) -> Named:
+        """What people say of an experiment in the file at path, from today on."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        return Named(self.name or plan_file.name_from(path), self.purpose, self.owner, today)
 
 
 def finite(name: str, value: float) -> float:

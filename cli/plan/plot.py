@@ -13,7 +13,7 @@ from ...server.experiments import words
 from ...server.planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...server.planning.expected_error import variance
 from ...server.planning.lifetime import LifetimePlan
-from .words import NOTHING, asked, length
+from ...server.planning.words import NOTHING, asked, length
 
 _POINTS = 25
 _HALF_WIDTH = "half-width of 95 % interval, ±%"

@@ -12,14 +12,14 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO, rounded_up
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments import words
+from ...server.planning import sentences
 from ...server.planning.devices import MOST_RANGE_VALUES, Plan, devices_for, half_width
 from ...server.planning.expected_error import Design, Question
 from ...server.planning.experiment_file import Reading, nats
 from ...server.planning.lifetime import LifetimePlan, Spending
 from ...server.planning.second_epsilon import HistogramEpsilon
+from ...server.planning.words import NOTHING, asked, assumed, length, mechanism, percent
 from .. import tables
-from . import answers
-from .words import NOTHING, asked, assumed, length, mechanism, percent
 
 if TYPE_CHECKING:  # the simulator stands on the server
     from ...simulator.plan_check import PlanCheck, Unmeasured
@@ -64,7 +64,7 @@ def one_report(
     def mark(name: str, text: str) -> str:
         return f"{text}   <- the answer" if plan.solved == name else text
 
-    show.out.print(answers.one_report(plan))
+    show.out.print(sentences.one_report(plan))
     show.out.print()
     design = plan.design
     half = f"±{plan.error:.3%} of the devices"
@@ -151,7 +151,7 @@ def lifetime(
 ) -> None:
     """Print how a budget is best spent, what else was compared, what the fleet will show and give away."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
-    show.out.print(answers.lifetime(life, error))
+    show.out.print(sentences.lifetime(life, error))
     show.out.print()
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"

@@ -13,6 +13,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
+from hushmote.web.board.files import files as board_files
+
 # Pages and pictures, and files that pages link to as they are.
 PATTERNS = (
     "docs/*.md",
@@ -53,7 +55,17 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     root = Path(config.config_file_path).parent
     paths = sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()})
     theme = [file for file in files if file.src_dir != config.docs_dir]
-    return Files([*theme, *(_file(path.relative_to(root), config) for path in paths)])
+    board = (_board_file(path, file, config) for path, file in board_files())
+    return Files([*theme, *(_file(path.relative_to(root), config) for path in paths), *board])
+
+
+def _board_file(path: str, file: Path, config: MkDocsConfig) -> File:
+    """A file of the board in the browser, which stands in board/ with what it borrows from other folders."""
+    root = str(Path(config.config_file_path).parent)
+    target = f"board/{path}"
+    made = File(f"web/board/static/{path}", root, config.site_dir, config.use_directory_urls, dest_uri=target)
+    made.abs_src_path = str(file)
+    return made
 
 
 def _file(path: Path, config: MkDocsConfig) -> File:

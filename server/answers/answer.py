@@ -145,6 +145,7 @@ class Answer(Shown):
     about       which reports: fleet, windows and version in words, as far as they are known
     against     of a change: which reports those before it are
     post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
+    p_values    of a trend: each statistic's name with the p of no change over the windows
     """
 
     kind: Kind
@@ -158,6 +159,7 @@ class Answer(Shown):
     about: str = ""
     against: str = ""
     post: str = ""
+    p_values: tuple[tuple[str, float], ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -180,7 +182,9 @@ class Answer(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("rows", "note")}
+        apart = ("rows", "note", "p_values")
+        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        head |= {"p_values": dict(self.p_values)} if self.p_values else {}
         return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
 
     def to_json(self) -> str:

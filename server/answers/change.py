@@ -197,7 +197,8 @@ def _over_time(
     chances = ", ".join(f"{name}: p = {p:.2g}" for name, p in p_values.items())
     note = f"How likely windows differ as much if nothing changed: {chances}"
     name, reports = estimates[0].experiment.name, sum(e.reports for e in estimates)
-    return Answer("trend", name, quantity, unit, reports, confidence, tuple(rows), note)
+    common = ("trend", name, quantity, unit, reports, confidence, tuple(rows), note)
+    return Answer(*common, p_values=tuple(p_values.items()))
 
 
 def same_quantile(of_windows: Sequence[Estimates], q: float) -> float:

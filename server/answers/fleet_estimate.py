@@ -91,6 +91,19 @@ class FleetEstimate(Shown):
         """Shares of the fleet inside ranges, or with labels."""
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
+    def together(self, *ranges: str, post: str = "raw") -> Answer:
+        """The share of the fleet inside any of the ranges, or with any of the labels: one row."""
+        wanted = parse_ranges(self.experiment, ranges)
+        weights = np.zeros(self.experiment.domain)
+        for r in wanted:
+            weights[r.low : r.high] = 1
+        true = None if self.truth is None else float(self.truth @ weights)
+        row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
+        processed = self._processed(post)
+        if processed is not None:
+            row = PostRow(**asdict(row), processed=float(processed.frequencies @ weights))
+        return self._of_shares("ranges", wanted, [row], processed)
+
     def _shares(self, kind: Kind, wanted: Sequence[IndexRange], post: str) -> Answer:
         processed = self._processed(post)
         statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
@@ -102,6 +115,11 @@ class FleetEstimate(Shown):
                 share = float(processed.frequencies[r.low : r.high].sum())
                 row = PostRow(**asdict(row), processed=share)
             rows.append(row)
+        return self._of_shares(kind, wanted, rows, processed)
+
+    def _of_shares(
+        self, kind: Kind, wanted: Sequence[IndexRange], rows: Sequence[Row], processed: Shares | None
+    ) -> Answer:
         words = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
         note = "\n".join(text for text in (moved_note(self.experiment, wanted, self.unit), words) if text)
         return self._answer(kind, rows, note, "" if processed is None else processed.method)

@@ -10,7 +10,9 @@ from ..epsilon import belief
 from .answer import Answer
 from .second_epsilon import TwoEpsilons
 
-_NOISY = 0.25  # of the largest share: an interval of more on each side hides what the others are
+NOISY = 0.25
+"""Part of the largest share: an interval of more on each side hides what the others are."""
+
 _MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
 _MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
@@ -91,7 +93,7 @@ def _next(answers: Sequence[Answer], windows: int) -> str:
     if first.kind == "change":
         return "Four times as many reports on both sides show changes half as large."
     halve = f"four times as many reports ({4 * first.reports:,}) halve the intervals"
-    if half_width(first) > _NOISY * max(row.value for row in first.rows):
+    if half_width(first) > NOISY * max(row.value for row in first.rows):
         wider = "Ask for fewer, wider rows (--rows 8, --range)" if first.rows[0].upper is not None else ""
         text = f"{wider}, or wait: {halve}." if wider else f"{halve}."
     else:

@@ -22,7 +22,7 @@ class StoreReader:
     """
 
     def __init__(self, url: str) -> None:
-        self._store = Store(url, create=False)
+        self._store = Store(url, read_only=True)
         self._finalizer = weakref.finalize(self, self._store.close)
 
     def close(self) -> None:

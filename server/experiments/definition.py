@@ -34,7 +34,14 @@ MILLI = 1_000
 
 
 class DefinitionError(HushmoteError):
-    """An experiment file that does not fit; the text says which field and what would be right."""
+    """An experiment file that does not fit; the text says which field and what would be right.
+
+    field: its name, as the text begins with it; empty where it is about several or about none.
+    """
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 def _without_nul(text: str) -> str:
@@ -244,7 +251,7 @@ def parse(text: str) -> Definition:
     try:
         return Definition.model_validate(fields)
     except ValidationError as e:
-        raise DefinitionError(_one_line(e)) from None
+        raise DefinitionError(*_one_line(e)) from None
 
 
 def load(path: Path) -> Definition:
@@ -260,18 +267,19 @@ def load(path: Path) -> Definition:
         raise DefinitionError(f"{path}: {e}") from None
 
 
-def _one_line(error: ValidationError) -> str:
+def _one_line(error: ValidationError) -> tuple[str, str]:
+    """What is wrong in a line, and the name of the field."""
     errors = error.errors()
     # A misspelled field is missing, too: what is there says more.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(x) for x in first["loc"])
     where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
     if first["type"] == "missing":
-        return f"{where} is missing"
+        return f"{where} is missing", where
     if first["type"] == "extra_forbidden":
-        return f"{where} is not a field of an experiment" + _meant(first["loc"])
+        return f"{where} is not a field of an experiment" + _meant(first["loc"]), where
     text = re.sub(r"^Value error, ", "", first["msg"])
-    return f"{where}: {text}" if where else text
+    return (f"{where}: {text}" if where else text), where
 
 
 def _meant(where: tuple[int | str, ...]) -> str:

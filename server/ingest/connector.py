@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Literal
+import typing
+from collections.abc import Callable
+from typing import Generic, Literal, TypeVar
 
-from .connection import BrokerConnection, Protocol
-from .pacing import Pace
+from paho.mqtt.reasoncodes import ReasonCode
+
+from .connection import Protocol
 from .session import BrokerRefused, Session
 from .status import Loss, Status
 from .tls import explain
@@ -16,7 +19,6 @@ SHORT_S = 10.0  # a connection that held less is not tried again at once
 
 _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
-_MOST_IN_FLIGHT = 65_535
 
 # CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
 _REFUSED = {133, 134, 135, 138, 140}
@@ -24,11 +26,26 @@ _REFUSED = {133, 134, 135, 138, 140}
 _WRONG_PROTOCOL = {1, 132}
 
 
-class Connector:
+class Attempt(typing.Protocol):
+    """A connection as its Connector sees it: the CONNACK's reason, its start, its socket's last failure."""
+
+    answer: ReasonCode | None
+    started: float
+    trouble: str
+
+    def connect(self, host: str, port: int) -> None:
+        """Send CONNECT; raises OSError where nobody listens and ValueError for what is not a host name."""
+        ...
+
+
+Connection = TypeVar("Connection", bound=Attempt)
+
+
+class Connector(Generic[Connection]):
     """Makes a session's connections, and says what becomes of them.
 
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1, as long as neither was accepted and the session
-    can do with either. batch_reports, batch_s: when a batch is due.
+    can do with either. make: makes a connection that speaks a protocol.
     """
 
     def __init__(
@@ -36,28 +53,20 @@ class Connector:
         session: Session,
         status: Status,
         protocol: Literal["auto", "5", "3.1.1"],
-        batch_reports: int,
-        batch_s: float,
+        make: Callable[[Protocol], Connection],
     ) -> None:
         self._session = session
         self._status = status
-        self._batch_reports = batch_reports
-        self._batch_s = batch_s
+        self._make = make
         self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
         self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
         self._short_connections = 0
 
-    def connect(self) -> BrokerConnection | None:
+    def connect(self) -> Connection | None:
         """Return a connection whose CONNACK is still to come, or None where nobody listens."""
-        session = self._session
-        # Twice the batch: the broker goes on sending while one is committed.
-        most = min(2 * self._batch_reports, _MOST_IN_FLIGHT)
-        pace = Pace(self._batch_reports, self._batch_s)
-        connection = BrokerConnection(
-            self.protocol, session.client_id, session.login, most, pace, session.tls
-        )
+        connection = self._make(self.protocol)
         try:
-            connection.connect(session.host, session.port)
+            connection.connect(self._session.host, self._session.port)
         except (OSError, ValueError) as e:
             self._explain_failure(e)
             return None
@@ -77,7 +86,7 @@ class Connector:
     def _say_no_tls(self, why: str) -> None:
         self._status.say(logging.ERROR, f"no TLS with {self._session.broker}: {why}", Loss.NO_TLS)
 
-    def accepted(self, connection: BrokerConnection) -> bool:
+    def accepted(self, connection: Connection) -> bool:
         """Whether the broker's answer to CONNECT is yes; raises BrokerRefused for a no that is final."""
         answer, broker = connection.answer, self._session.broker
         assert answer is not None
@@ -98,12 +107,12 @@ class Connector:
             self._status.say(logging.WARNING, f"{broker} answers {why}: trying again", Loss.OTHER)
         return False
 
-    def has_waited_enough(self, connection: BrokerConnection, now: float) -> bool:
+    def has_waited_enough(self, connection: Connection, now: float) -> bool:
         """Whether a broker that has not answered yet, at this monotonic time, will not."""
         patience_s = _CONNACK_TRIAL_S if self._may_fall_back else _CONNACK_S
         return connection.answer is None and now - connection.started > patience_s
 
-    def explain_loss(self, connection: BrokerConnection) -> None:
+    def explain_loss(self, connection: Connection) -> None:
         """Say why a connection ended, and change the protocol where it never was one."""
         broker = self._session.broker
         if connection.answer is None:

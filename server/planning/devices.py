@@ -162,8 +162,11 @@ def solve(
     epsilon: int | None = None,
     domain: int | None = None,
     error: float | None = None,
+    before_each: Callable[[], object] = object,
 ) -> Plan:
     """Return the plan for three of the four; epsilon in micro-nats, error a share of devices.
+
+    before_each: called before each design that a search looks at; what it raises ends the search.
 
     Raises PlanError unless three are given and in range, and where the fourth does not exist.
     """
@@ -195,8 +198,8 @@ def solve(
         return Plan(question, devices, best_design(domain, epsilon, question), "error", None)
     if epsilon is None:
         assert domain is not None
-        return _solve_epsilon(question, devices, domain, error)
-    return _solve_domain(question, devices, epsilon, error)
+        return _solve_epsilon(question, devices, domain, error, before_each)
+    return _solve_domain(question, devices, epsilon, error, before_each)
 
 
 def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
@@ -231,8 +234,11 @@ def check_ranges(question: Question, domain: int) -> None:
             raise PlanError(f"a range lies within 0:{domain} and is not all of it, unlike {low}:{high}")
 
 
-def _solve_epsilon(question: Question, devices: int, domain: int, error: float) -> Plan:
+def _solve_epsilon(
+    question: Question, devices: int, domain: int, error: float, before_each: Callable[[], object]
+) -> Plan:
     def error_at(steps: int) -> float:
+        before_each()
         return half_width(devices, best_design(domain, steps * EPSILON_STEP, question), question)
 
     most = EPSILON_MAX // EPSILON_STEP
@@ -253,8 +259,11 @@ def _solve_epsilon(question: Question, devices: int, domain: int, error: float) 
     return Plan(question, devices, best_design(domain, steps * EPSILON_STEP, question), "epsilon", error)
 
 
-def _solve_domain(question: Question, devices: int, epsilon: int, error: float) -> Plan:
+def _solve_domain(
+    question: Question, devices: int, epsilon: int, error: float, before_each: Callable[[], object]
+) -> Plan:
     def error_at(domain: int) -> float:
+        before_each()
         return half_width(devices, best_design(domain, epsilon, question), question)
 
     least = 2 if question.width is None else question.width + 1

@@ -6,15 +6,17 @@
 
 import ast
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ...device import ldp_client
-from ..accounting import Filter, Guarantee
+from ..accounting import Filter, Guarantee, History, ZcdpFilter
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
+from ..experiments.budget import USUAL_DELTA
 from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
@@ -119,6 +121,23 @@ def policy_for(
 def guarantee(total: float, delta: float) -> Guarantee:
     """What holds for all reports of a board under `policy_for(total, delta, ...)`."""
     return Filter(total, delta).guarantee()
+
+
+def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
+    """What holds for all reports of a board under a policy; delta: in (0, 1), only used where it has squares.
+
+    The least total in thousandths of a nat whose caps are no smaller than the policy's.
+    """
+    if not policy.squares:
+        return Filter(max(policy.sum, 1) / MICRO).guarantee()
+    root = math.isqrt(policy.squares)
+    by_squares = ZcdpFilter(1.0, delta).spent(History.equal(root, 1)).epsilon
+    steps = max(1, math.floor(1000 * max(policy.sum / MICRO, by_squares)))
+    while True:
+        caps = Filter(steps / 1000, delta)
+        if caps.sum_cap >= policy.sum and caps.squares_cap >= policy.squares:
+            return caps.guarantee()
+        steps += 1
 
 
 def examples(policy: Policy) -> dict[int, int]:

@@ -22,6 +22,11 @@ Profile = tuple[int, ...]
 """How many reports a board has made for each of a fleet's experiments, in their order."""
 
 
+_AHEAD = 3
+_LEAST_DAYS = 30.0
+_NEVER_DAYS = 365.0  # how far a picture looks where nothing ever runs dry
+
+
 @dataclass(frozen=True)
 class BudgetLine:
     """One experiment of a fleet: its newest version, and what a board's reports may have cost.
@@ -200,6 +205,19 @@ def read(
     profiles[nothing] += max(0, (boards or 0) - profiles.total())
     known |= dict.fromkeys(wanted - known.keys(), nothing)
     return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, known)
+
+
+def shown_days(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
+    """How many days ahead a picture shows: of the reports a day, and of the boards that can still report.
+
+    Reports reach as far as some times the counted days, so that these can be seen; boards until hardly any
+    can still report.
+    """
+    ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
+    horizon = max(1.05 * max([end for end in ends if end], default=_NEVER_DAYS), 1.0)
+    counted = [day for line in lines for day in line.budget.days]
+    past = (today - min(counted)).days if counted else 0
+    return min(horizon, max(_AHEAD * past, _LEAST_DAYS)), horizon
 
 
 def _budget(

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from .. import private_file
 from ..errors import HushmoteError
-from . import schema
+from . import read_only, schema
 
 BUSY_TIMEOUT_S = 10
 _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the pages that it writes
@@ -33,6 +33,18 @@ _VERSION = select(schema.schema_version.c.version)
 
 class StoreError(HushmoteError):
     """The store cannot be opened, read or written; the text says why and what would be right."""
+
+
+class StoreAbsent(StoreError):
+    """There is no store, or an empty database."""
+
+
+class OtherSchema(StoreError):
+    """The store has an older or newer schema than this Hushmote's."""
+
+
+class StoreLocked(StoreError):
+    """Another program keeps the store to itself."""
 
 
 _NO_PORT = "a store's port must be 1 to 65535; in a password write %3A for :, %2F for / and %40 for @"
@@ -60,11 +72,16 @@ class Database:
 
     create: make it where there is none; otherwise its absence is an error. upgrade: bring an older schema
     version to this one's, in one transaction. A database of something else, or of another schema version
-    otherwise, is left alone. version_before: the schema version that was there, 0 for none.
+    otherwise, is left alone. read_only: the database itself refuses whatever would write, and nothing is
+    made beside its file. version_before: the schema version that was there, 0 for none.
     """
 
-    def __init__(self, url: str, *, create: bool = True, upgrade: bool = False) -> None:
+    def __init__(
+        self, url: str, *, create: bool = True, upgrade: bool = False, read_only: bool = False
+    ) -> None:
         self._url = parse_url(url)
+        self._read_only = read_only
+        create = create and not read_only
         self._dialect = self._url.get_backend_name()
         try:
             self.engine: Engine = self._open(create)
@@ -98,6 +115,8 @@ class Database:
     def _open(self, create: bool) -> Engine:
         if self._dialect == "sqlite":
             self._check_path(create)
+            if self._read_only:
+                return read_only.open_engine(self._url)
             engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
@@ -112,7 +131,7 @@ class Database:
             from . import postgresql
         except ImportError:
             raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
-        return postgresql.open_engine(self._url)
+        return postgresql.open_engine(self._url, self._read_only)
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database
@@ -127,7 +146,9 @@ class Database:
         if os.path.isdir(path):
             raise StoreError(f"cannot open {path}: it is a folder; a store is a file")
         if not create and not os.path.exists(path):
-            raise StoreError(f"there is no store at {path}: publish an experiment first, or correct the path")
+            raise StoreAbsent(
+                f"there is no store at {path}: publish an experiment first, or correct the path"
+            )
         if create:
             # For its mode, which SQLite gives its -wal and -shm too; and SQLite says why it cannot be made.
             with suppress(OSError):
@@ -137,7 +158,7 @@ class Database:
         """Return the version that was found, once the schema is this version's."""
         version = self._schema_version(connection)
         if version is None and not create:
-            raise StoreError(
+            raise StoreAbsent(
                 f"there is no store at {self.where}: publish an experiment first, or correct the URL"
             )
         if version is None or (upgrade and version < schema.VERSION):
@@ -155,7 +176,7 @@ class Database:
                 migrations.upgrade(connection, version)
                 return version
         if version != schema.VERSION:
-            raise StoreError(self._other_version(version))
+            raise OtherSchema(self._other_version(version))
         if self._dialect == "sqlite" and create:
             # A file that cannot be written is better found out now than with the first report.
             connection.execute(update(schema.schema_version).values(version=schema.VERSION))
@@ -165,7 +186,7 @@ class Database:
         """Raise StoreError where somebody has upgraded the store since it was opened."""
         version = connection.scalar(_VERSION)
         if version != schema.VERSION:
-            raise StoreError(self._other_version(version or 0))
+            raise OtherSchema(self._other_version(version or 0))
 
     def _schema_version(self, connection: Connection) -> int | None:
         """The store's schema version, None in an empty database."""
@@ -190,23 +211,25 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that only reads."""
-        with self._errors(), self.engine.connect() as connection:
+        with self.errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that writes; leaving the block commits durably, raising undoes it."""
-        with self._errors(), self.engine.connect() as connection:
+        with self.errors(), self.engine.connect() as connection:
             connection = connection.execution_options(hushmote_write=True)
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def _errors(self) -> Generator[None, None, None]:
+    def errors(self) -> Generator[None, None, None]:
+        """Within the block the database's failures become StoreError, one line."""
         try:
             yield
         except SQLAlchemyError as e:
-            raise StoreError(_one_line(self.where, e)) from e
+            text = _one_line(self.where, e)
+            raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
 
 
 def insert_devices(connection: Connection) -> Any:
@@ -243,15 +266,16 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
+_LOCKED = "another program holds its write lock; stop that program or wait"
 _WHAT_WOULD_BE_RIGHT = {
     "not a database": "it is not an SQLite database; give another path",
     "readonly": "it is read-only; make the file, its -wal and -shm, and the folder writable",
     "is full": "the disk is full; free some space",
     "No space left": "the disk is full; free some space",
-    "locked": "another program holds its write lock; stop that program or wait",
+    "locked": _LOCKED,
     "unable to open": "no permission, a read-only disk, or no file; make it writable or give another path",
     "malformed": "the file is damaged; restore a backup",
-    "lock timeout": "another program holds its write lock; stop that program or wait",
+    "lock timeout": _LOCKED,
     "no such table": "it is damaged or a database of something else; give another path",
 }
 

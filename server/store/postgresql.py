@@ -56,18 +56,28 @@ class AnsweringConnection(psycopg.Connection[Any]):
             return done.value
 
 
-def open_engine(url: URL) -> Engine:
-    """Return an engine whose connections are made and set as a store needs them; the URL's options win."""
+def open_engine(url: URL, read_only: bool = False) -> Engine:
+    """Return an engine whose connections are made and set as a store needs them; the URL's options win.
+
+    read_only: the server refuses whatever would write.
+    """
     options = {name: value for name, value in _LINK.items() if name not in url.query}
     # A connection that the server has dropped meanwhile is replaced before a batch fails by it.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "connect", _set)
+    if read_only:
+        event.listen(engine, "connect", _only_read)
     return engine
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> AnsweringConnection:
     return AnsweringConnection.connect(*arguments, **options)
+
+
+def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
+    connection.execute("SET default_transaction_read_only = on")
+    connection.commit()
 
 
 def _set(connection: psycopg.Connection[Any], _record: object) -> None:

@@ -11,6 +11,10 @@ from command_line import Run, hushmote_process, runner
 from designs import bell, choice_payload, number_payload
 
 from hushmote.server.answers.answer import Answers
+from hushmote.server.answers.query import Selection
+from hushmote.server.answers.question import Question
+from hushmote.server.answers.question import ask as reply
+from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
 
@@ -259,3 +263,33 @@ def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote
     }
     for arguments, text in cases.items():
         assert text in hushmote(*arguments, expect=1), arguments
+
+
+def test_labels_are_asked_for_together(hushmote):
+    asked = ("mode", "--window", DAYS[0], "--range", "idle", "--range", "door", "--post", "nonnegative")
+    each = {row["name"]: row for row in ask(hushmote, *asked)["answers"][1]["rows"]}
+    (both,) = ask(hushmote, *asked, "--together")["answers"][1]["rows"]
+    assert both["name"] == "idle or door"
+    assert both["value"] == pytest.approx(each["idle"]["value"] + each["door"]["value"])
+    assert both["processed"] == pytest.approx(each["idle"]["processed"] + each["door"]["processed"])
+    # Single shares go against one another: the error of their sum is not that of independent ones.
+    half = [(row["high"] - row["low"]) / 2 for row in (both, each["idle"], each["door"])]
+    assert half[0] != pytest.approx(np.hypot(*half[1:]), rel=1e-3)
+    assert "name some" in hushmote("mode", "--together", expect=1)
+    assert "has no --together" in hushmote("mode", "--trend", "--range", "idle", "--together", expect=1)
+
+
+def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
+    url = f"sqlite:///{store / 'hushmote.sqlite'}"
+    home = Selection("temp", "home", (DAYS[0], DAYS[1]))
+    many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
+    questions = [
+        Question(home, ranges=("-1:12", "20:"), **many),
+        Question(home, trend=True, ranges=(":12",)),
+        Question(home, Selection("temp", "home", (DAYS[2],)), quantiles=(0.1,)),
+        Question(Selection("mode", "home"), ranges=("idle", "door"), together=True, post="nonnegative"),
+    ]
+    with StoreReader(url) as reader:
+        for question in questions:
+            expected = json.loads(reply(reader, question).to_json())
+            assert ask(hushmote, *question.arguments()) == expected

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,14 @@ from importlib.metadata import Distribution, distribution, version
 from pathlib import Path
 
 import pytest
+from browser_board import fetched
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import hushmote
 
 ROOT = Path(__file__).parents[2]
-MOST_WHEEL_BYTES = 1_000_000
+MOST_WHEEL_BYTES = 1_500_000  # a fifth of it is MicroPython for the board in the browser
 LEFT_OUT = (
     ".git",
     ".venv",
@@ -39,7 +41,10 @@ LEFT_OUT = (
     "__pycache__",
     ".*_cache",
     ".hypothesis",
+    "node_modules",
 )
+# What the board in the browser takes from elsewhere: in a wheel it lies beside its page.
+BESIDE_THE_BOARD = ("tests/vectors.json", "firmware_tests/check_vectors.py")
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 # Not to be imported with [demo] alone: what runs on MicroPython, and what needs [postgresql].
 NOT_IMPORTED = {
@@ -72,6 +77,7 @@ def build(hook: str, source: Path, into: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    fetched()
     folder = tmp_path_factory.mktemp("sdist")
     shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
     return build("build_sdist", folder / "source", folder)
@@ -163,10 +169,12 @@ def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
     ours = {
         path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
         + path.relative_to(ROOT).as_posix()
-        for folder in ("hushmote", "device", "server", "simulator", "cli")
+        for folder in ("hushmote", "device", "server", "simulator", "web", "cli")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    for name in BESIDE_THE_BOARD:
+        ours[ROOT / name] = f"hushmote/web/board/static/{Path(name).name}"
     with zipfile.ZipFile(wheel) as archive:
         there = {name for name in archive.namelist() if ".dist-info/" not in name}
         assert there == set(ours.values())
@@ -182,7 +190,9 @@ def test_the_wheel_says_what_it_is(wheel: Path):
             n.partition("/licenses/")[2]: archive.read(n) for n in archive.namelist() if "/licenses/" in n
         }
     assert licences["LICENSE"] == (ROOT / "LICENSE").read_bytes()
-    others = {path.relative_to(ROOT).as_posix() for path in (ROOT / "device").rglob("LICENSE")}
+    others = {
+        path.relative_to(ROOT).as_posix() for f in ("device", "web") for path in (ROOT / f).rglob("LICENSE")
+    }
     assert set(licences) == {"LICENSE"} | others
     classifiers = said.get_all("Classifier", [])
     assert "Programming Language :: Python :: 3.11" in classifiers
@@ -193,9 +203,32 @@ def test_the_wheel_says_what_it_is(wheel: Path):
 
 def test_every_module_is_there_and_needs_no_more_than_the_metadata_says(installed: Path, tmp_path: Path):
     *without, where = run(installed, "python", "-c", EVERY_MODULE, folder=tmp_path).split()
-    assert set(without) == NOT_IMPORTED
+    # The page needs [page], its board's files do not.
+    assert {name for name in without if not name.startswith("web.")} == NOT_IMPORTED
+    assert "web.board.files" not in without
     assert Path(where).is_relative_to(installed.parent)
     assert run(installed, "hushmote", "--version", folder=tmp_path) == f"hushmote {hushmote.__version__}\n"
+
+
+def test_an_installed_wheel_has_the_board_in_the_browser(installed: Path, tmp_path: Path):
+    run(installed, "python", "-m", "hushmote.web.board", str(tmp_path), folder=tmp_path)
+    fetch = runpy.run_path(str(ROOT / "web/board/fetch.py"))
+    for name in fetch["FILES"]:
+        assert (tmp_path / "micropython" / name).read_bytes() == (fetch["PORT"] / name).read_bytes()
+    for name in ("device/ldp_client.py", *BESIDE_THE_BOARD):
+        assert (tmp_path / Path(name).name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_a_wheel_without_the_board_is_not_built_and_says_why(tmp_path: Path):
+    """Where neither MicroPython for browsers nor npm is there."""
+    left_out = shutil.ignore_patterns(*LEFT_OUT, "micropython", "tests", "docs")
+    shutil.copytree(ROOT, tmp_path / "source", ignore=left_out, symlinks=True)
+    command = [sys.executable, "-c", BUILD, "build_wheel", tmp_path]
+    environment = os.environ | {"PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path / "source", env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "The board in the browser cannot be fetched: there is no Node.js with npm." in done.stderr
+    assert not list(tmp_path.glob("*.whl"))
 
 
 @pytest.mark.broker

@@ -91,7 +91,7 @@ def test_what_is_published_while_the_aggregator_is_absent_is_counted_when_it_ret
 def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store, mosquitto, monkeypatch):
     # Mosquitto holds to a Receive Maximum of 20, as brokers do that cap what a client asks for.
     monkeypatch.setattr(
-        "hushmote.server.ingest.connector.BrokerConnection",
+        "hushmote.server.aggregator.BrokerConnection",
         lambda protocol, client_id, login, _most, pace, tls: BrokerConnection(
             protocol, client_id, login, 20, pace, tls
         ),

@@ -22,6 +22,10 @@ MARKS: Mapping[str, str] = {
     "FleetBroker": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",
+    "Browser": "browser",
+    "browsing": "browser",
+    "needs_chromium": "browser",
+    "paged": "slow",  # a process of `hushmote page`
     "Cluster": "database",
     "needs_postgres": "database",
     "find_runtime": "micropython",
@@ -36,6 +40,8 @@ MARKS: Mapping[str, str] = {
 }
 # A program, and the marker without which a test may not start it.
 PROGRAMS: Mapping[str, str] = {
+    "chromium": "browser",
+    "chromedriver": "browser",
     "mosquitto": "broker",
     "postgres": "database",
     "initdb": "database",

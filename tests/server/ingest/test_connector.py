@@ -32,12 +32,10 @@ Connection: Any = FakeConnection
 
 
 @pytest.fixture
-def make(monkeypatch):
-    monkeypatch.setattr(module, "BrokerConnection", Connection)
-
+def make():
     def make(protocol: Any = "auto", **session: Any) -> tuple[Any, Status]:
         status = Status()
-        return Connector(Session("host", 1883, "agg", **session), status, protocol, 100, 1.0), status
+        return Connector(Session("host", 1883, "agg", **session), status, protocol, Connection), status
 
     return make
 

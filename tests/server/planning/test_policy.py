@@ -265,3 +265,23 @@ def test_what_no_board_could_follow_is_refused_with_the_reason(field, bad, text)
     assert str(caught.value).startswith("policy: ")
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@given(st.integers(1, 40_000), st.sampled_from((0.0, 1e-9, 1e-6, 1e-3)))
+def test_the_guarantee_of_a_policy_is_the_least_total_in_thousandths_whose_caps_cover_it(thousandths, delta):
+    made = policy.policy_for(thousandths / 1000, delta, NAMES)
+    assert policy.guarantee_of(made, delta or 1e-6) == policy.guarantee(thousandths / 1000, delta)
+
+
+@given(st.integers(0, 2**40), st.integers(1, 2**50))
+def test_the_guarantee_of_any_policy_holds_all_that_it_lets_through(total, squares):
+    made = Policy(total, squares, 1000, ("sum",), NAMES)
+    promised = policy.guarantee_of(made)
+    caps = Filter(promised.epsilon, promised.delta)
+    assert (caps.sum_cap >= total, caps.squares_cap >= squares) == (True, True)
+    least = Filter(promised.epsilon - 0.001, promised.delta) if promised.epsilon > 0.001 else None
+    assert least is None or least.sum_cap < total or least.squares_cap < squares
+
+
+def test_a_policy_that_lets_nothing_through_has_a_guarantee():
+    assert policy.guarantee_of(Policy(0, 0, 1000, (), ())).epsilon == 1e-6

@@ -16,8 +16,9 @@ from running import WAIT_S, until
 from served import add_fleet, get, health, served
 from traffic import crowd, needs_mosquitto, publish
 
-from hushmote.server.service import http_endpoint
-from hushmote.server.service.http_endpoint import Endpoint, EndpointError, parse_endpoint
+from hushmote.server.service import bounded_http
+from hushmote.server.service.bounded_http import EndpointError, parse_endpoint
+from hushmote.server.service.http_endpoint import Endpoint
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -104,7 +105,7 @@ def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_th
                 publish(broker, messages)
                 until(lambda: store.histogram("open", experiment().digest).sum() == 30, process.log)
                 until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
-                most = before + http_endpoint.MOST_CONNECTIONS + 4 * http_endpoint.TAKEN_AT_ONCE
+                most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.TAKEN_AT_ONCE
                 assert max(files(process.process.pid) for _ in range(100)) <= most
                 assert trickling.served == 0
                 assert process.end() == 0
@@ -140,14 +141,14 @@ def ended(s):
     ],
 )
 def test_a_request_that_is_not_complete_in_time_ends_its_connection(begin, monkeypatch):
-    monkeypatch.setattr(http_endpoint, "REQUEST_S", 0.3)
+    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
     with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
         s.sendall(begin)
         assert ended(s)
 
 
 def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
-    monkeypatch.setattr(http_endpoint, "REQUEST_S", 0.3)
+    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
     with endpoint(lambda: bytes(50_000_000)) as port:
         s = socket.create_connection(("127.0.0.1", port))
         s.sendall(ASK)

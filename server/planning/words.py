@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...server.mechanisms import choose as oracle
-from ...server.planning.expected_error import Design, Question
-from ...server.planning.lifetime import DAY_S
+from ..mechanisms import choose as oracle
+from .expected_error import Design, Question
+from .lifetime import DAY_S
 
 NOTHING = 0.5  # a half-width from which on an interval says nothing
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...server.epsilon import MICRO, belief, nats
-from ...server.experiments import words
-from ...server.planning.devices import Plan, devices_for, half_width
-from ...server.planning.lifetime import LifetimePlan
+from ..epsilon import MICRO, belief, nats
+from ..experiments import words
+from .devices import Plan, devices_for, half_width
+from .lifetime import LifetimePlan
 from .words import NOTHING, asked, length, percent
 
 ALL_SEEN = "all that a board ever sends"
@@ -73,3 +73,14 @@ def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
     longest, days = list(life.windows().items())[-1]
     needed = devices_for(best.design, life.question, error, best.per_device(days))
     return f"{text} {percent(error)} for each {longest} alone is not met: that takes {needed:,} devices."
+
+
+def cost(life: LifetimePlan) -> str:
+    """What a board sends in its life, and how its reports are spread."""
+    best, size = life.best, 9 + life.best.design.experiment.code_bytes
+    text = f"a board sends {words.reports(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
+    text += f" in {length(life.rhythm.horizon_s)}"
+    if best.every == 1:
+        return f"{text}, one at every look, and is silent then."
+    coin = f"each look makes a report with 1 chance in {best.every:,}"
+    return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."

@@ -1,0 +1,145 @@
+"""`hushmote door`: reports by HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from ..server.errors import UsageError
+from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+
+DEFAULT_HTTP = "127.0.0.1:9418"
+_LEAST_TOKEN = 16
+_ACCESS = "Who may use it"
+_LIMITS = "How much is let in"
+
+
+def door_command(
+    context: typer.Context,
+    broker: BrokerUrl = DEFAULT_BROKER,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    cert_key: CertKey = None,
+    fleet: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Take reports of this fleet only; may be repeated. Else of every fleet that has an "
+            "experiment at the broker.",
+            show_default=False,
+        ),
+    ] = None,
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens.")] = DEFAULT_HTTP,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a token, which every request must carry: Authorization: Bearer TOKEN.",
+            envvar="HUSHMOTE_DOOR_TOKEN_FILE",
+            show_default=False,
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    open_door: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Let anybody who reaches it send reports: in an open fleet forged ones too.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = False,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Let web pages of this origin use it, such as https://board.example; may be repeated.",
+            show_default=False,
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    trust_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--trust-proxy",
+            help="A reverse proxy is in front: take a client's address from X-Forwarded-For.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = False,
+    rate: Annotated[
+        float, typer.Option(help="Reports a second of all devices.", min=0.01, rich_help_panel=_LIMITS)
+    ] = 1000,
+    rate_address: Annotated[
+        float, typer.Option(help="Requests a second of one address.", min=0.01, rich_help_panel=_LIMITS)
+    ] = 200,
+    rate_device: Annotated[
+        float, typer.Option(help="Reports a second of one device.", min=0.01, rich_help_panel=_LIMITS)
+    ] = 1,
+) -> None:
+    """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.
+
+    POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
+    broker has them.
+    """
+    # Only here: they take a tenth of a second to load.
+    from ..server.door import process
+    from ..server.door.access import LOOPBACK, Access
+    from ..server.door.app import door_application
+    from ..server.door.limits import Rate, Rates
+    from ..server.door.publisher import Publisher
+    from ..server.service.bounded_http import parse_endpoint
+    from ..server.service.process import set_up_log
+
+    set_up_log(as_json=False)
+    host, port = parse_endpoint(http)
+    local = _is_loopback(host)
+    if token_file is not None and open_door:
+        raise UsageError("--token-file asks for a token and --open for none: take one of them")
+    if not local and token_file is None and not open_door:
+        raise UsageError(
+            f"{host} is reached from other machines: give --token-file FILE, or --open to take reports of "
+            "anybody, in an open fleet forged ones too"
+        )
+    token = None if token_file is None else secret_in(token_file, "token")
+    if token is not None and (len(token) < _LEAST_TOKEN or not token.isascii() or " " in token):
+        raise UsageError(
+            f"{token_file} must hold a token of {_LEAST_TOKEN} or more letters and digits: "
+            "openssl rand -hex 16"
+        )
+    checked = local and token is None and not open_door
+    access = Access(
+        token, LOOPBACK | {host} if checked else None, frozenset(map(_origin, origin or ())), trust_proxy
+    )
+    usual = Rates()
+    rates = Rates(
+        device=Rate(rate_device, usual.device.burst),
+        address=Rate(rate_address, usual.address.burst),
+        total=Rate(rate, usual.total.burst),
+    )
+    source = context.get_parameter_source("broker")
+    typed = source is not None and source.name == "COMMANDLINE"
+    address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
+    publisher = Publisher(address, tls, fleets=fleet or None)
+    process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers write it; UsageError for any other text."""
+    parts = urlsplit(text)
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.netloc
+        or f"{parts.scheme}://{parts.netloc}" != text
+    ):
+        raise UsageError(f"--origin {text!r} must be https://host or https://host:port, without a path")
+    return text

@@ -1,0 +1,125 @@
+"""`hushmote page`: look at a store in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..server.errors import UsageError
+from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection
+from .options import DEFAULT_STORE, FleetName, StoreUrl
+
+if TYPE_CHECKING:
+    from ..server.door.publisher import Publisher
+
+DEFAULT_HTTP = "127.0.0.1:9419"
+AggregatorUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--aggregator",
+        metavar="URL",
+        help="The aggregator's own HTTP, to show how it is: http://127.0.0.1:9417.",
+        envvar="HUSHMOTE_AGGREGATOR",
+        show_default=False,
+    ),
+]
+
+
+def page_command(
+    context: typer.Context,
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = None,
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page listens.")] = DEFAULT_HTTP,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the token that readers have to know; needed where other machines reach the page.",
+            envvar="HUSHMOTE_PAGE_TOKEN_FILE",
+            show_default=False,
+        ),
+    ] = None,
+    aggregator: AggregatorUrl = None,
+    policy_file: Annotated[
+        Path | None, typer.Option("--policy", help="Firmware file with the boards' POLICY, or it as .json.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"Publish what the board in the browser reports at this broker: {URL}.",
+            envvar="HUSHMOTE_BROKER",
+            show_default=False,
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    password_file: PasswordFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    cert_key: CertKey = None,
+) -> None:
+    """Look at a store in a browser: fleets, experiments, budgets, plans; live, and only read."""
+    try:
+        from ..web import access
+        from ..web.app import serve
+        from ..web.settings import PageSettings
+    except ImportError as e:
+        if e.name not in ("nicegui", "babel"):
+            raise
+        raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
+    from ..server.overview.aggregator import check_url
+    from ..server.planning import policy
+    from ..server.service.bounded_http import parse_endpoint
+    from ..server.service.process import set_up_log
+
+    host, port = parse_endpoint(http)
+    token = None if token_file is None else access.read_token(token_file)
+    if token is None and not access.is_loopback(host):
+        raise UsageError(
+            f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
+            "it may look; or listen on 127.0.0.1"
+        )
+    known = None if policy_file is None else policy.read(policy_file)
+    asked = None if aggregator is None else check_url(aggregator)
+    set_up_log(as_json=False)
+    with contextlib.ExitStack() as stack:
+        door = None
+        if broker is not None:
+            typed = _on_command_line(context, "broker")
+            publisher = _publisher(connection(broker, password_file, ca, cert, cert_key, typed=typed), fleet)
+            door = _door(stack.enter_context(publisher))
+        elif password_file or ca or cert or cert_key:
+            raise UsageError("--password-file, --ca, --cert and --cert-key are for a broker: give --broker")
+        settings = PageSettings(store, host, port, fleet, asked, token, door, known)
+        serve(settings, lambda url: _tell(url, open_browser))
+
+
+def _on_command_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _publisher(reached: Any, fleet: str | None) -> Publisher:
+    from ..server.door.publisher import Publisher
+
+    address, tls = reached
+    return Publisher(address, tls, fleets=None if fleet is None else [fleet])
+
+
+def _door(publisher: Publisher) -> Any:
+    from ..server.door.app import door_application
+
+    return door_application(publisher)
+
+
+def _tell(url: str, open_browser: bool) -> None:
+    typer.echo(f"the page is at {url}")
+    if open_browser:
+        # In a thread: some browsers keep who started them waiting.
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

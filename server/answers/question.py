@@ -1,0 +1,176 @@
+"""A question to an experiment in a store, all of it: its answers, both ε, the sentences, the command line.
+
+The command `estimate` and the page ask through this one module, so that they say the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import second_epsilon
+from .answer import CONFIDENCE, Answer, Answers
+from .fleet_estimate import MEAN, FleetEstimate
+from .guide import Guide, guide
+from .query import Selection, WeighBy
+from .second_epsilon import Shuffling, TwoEpsilons
+from .store_reader import StoreReader
+
+ROWS = 16
+"""Rows of a number's histogram at most, where nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of which reports.
+
+    selection   the reports; its fleet and experiment are named
+    against     the reports that they are compared with, or None
+    ranges      low:high in the reading's unit, or labels
+    together    whether what lies in any of the ranges is asked for, in one row, and not each
+    quantiles   each between 0 and 1
+    top         how many of the most common values; 0 for none
+    cdf         whether the share below every edge is asked for
+    rows        of a number's histogram at most; None for ROWS
+    post        a post-processing's name
+    trend       a row for each window
+    unit        what readings are in; None for what the store says
+    """
+
+    selection: Selection
+    against: Selection | None = None
+    ranges: tuple[str, ...] = ()
+    together: bool = False
+    quantiles: tuple[float, ...] = ()
+    top: int = 0
+    cdf: bool = False
+    rows: int | None = None
+    post: str = "raw"
+    trend: bool = False
+    confidence: float = CONFIDENCE
+    weigh: WeighBy = "reports"
+    shuffling: Shuffling = field(default_factory=Shuffling)
+    unit: str | None = None
+
+    def seen(self) -> str:
+        """What histograms the answers tell of, in words."""
+        if self.against:
+            return "both sides' histograms"
+        return "the windows' histograms together" if self.trend else "the histogram"
+
+    def arguments(self) -> list[str]:
+        """The arguments of the command `estimate` that ask the same, but for the store, δ and the unit."""
+        s = self.selection
+        asked = [s.experiment, "--fleet", s.fleet, *_each("--window", s.windows)]
+        asked += ["--version", s.version] if s.version else []
+        asked += _each("--range", self.ranges) + _each("--quantile", [repr(float(q)) for q in self.quantiles])
+        asked += ["--together"] if self.together else []
+        asked += ["--top", f"{self.top}"] if self.top else []
+        asked += ["--cdf"] if self.cdf else []
+        asked += ["--rows", f"{self.rows}"] if self.rows else []
+        asked += ["--post", self.post] if self.post != "raw" else []
+        asked += ["--trend"] if self.trend else []
+        if self.against:
+            asked += _each("--against-window", self.against.windows)
+            asked += ["--against-fleet", self.against.fleet] if self.against.fleet != s.fleet else []
+            version = self.against.version
+            asked += ["--against-version", version] if version and version != s.version else []
+        asked += ["--confidence", f"{self.confidence:g}"] if self.confidence != CONFIDENCE else []
+        return asked + (["--weigh", self.weigh] if self.weigh != "reports" else [])
+
+
+def _each(option: str, values: Sequence[str]) -> list[str]:
+    # With =, so that a value that begins with - is no option of its own.
+    return [f"{option}={value}" for value in values]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A question's answers, and what belongs to all of them."""
+
+    question: Question
+    estimate: FleetEstimate
+    answers: Answers
+    epsilons: TwoEpsilons
+    guide: Guide
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        first = self.answers[0]
+        return {
+            "experiment": self.estimate.experiment.name,
+            "unit": first.unit,
+            "selection": self.estimate.which,
+            "against": first.against or None,
+            "reports": self.estimate.reports,
+            "confidence": self.question.confidence,
+            "stderr_method": self.estimate.estimates.stderr_method,
+            "epsilon": self.epsilons.to_dict(),
+            "in_words": self.guide.to_dict(),
+            "answers": [one.to_dict() for one in self.answers],
+        }
+
+    def to_json(self) -> str:
+        """A file of JSON."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def pictured(self) -> Answers:
+        """What a picture shows: what was asked for, and where nothing was, the histogram."""
+        asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
+        return asked or Answers(self.answers[:1])
+
+
+def ask(store: StoreReader, question: Question) -> Reply:
+    """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
+    selection = question.selection
+    experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
+    estimate = experiment.estimate(**_how(selection, question))
+    if question.trend:
+        number = estimate.experiment.type == "number"
+        asked = [*question.ranges, *([MEAN] if number else [])]
+        how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
+        answers = experiment.trend(*asked, **how)
+    elif question.against:
+        other = store.fleet(question.against.fleet).experiment(selection.experiment, question.unit)
+        before = other.estimate(**_how(question.against, question))
+        rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
+        answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
+    else:
+        answers = answers_of(estimate, question)
+    windows = len({source.window for source in estimate.sources})
+    epsilons = _epsilons(store, question)
+    return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
+
+
+def answers_of(estimate: FleetEstimate, question: Question) -> Answers:
+    """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order."""
+    answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
+    if question.ranges:
+        shares = estimate.together if question.together else estimate.share
+        answers.append(shares(*question.ranges, post=question.post))
+    if question.quantiles:
+        answers.append(estimate.quantile(*question.quantiles))
+    if estimate.experiment.type == "number":
+        answers.append(estimate.mean())
+    if question.top:
+        answers += estimate.top(question.top)
+    if question.cdf:
+        answers.append(estimate.cdf())
+    return Answers(answers)
+
+
+def _how(selection: Selection, question: Question) -> dict[str, Any]:
+    """What estimates and trends are told alike."""
+    which = {"windows": selection.windows, "version": selection.version}
+    return which | {"weigh": question.weigh, "confidence": question.confidence}
+
+
+def _epsilons(store: StoreReader, question: Question) -> TwoEpsilons:
+    """Both ε of all histograms that the answers tell of."""
+    if question.against:
+        return second_epsilon.of_change(store.store, question.against, question.selection, question.shuffling)
+    if question.trend:
+        return second_epsilon.of_windows(store.store, question.selection, question.shuffling)
+    return second_epsilon.of_selection(store.store, question.selection, question.shuffling)

@@ -1,0 +1,44 @@
+"""The door as a process: it serves until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+
+from ..service.bounded_http import BoundedServer
+from ..service.process import Fault, announce_ready, notify
+from .app import Door
+from .publisher import PUBACK_S, Publisher
+
+MOST_CONNECTIONS = 512  # twice the reports under way: who waits for a PUBACK need not make room
+_TICK_S = 0.1
+
+
+def run(publisher: Publisher, door: Door, host: str, port: int) -> None:
+    """Serve a door until SIGTERM or SIGINT; requests under way are answered before it ends.
+
+    Raises EndpointError, and what the publisher was refused with before the broker ever took it.
+    """
+    signals: list[int] = []
+    with contextlib.ExitStack() as stack:
+        # Made first, so that it fails before anything has begun; ended first, so that answers still come.
+        server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(number, lambda number, _frame: signals.append(number))
+            stack.callback(signal.signal, number, before)
+        stack.enter_context(publisher)
+        stack.enter_context(server)
+        told = False
+        while not signals:
+            time.sleep(_TICK_S)
+            if not publisher.running:
+                raise Fault(
+                    "the door's thread at the broker has ended by a fault in Hushmote: please report it"
+                )
+            if not told and publisher.refusal is not None:
+                raise publisher.refusal
+            if not told and publisher.ready.is_set():
+                announce_ready()
+                told = True
+        notify(STOPPING=1)

@@ -1,0 +1,163 @@
+"""How an aggregator is, asked over HTTP at its /metrics and /healthz."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..errors import UsageError
+from ..plain_text import one_line, shortened
+from .rejects import Rejected, rejected
+
+TIMEOUT_S = 2.0  # for both answers together
+_MOST_BYTES = 1 << 20
+_MOST_LETTERS = 200
+
+
+@dataclass(frozen=True)
+class AggregatorHealth:
+    """An aggregator at a moment; where it gave no answer, the numbers are 0 and the truths false.
+
+    answered: whether it did. trouble: why it is not well, or gave no answer; one sentence, "" where it is
+    well. connected: to the broker, with its subscription. failing: the store failed at the last attempt.
+    uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds. accepted and
+    rejects: since its start.
+    """
+
+    answered: bool
+    trouble: str
+    connected: bool = False
+    failing: bool = False
+    uncommitted: int = 0
+    lag_s: float = 0.0
+    accepted: int = 0
+    rejects: tuple[Rejected, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """How it is, as one sentence."""
+        if not self.answered or self.trouble:
+            return self.trouble
+        if not self.uncommitted:
+            return "The aggregator is connected to the broker, and all that came is counted."
+        n = self.uncommitted
+        return (
+            f"The aggregator is connected to the broker; {n:,} report{' waits' if n == 1 else 's wait'} "
+            f"to be counted, since {self.lag_s:.1f} s at most."
+        )
+
+
+def check_url(url: str) -> str:
+    """Return an aggregator's address without a path; raises UsageError for what is none."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
+        if fits and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0:
+            return f"{parts.scheme}://{parts.netloc}"
+    except ValueError:
+        pass
+    raise UsageError(f"{one_line(url)} is no aggregator's address: write http://HOST:PORT, of its --http")
+
+
+def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
+    """Ask an aggregator, for so many seconds at most; url: as check_url() returns it. Never raises."""
+    until = time.monotonic() + timeout_s
+    try:
+        status, body = _get(f"{url}/healthz", until)
+        trouble = "" if status == 200 else _reason(body)
+        status, body = _get(f"{url}/metrics", until)
+        if status != 200:
+            raise ValueError(f"/metrics answers {status}")
+        return _read(body.decode(), trouble)
+    except (OSError, http.client.HTTPException) as e:
+        why = getattr(e, "reason", e)
+        why = getattr(why, "strerror", None) or str(why) or type(e).__name__
+        return AggregatorHealth(False, f"The aggregator at {url} gives no answer: {_fit(why)}.")
+    except (KeyError, OverflowError, RecursionError, ValueError) as e:
+        return AggregatorHealth(False, f"What answers at {url} is no aggregator: {_fit(str(e))}.")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """An aggregator redirects nobody."""
+
+    def redirect_request(self, *arguments: Any, **options: Any) -> None:
+        return None
+
+
+# Nor is it behind the proxy that the environment names for the internet.
+_OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+
+
+def _get(url: str, until: float) -> tuple[int, bytes]:
+    """Status and body; OSError where it takes longer."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    try:
+        answer = _OPENER.open(url, timeout=left)
+    except urllib.error.HTTPError as e:
+        answer = e
+    with answer:
+        body = b""
+        while part := answer.read1(65_536):
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise ValueError("its answer is longer than 1 MiB")
+            if time.monotonic() > until:  # one that sends a byte a second would never time out
+                raise TimeoutError("timed out")
+        return answer.status or 0, body
+
+
+def _reason(body: bytes) -> str:
+    document = json.loads(body)
+    reason = document.get("reason") if isinstance(document, dict) else None
+    if not isinstance(reason, str):
+        raise ValueError("/healthz gives no reason")
+    return f"The aggregator is not well: {_fit(reason)}."
+
+
+def _read(text: str, trouble: str) -> AggregatorHealth:
+    from prometheus_client.parser import text_string_to_metric_families  # only where somebody asks
+
+    found: dict[str, float] = {}
+    reasons: dict[str, int] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "hushmote_reports_rejected_total":
+                reasons[_fit(sample.labels["reason"])] = int(sample.value)
+            elif not sample.labels:
+                found[sample.name] = sample.value
+    missing = [name for name in _NEEDED if name not in found]
+    if missing:
+        raise ValueError(f"it has no {missing[0]}")
+    connected, subscribed, failing, uncommitted, lag_s, accepted = (found[name] for name in _NEEDED)
+    return AggregatorHealth(
+        True,
+        trouble,
+        bool(connected and subscribed),
+        bool(failing),
+        int(uncommitted),
+        lag_s,
+        int(accepted),
+        rejected(reasons),
+    )
+
+
+_NEEDED = (
+    "hushmote_connected",
+    "hushmote_subscribed",
+    "hushmote_store_failing",
+    "hushmote_uncommitted_messages",
+    "hushmote_oldest_uncommitted_seconds",
+    "hushmote_reports_accepted_total",
+)
+
+
+def _fit(text: str) -> str:
+    return shortened(one_line(text), _MOST_LETTERS)

@@ -1,0 +1,48 @@
+"""Why reports were not counted, in words that a person understands who never read the wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..ingest import pipeline
+
+_WHY = {
+    pipeline.MALFORMED: "they are no reports as the wire format has them",
+    pipeline.UNKNOWN_DIGEST: "they answer an experiment that this store does not have",
+    pipeline.EXPIRED_VERSION: "they came after the last day on which their experiment counts",
+    pipeline.BAD_TAG: "their tag was wrong, so another key signed them or nobody did",
+    pipeline.DUPLICATE: "they had been counted before; boards send again when no answer came",
+    pipeline.OUT_OF_RANGE: "no board can draw what they say",
+    pipeline.OVER_BUDGET: "their board had no budget left for them",
+    pipeline.UNKNOWN_DEVICE: "their device is not on the fleet's allow-list, or has no id that fits",
+    pipeline.REVOKED_DEVICE: "their device was revoked",
+    pipeline.TOO_FAST: "their device sent more in an hour than is counted",
+    pipeline.UNKNOWN_FLEET: "this store has no fleet of that name",
+}
+_HARMLESS = (pipeline.DUPLICATE,)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Reports that were not counted, for one reason of pipeline.REASONS."""
+
+    reason: str
+    reports: int
+
+    @property
+    def harmless(self) -> bool:
+        """Whether that happens where everything is in order."""
+        return self.reason in _HARMLESS
+
+    def words(self, number: Callable[[int], str] = "{:,}".format) -> str:
+        """One sentence: how many, and why; number: how a whole number is written."""
+        n, why = self.reports, _WHY.get(self.reason, self.reason)
+        reports = f"{number(n)} report was" if n == 1 else f"{number(n)} reports were"
+        return f"{reports} {'not counted a second time' if self.harmless else 'thrown away'}: {why}."
+
+
+def rejected(counts: Mapping[str, int]) -> tuple[Rejected, ...]:
+    """What was not counted, by reason -> reports; most first, what is harmless last."""
+    said = [Rejected(reason, n) for reason, n in counts.items() if n]
+    return tuple(sorted(said, key=lambda one: (one.harmless, -one.reports, one.reason)))

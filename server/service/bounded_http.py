@@ -1,0 +1,175 @@
+"""A small HTTP server in a thread of its own, for an ASGI application, whatever its clients do.
+
+uvicorn keeps neither a cap on connections that costs only who waits, nor a deadline for a request: a client
+that sends a byte a minute would hold a connection for ever. Both are here. No signal is taken over, and what
+clients do wrong is not logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+from threading import Thread
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..errors import HushmoteError
+
+REQUEST_S = 10.0  # from its connection, or the answer before it, until the answer has been taken
+MOST_CONNECTIONS = 128
+_WAITING = 1024  # connections that the system keeps until they are taken; a crowd costs others no second try
+TAKEN_AT_ONCE = 8  # each turn of the loop; it is three turns until those whose place they take are closed
+_HEAD_BYTES = 8192
+_AFTER_GRACE_S = 2.0
+
+
+class EndpointError(HushmoteError):
+    """An address that cannot be listened on; the text says why and what would be right."""
+
+
+def parse_endpoint(text: str) -> tuple[str, int]:
+    """Return (host, port) of host:port; raises EndpointError."""
+    try:
+        parts = urlsplit(f"//{text}")
+        if parts.hostname and parts.port is not None and not parts.path and "@" not in text:
+            return parts.hostname, parts.port
+    except ValueError:
+        pass
+    raise EndpointError(f"--http {text!r} must be host:port, such as 127.0.0.1:9417")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, at a port of the system's choice for 0; raises EndpointError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_WAITING)
+    except (OSError, OverflowError) as e:
+        number = getattr(e, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else str(e)
+        raise EndpointError(
+            f"cannot answer HTTP at {host}:{port} ({reason}): take another with --http"
+        ) from None
+
+
+class BoundedHTTP(H11Protocol):
+    """A connection that ends where a request takes too long, or where too many others came after it.
+
+    most: of them at a time. request_s: a request's time. One that becomes a WebSocket is no more its concern.
+    """
+
+    def __init__(self, *arguments: Any, most: int, request_s: float = REQUEST_S, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._most, self._request_s = most, request_s
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._set_deadline()
+        others = [c for c in self.connections if isinstance(c, BoundedHTTP)]
+        if len(others) > self._most:
+            # Whoever has waited longest, and rather who has asked nothing yet: who asks at once is answered.
+            oldest = min(others, key=lambda c: (c.is_asking, c.deadline.when()))
+            self.connections.discard(oldest)  # at once: it is lost only when the loop comes round
+            oldest.transport.abort()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a whole request has come whose answer is not complete."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _set_deadline(self) -> None:
+        self.deadline = self.loop.call_later(self._request_s, self.transport.abort)
+
+    def on_response_complete(self) -> None:
+        self.deadline.cancel()
+        self._set_deadline()
+        super().on_response_complete()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self.deadline.cancel()
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.deadline.cancel()
+        super().connection_lost(exc)
+
+
+class PatientServer(uvicorn.Server):
+    """A server that takes few connections at once and lets many wait, which is one number for asyncio."""
+
+    def __init__(self, config: uvicorn.Config, grace_s: float) -> None:
+        super().__init__(config)
+        self._grace_s = grace_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(_WAITING)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn would cancel what is under way and log it.
+        asyncio.get_running_loop().call_later(self._grace_s, self._abort)
+        await super().shutdown(sockets)
+
+    def _abort(self) -> None:
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+
+class BoundedServer:
+    """Serves an ASGI application at host:port, as a context manager.
+
+    port: where it listens, chosen by the system where 0 was asked for. most_connections: at a time; then the
+    oldest makes room, rather one that asks nothing. grace_s: seconds that requests under way are given at the
+    end. Raises EndpointError.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        application: Any,
+        *,
+        most_connections: int = MOST_CONNECTIONS,
+        grace_s: float = 1.0,
+    ) -> None:
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self._grace_s = grace_s
+        protocol: Any = functools.partial(BoundedHTTP, most=most_connections)
+        self._server = PatientServer(
+            uvicorn.Config(
+                application,
+                http=protocol,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                backlog=TAKEN_AT_ONCE,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
+                timeout_graceful_shutdown=int(grace_s + _AFTER_GRACE_S),
+            ),
+            grace_s,
+        )
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._run, name="http", daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(self._grace_s + 2 * _AFTER_GRACE_S)

@@ -1,0 +1,216 @@
+"""`hushmote demo --page`: fleets that go on reporting, and the page over what is counted of them.
+
+Three fleets: `simulated` has a month behind it, `airports` are real clients with real readings that join one
+after the other, and `visitors` are whoever opens the board in a browser.
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from ..server.answers.files import output_folder
+from ..server.experiments import definition
+from ..server.ingest.broker_url import BrokerAddress
+from ..server.provisioning import master_key
+from ..server.store.store import Store
+from ..server.wire import keys, topics
+from . import days, demo, server_process
+from .broker import Broker, open_broker
+from .faithful import Delivery, SimulatedFleet
+from .gateway import GatewayError, Gateways
+from .population import Reading, normal
+
+VISITORS = "visitors"
+PER_S = 100.0  # reports a second of the airports' devices
+AT_ONCE = 2_000  # of them come before the page opens
+HISTORY_DAYS = 30
+HISTORY_BOARDS = 100_000
+_EXPIRES = "expires = 9999-12-31"  # made a year ahead when the demo starts
+_HISTORY = f"""
+name = "room_temp"
+purpose = "How warm are rooms, and does it change?"
+owner = "demo@example.org"
+{_EXPIRES}
+type = "number"
+unit = "°C"
+low = -14
+high = 50
+bins = 256
+epsilon = 1.0
+every = 15
+statistics = "ranges"
+[budget]
+rule = "sum"
+cap = 4.0
+"""
+_VISITED = (
+    f"""
+name = "room_now"
+purpose = "How warm is it where you are?"
+owner = "demo@example.org"
+{_EXPIRES}
+type = "number"
+unit = "°C"
+low = 12
+high = 32
+bins = 20
+epsilon = 2.0
+statistics = "frequencies"
+[budget]
+rule = "sum"
+cap = 8.0
+""",
+    f"""
+name = "slept_well"
+purpose = "Did you sleep well?"
+owner = "demo@example.org"
+{_EXPIRES}
+type = "bool"
+epsilon = 1.0
+[budget]
+rule = "sum"
+cap = 4.0
+""",
+    f"""
+name = "breakfast"
+purpose = "What did you have for breakfast?"
+owner = "demo@example.org"
+{_EXPIRES}
+type = "choice"
+labels = ["bread", "cereal", "eggs", "fruit", "nothing"]
+epsilon = 2.0
+[budget]
+rule = "sum"
+cap = 6.0
+""",
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What runs: the page's URL, the store's, the broker's description."""
+
+    page: str
+    store: str
+    broker: str
+
+
+def run(
+    broker_choice: str | BrokerAddress,
+    folder: Path,
+    http: str,
+    opened: Callable[[Opened], object],
+    progress: demo.Progress,
+) -> NoReturn:
+    """Run until KeyboardInterrupt; opened: told once the page can be looked at.
+
+    Raises DemoError, BrokerError, GatewayError, ServerProcessError and StoreError with one line.
+    """
+    readings = demo.temperatures()
+    output_folder(folder)
+    for old in folder.glob("page.sqlite*"):
+        old.unlink()
+    key_file = folder / "page-master.key"
+    key_file.unlink(missing_ok=True)
+    fleet_keys = master_key.create_keys(key_file)
+    url = f"sqlite:///{folder / 'page.sqlite'}"
+    with open_broker(broker_choice) as broker, Store(url) as store:
+        _fill(store)
+        at_http = f"127.0.0.1:{_free_port()}"
+        log = folder / "aggregator.log"
+        with server_process.aggregator(broker, url, key_file, log, ("--http", at_http)) as counting:
+            fleet = _Joining(broker, fleet_keys, readings)
+            with progress("reporting", AT_ONCE) as advance:
+                fleet.at_once(AT_ONCE, advance)
+            options = ("--http", http, "--aggregator", f"http://{at_http}")
+            environment = server_process.broker_of(broker)
+            with server_process.page(url, folder / "page.log", options, environment) as (page, where):
+                opened(Opened(where, url, broker.description))
+                fleet.go_on(lambda: counting.poll() is None and page.poll() is None)
+                ended = "page" if counting.poll() is None else "aggregator"
+                raise demo.DemoError(f"the {ended} ended: its log in {folder} says why")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def _fill(store: Store) -> None:
+    """Put a month of simulated boards into a store, and ask the other fleets."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    in_a_year = f"expires = {today + datetime.timedelta(days=365)}"
+
+    def parsed(text: str) -> definition.Definition:
+        return definition.parse(text.replace(_EXPIRES, in_a_year))
+
+    asked = parsed(_HISTORY)
+    course = days.Course(HISTORY_BOARDS, normal(19, 3), HISTORY_DAYS, 1.0, 0.1, today)
+    script = days.prepare(days.FLEET, asked, course)
+    days.fill(store, script, np.random.default_rng())
+    store.add_fleet(demo.FLEET, keyed=True)
+    store.add_fleet(VISITORS, keyed=False)
+    temperatures = parsed(demo.DEFINITION.replace('window = "all"', 'window = "day"'))
+    for fleet, one in [(demo.FLEET, temperatures), *((VISITORS, parsed(v)) for v in _VISITED)]:
+        store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
+
+
+class _Joining:
+    """Devices of the airports' fleet, each with its own client, that join and report once."""
+
+    def __init__(self, broker: Broker, fleet_keys: keys.FleetKeys, readings: list[Reading]) -> None:
+        self._broker, self._keys, self._readings = broker, fleet_keys, readings
+        self._rng = np.random.default_rng()
+        self._announced = demo.retained(broker, topics.experiment_topic(demo.FLEET, demo.NAME))
+
+    def at_once(self, devices: int, advance: Callable[[float], object]) -> None:
+        """Let this many report; raises GatewayError."""
+        with self._gateways() as gateways:
+            fleet = self._fleet(devices)
+            gateways.deliver(fleet, self._reports(fleet), advance)
+
+    def go_on(self, alive: Callable[[], bool]) -> None:
+        """Let PER_S a second report while alive() holds; a broker that is away is waited for."""
+        while alive():
+            try:
+                with self._gateways() as gateways:
+                    while alive():
+                        fleet = self._fleet(int(PER_S))
+                        gateways.deliver(fleet, _paced(self._reports(fleet)))
+            except GatewayError:
+                time.sleep(1.0)
+
+    def _gateways(self) -> Gateways:
+        broker = self._broker
+        return Gateways(broker.host, broker.port, username=broker.username, password=broker.password)
+
+    def _fleet(self, devices: int) -> SimulatedFleet:
+        return SimulatedFleet(
+            demo.FLEET,
+            [self._announced],
+            size=devices,
+            rng=self._rng,
+            device_key=lambda device: keys.device_key(self._keys.masters[0], demo.FLEET, device),
+            announce_key=keys.public_key_bytes(self._keys.signing),
+        )
+
+    def _reports(self, fleet: SimulatedFleet) -> Iterator[Delivery]:
+        drawn = self._rng.integers(len(self._readings), size=len(fleet))
+        return fleet.round({demo.NAME: [self._readings[i] for i in drawn]})
+
+
+def _paced(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    """The same, no faster than PER_S a second."""
+    began_s = time.monotonic()
+    for n, delivery in enumerate(deliveries):
+        if (early_s := began_s + n / PER_S - time.monotonic()) > 0:
+            time.sleep(early_s)
+        yield delivery

@@ -1,0 +1,188 @@
+"""deploy/prometheus/ and deploy/grafana/: each alert comes when it should, each panel says what it shows."""
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana"
+PAGE = (ROOT / "docs" / "dashboards.md").read_text()
+DASHBOARD = json.loads((GRAFANA / "dashboards" / "hushmote.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+# Okabe and Ito's colours, which the colour-blind tell apart, and a grey.
+COLOURS = {"#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#D55E00", "#CC79A7", "#999999"}
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed: apt install prometheus"
+)
+
+
+def rules() -> list[dict]:
+    groups = yaml.safe_load((PROMETHEUS / "hushmote.rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+ALERTS = {rule["alert"]: rule for rule in rules()}
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "rules", "hushmote.rules.yml"),
+        ("test", "rules", "hushmote.rules.test.yml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_finds_no_fault(arguments):
+    run = subprocess.run(
+        ["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "FAILED" not in run.stdout + run.stderr
+
+
+def test_each_alert_is_seen_to_come_and_to_stay_away():
+    tests = yaml.safe_load((PROMETHEUS / "hushmote.rules.test.yml").read_text())["tests"]
+    expected = [case for test in tests for case in test["alert_rule_test"]]
+    assert {case["alertname"] for case in expected if case["exp_alerts"]} == set(ALERTS)
+    assert {case["alertname"] for case in expected if not case["exp_alerts"]} == set(ALERTS)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_what_is_wrong_what_to_do_and_where_it_is_explained(name):
+    rule = ALERTS[name]
+    assert name.startswith("Hushmote")  # the dashboard looks for these
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    notes = rule["annotations"]
+    assert set(notes) == {"summary", "action", "docs"}
+    for text in (notes["summary"], notes["action"]):
+        assert re.fullmatch(r"[^.]*\.", re.sub(r"\{\{.*?\}\}", "", text)), f"one sentence: {text}"
+    assert notes["docs"] == f"docs/dashboards.md, {name}"
+    assert f"\n### {name}\n" in PAGE
+
+
+def test_the_page_explains_no_alert_that_is_gone():
+    assert set(re.findall(r"^### (Hushmote\w+)$", PAGE, re.MULTILINE)) == set(ALERTS)
+
+
+def test_rules_and_dashboard_look_for_the_job_that_prometheus_asks():
+    (job,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    texts = [rule["expr"] for rule in ALERTS.values()] + [expr for _, expr in expressions()]
+    assert {name for text in texts for name in re.findall(r'job="(.*?)"', text)} == {job["job_name"]}
+
+
+def expressions() -> list[tuple[str, str]]:
+    """Title and query of every line, number and column of the dashboard."""
+    return [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+
+
+def test_panels_have_their_own_ids_and_do_not_overlap():
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    places = [(panel["title"], panel["gridPos"]) for panel in DASHBOARD["panels"]]
+    for title, place in places:
+        assert place["x"] >= 0, title
+        assert place["x"] + place["w"] <= 24, title
+    for (one, a), (other, b) in itertools.combinations(places, 2):
+        apart = (
+            a["x"] + a["w"] <= b["x"]
+            or b["x"] + b["w"] <= a["x"]
+            or a["y"] + a["h"] <= b["y"]
+            or b["y"] + b["h"] <= a["y"]
+        )
+        assert apart, f"{one} lies over {other}"
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_asks_the_chosen_prometheus_and_says_what_it_shows(panel):
+    assert re.fullmatch(r"[A-ZÀ-Ž0-9].*\.", panel["description"], re.DOTALL)
+    refs = [target["refId"] for target in panel["targets"]]
+    assert len(set(refs)) == len(refs) >= 1
+    for source in (panel, *panel["targets"]):
+        assert source["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(panel))) - {"__rate_interval"}
+    assert used <= set(VARIABLES)
+    assert panel.get("repeat", "fleet") in VARIABLES
+    # A name that a line's colour or band hangs on is a name of one of its queries, or a reason of a reject.
+    names = {target.get("legendFormat") for target in panel["targets"]}
+    for override in panel["fieldConfig"]["overrides"]:
+        if "{{reason}}" not in names:
+            assert override["matcher"]["options"] in names
+        for change in override["properties"]:
+            if change["id"] == "custom.fillBelowTo":
+                assert change["value"] in names
+
+
+def test_every_reason_of_a_reject_has_a_line_of_its_own():
+    from hushmote.server.ingest.pipeline import REASONS
+
+    (panel,) = (panel for panel in PANELS if "by reason" in panel["title"])
+    styles = {
+        override["matcher"]["options"]: json.dumps(override["properties"])
+        for override in panel["fieldConfig"]["overrides"]
+    }
+    assert set(styles) == set(REASONS)
+    assert len(set(styles.values())) == len(REASONS)
+
+
+def test_colours_are_told_apart_by_the_colour_blind():
+    text = json.dumps(DASHBOARD)
+    assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= COLOURS
+    assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no name such as green
+    assert set(re.findall(r'"mode": "([a-zA-Z-]+)"', text)) <= {
+        "absolute",
+        "fixed",
+        "thresholds",
+        "multi",
+        "off",
+    }
+
+
+def test_the_provisioned_files_fit_each_other():
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/hushmote.yml").read_text())["datasources"]
+    assert source["uid"] == VARIABLES["datasource"]["current"]["value"]
+    scrape_s = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["global"]["scrape_interval"]
+    assert source["jsonData"]["timeInterval"] == scrape_s
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/hushmote.yml").read_text())["providers"]
+    grafana = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]["grafana"]
+    places = dict(volume.split(":")[:2] for volume in grafana["volumes"])
+    assert places["./grafana/dashboards"] == provider["options"]["path"]
+    assert places["./grafana/provisioning"] == "/etc/grafana/provisioning"
+    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/hushmote.json"
+    assert source["url"] == "$HUSHMOTE_PROMETHEUS"
+    assert grafana["environment"]["HUSHMOTE_PROMETHEUS"] == "http://prometheus:9090"
+
+
+LASTS = """
+rule_files: []
+tests:
+  - interval: 1h
+    input_series:
+      - series: 'hushmote_budget_reports_left{fleet="home",experiment="room_temp",instance="a"}'
+        values: "4848-2x48"
+      - series: 'hushmote_budget_reports_left{fleet="home",experiment="new",instance="a"}'
+        values: "1000x20 2000x28"
+    promql_expr_test:
+      - {expr: '%s', eval_time: 48h, exp_samples: [{value: 8553600, labels: "{}"}]}
+      - {expr: '%s', eval_time: 48h, exp_samples: []}
+"""
+
+
+@needs_promtool
+def test_how_long_the_budget_lasts_is_a_number_of_seconds(tmp_path):
+    """4,752 reports are left, and 48 a day go: 99 days, which is 8,553,600 s."""
+    (expr,) = (expr for title, expr in expressions() if title.startswith("Lasts"))
+    home = expr.replace("$fleet", "home").replace("$experiment", "room_temp")
+    path = tmp_path / "lasts.yml"
+    path.write_text(LASTS % (home, home.replace("room_temp", "new")))
+    run = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,151 @@
+"""A real Prometheus with the files of deploy/ asks a real aggregator: dashboard and rules find their data."""
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from boards import experiment, payload_of
+from certificates import Authority
+from filled import fill
+from running import WAIT_S, until
+from served import get, served
+from traffic import crowd, needs_mosquitto, publish
+
+from hushmote.server.store import Store
+from hushmote.server.wire import topics
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "hushmote.json").read_text())
+# What the dashboard's user would have chosen; Grafana makes its own interval from the scrape's.
+CHOSEN = {"fleet": "open", "experiment": "temp", "statistic": "mean|median", "share": "closed"}
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed: apt install prometheus"
+)
+
+
+class Prometheus:
+    """Debian's prometheus with the files of deploy/, asking every second; a context manager."""
+
+    def __init__(self, folder: Path, aggregator: int) -> None:
+        settings = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+        settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+        shutil.copy(DEPLOY / "prometheus" / "hushmote.rules.yml", folder)
+        targets = (DEPLOY / "prometheus" / "targets.yml").read_text()
+        assert "127.0.0.1:9417" in targets
+        (folder / "targets.yml").write_text(targets.replace("9417", str(aggregator)))
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._command = [
+            "prometheus",
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+            "--log.level=warn",
+        ]
+
+    def __enter__(self) -> "Prometheus":
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=WAIT_S)
+
+    def ask(self, path: str, **parameters: str) -> dict:
+        """The data of an answer of its API; AssertionError with its words where it refuses."""
+        status, body = get(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+        answer = json.loads(body)
+        assert (status, answer["status"]) == (200, "success"), answer
+        return answer["data"]
+
+    def values(self, query: str) -> list[float]:
+        """The values of a query now, but those that are no number."""
+        results = self.ask("query", query=query)["result"]
+        found = [float(result["value"][1]) for result in results]
+        return [value for value in found if value == value]
+
+    def hears(self, query: str) -> bool:
+        """Whether a query has a value; False also while it starts."""
+        try:
+            return bool(self.values(query))
+        except OSError:
+            return False
+
+
+def chosen(query: str) -> str:
+    """A query with the variables as somebody chose them; shares are of another experiment than numbers."""
+    values = CHOSEN | ({"experiment": "door"} if 'quantity="share"' in query else {})
+    return re.sub(r"\$(\w+)", lambda name: values[name[1]], query.replace("$__rate_interval", "1m"))
+
+
+def panels() -> Iterator[tuple[str, str]]:
+    """Title and query of each."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], chosen(target["expr"])
+
+
+def variables() -> Iterator[tuple[str, str]]:
+    """Label and series of each variable that Prometheus is asked for."""
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+            assert asked is not None
+            query, label = asked.groups()
+            yield label, chosen(query)
+
+
+@needs_mosquitto
+@needs_prometheus
+def test_every_query_of_the_dashboard_and_of_the_alerts_gives_data(tmp_path):
+    ca, port, http = Authority(tmp_path), free_port(), free_port()
+    certificate, key = ca.sign("aggregator_1")
+    broker_pem, broker_key = ca.sign("broker", "localhost")
+    lines = (f"listener {port} 127.0.0.1", f"certfile {broker_pem}", f"keyfile {broker_key}")
+    lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    ended = str((datetime.now(UTC) - timedelta(days=2)).date())
+    command = ["--store", url, "--broker", f"mqtts://localhost:{port}", "--ca", ca.file]
+    command += ["--cert", certificate, "--cert-key", key, "--http", f"127.0.0.1:{http}", "--publish"]
+    choice = experiment(name="door", type="choice", labels=["open", "closed"], low=None, high=None, bins=None)
+    with Store(url) as store, MosquittoBroker(settings=lines) as broker:
+        fill(store, "open", payload_of(experiment()), {ended: 1000}, unit="°C")
+        store.add_experiment("open", payload_of(experiment()), expires=date(2099, 12, 31))
+        fill(store, "open", payload_of(choice), {ended: 1000})
+        with served(*command) as process, Prometheus(tmp_path, http) as prometheus:
+            process.ready()
+            until(lambda: prometheus.hears("hushmote_batches_total"), process.log)
+            # Reports, and one that is none, between two looks: rates are of what changes.
+            publish(broker, [*crowd(50)[0], (topics.report_topic("open", "forger"), b"?")])
+            until(lambda: prometheus.hears("increase(hushmote_reports_accepted_total[1m]) > 0"), process.log)
+            until(
+                lambda: prometheus.hears("count(count by (experiment) (hushmote_estimate)) == 2"), process.log
+            )
+            until(lambda: prometheus.hears('ALERTS{alertname="HushmoteCertificateEndsSoon"}'), process.log)
+
+            (group,) = prometheus.ask("rules")["groups"]
+            assert [
+                (rule["name"], rule["lastError"]) for rule in group["rules"] if rule["health"] != "ok"
+            ] == []
+            alerts = prometheus.ask("alerts")["alerts"]  # those that wait for their time, too
+            firing = {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+            assert firing == {"HushmoteCertificateEndsSoon"}  # its authority's certificate ends in ten days
+            # Each alert is about series that are there, but for where its condition stands on what never was.
+            metrics = {
+                name for name in prometheus.ask("label/__name__/values") if name.startswith("hushmote")
+            }
+            for rule in group["rules"]:
+                assert set(re.findall(r"hushmote_\w+", rule["query"])) <= metrics, rule["name"]
+            for label, series in variables():
+                assert prometheus.ask(f"label/{label}/values", **{"match[]": series}), series
+            silent = {(title, query) for title, query in panels() if not prometheus.values(query)}
+            # Nothing went from the budget in a day: test_dashboards.py has a day in which it did.
+            assert {title for title, _ in silent} <= {"Lasts, at the rate of the last day"}, silent

@@ -1,0 +1,132 @@
+"""An aggregator is asked how it is: a real one, well and unwell, and whatever else may answer there."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from boards import experiment, reports
+from running import until
+from served import add_fleet, served
+from traffic import needs_mosquitto, publish
+
+from hushmote.server.errors import UsageError
+from hushmote.server.overview.aggregator import ask, check_url
+from hushmote.server.store import Store
+from hushmote.server.wire import topics
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+
+@needs_mosquitto
+def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        add_fleet(store)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    assert ask(url).words == f"The aggregator at {url} gives no answer: Connection refused."
+    with MosquittoBroker() as broker:
+        arguments = ["--store", f"sqlite:///{tmp_path / 'store.sqlite'}", "--http", f"127.0.0.1:{port}"]
+        with served(*arguments, "--broker", f"mqtt://127.0.0.1:{broker.port}") as process:
+            process.ready()
+            health = ask(url)
+            assert (health.answered, health.connected, health.trouble) == (True, True, "")
+            temp = experiment()
+            sent = [(topics.report_topic("open", "d"), one) for one in reports("d", temp, 3)]
+            publish(broker, [*sent, (topics.report_topic("open", "d"), b"nonsense")])
+            until(lambda: ask(url).accepted == 3 and not ask(url).uncommitted, lambda: ask(url))
+            health = ask(url)
+            assert [r.reason for r in health.rejects] == ["malformed"]
+            assert health.words == "The aggregator is connected to the broker, and all that came is counted."
+            broker.stop()
+            until(lambda: not ask(url).connected, lambda: ask(url))
+            assert ask(url).words == "The aggregator is not well: not connected to the broker."
+
+
+class Answering:
+    """A server that says what it was told to, and nothing more, to whoever connects."""
+
+    def __init__(self, say):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._say = say
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), connection:
+                asked = connection.recv(65_536)
+                self._say(connection, asked)
+
+    def close(self):
+        self._listener.close()
+
+
+def plain(body, status=b"200 OK"):
+    def say(connection, _asked):
+        connection.sendall(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n\r\n" + body)
+
+    return say
+
+
+def drip(connection, _asked):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    for _ in range(600):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def endless(connection, _asked):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    while True:
+        connection.sendall(b"# x\n" * 4096)
+
+
+@pytest.mark.parametrize(
+    ("say", "words"),
+    [
+        (plain(b"hello"), "is no aggregator"),
+        (plain(b""), "is no aggregator"),
+        (plain(b'\xff\xfe{"a": 1'), "is no aggregator"),
+        (plain(b"no", b"404 Not Found"), "is no aggregator"),
+        (plain(b"[1]", b"503 Service Unavailable"), "is no aggregator"),
+        (plain(b"[" * 50_000, b"503 Service Unavailable"), "is no aggregator"),
+        (plain(b"hushmote_connected nan\n"), "is no aggregator"),
+        (plain(b"x", b"302 Found\r\nLocation: http://127.0.0.1:1/"), "is no aggregator"),
+        (lambda c, _: c.sendall(b"\x00\x01\x02\r\n\r\n"), "gives no answer"),
+        (lambda c, _: None, "gives no answer"),
+        (drip, "gives no answer: timed out"),
+        (endless, "longer than 1 MiB"),
+        (plain(b'{"reason": "\x1b[31m' + b"x" * 900 + b'"}', b"503 No"), "is no aggregator"),
+    ],
+)
+def test_whatever_answers_is_one_short_sentence(say, words):
+    answering = Answering(say)
+    try:
+        health = ask(answering.url, 1.0)
+    finally:
+        answering.close()
+    assert words in health.words
+    assert not health.answered
+    assert "\n" not in health.words
+    assert "\x1b" not in health.words
+    assert len(health.words) < 400
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9417", "https://host.example", "http://[::1]:9417/"])
+def test_addresses(url):
+    assert check_url(url) == url.removesuffix("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:9417", "file:///etc/passwd", "http://", "http://u:secret@h:1", "http://h/metrics", "h\n"],
+)
+def test_what_is_no_address_is_refused_without_its_password(url):
+    with pytest.raises(UsageError, match="is no aggregator's address") as caught:
+        check_url(url)
+    assert "secret" not in str(caught.value)

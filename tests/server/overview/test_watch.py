@@ -1,0 +1,329 @@
+"""A store is looked at while others write to it: commits are noticed, nothing is written, states are said."""
+
+import datetime
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of, reports
+from sqlalchemy import event, text
+
+from hushmote.server.ingest.pipeline import fleets, ingest
+from hushmote.server.overview.watch import StoreWatch
+from hushmote.server.store import Store, StoreError, schema
+from hushmote.server.store.backup import backup
+from hushmote.server.wire import topics
+
+NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
+TEMP = experiment()
+
+
+def made(url: str) -> Store:
+    store = Store(url)
+    store.add_fleet("home", keyed=False)
+    store.add_experiment("home", payload_of(TEMP))
+    return store
+
+
+def count(store: Store, device: str) -> None:
+    """Commit a batch of one board's reports."""
+    messages = [(topics.report_topic("home", device), sent) for sent in reports(device, TEMP, 2)]
+    assert ingest(store, messages, fleets(store), NOW).accepted == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path):
+    """A folder with a store in it that nobody has open."""
+    made(f"sqlite:///{tmp_path / 'store.sqlite'}").close()
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class TestCommits:
+    def test_each_is_noticed_once_and_what_was_counted_is_there(self, store_url: str):
+        with made(store_url) as store, StoreWatch(store_url) as watch:
+            before = watch.look()
+            assert before.ready
+            assert watch.look() == before or store_url.startswith(
+                "postgresql"
+            )  # others' transactions end too
+            for i in range(5):
+                count(store, f"board-{i}")
+                after = watch.look()
+                assert after.ready
+                assert after.version > before.version
+                assert watch.store is not None
+                assert watch.store.histogram("home", TEMP.digest).sum() == 2 * (i + 1)
+                before = after
+
+    def test_a_quiet_store_does_not_change(self, folder: Path):
+        url = f"sqlite:///{folder / 'store.sqlite'}"
+        with Store(url), StoreWatch(url) as watch:
+            assert len({watch.look().version for _ in range(20)}) == 1
+
+    def test_a_transaction_that_ends_after_a_later_one_is_noticed(self, postgres_url: str):
+        """Their numbers are given when they begin: the highest that has ended says nothing of the first."""
+        with made(postgres_url) as store, StoreWatch(postgres_url) as watch:
+            with store.engine.connect() as first, store.engine.connect() as second:
+                for connection in (first, second):
+                    connection.execute(text("SELECT pg_current_xact_id()"))
+                second.commit()
+                before = watch.look()
+                first.execute(schema.reject.insert().values(fleet="", reason="unknown fleet", count=1))
+                first.commit()
+            assert watch.look().version > before.version
+            assert watch.store is not None
+            assert watch.store.rejects() == {"": {"unknown fleet": 1}}
+
+    def test_an_aggregator_that_starts_later_is_noticed(self, folder: Path):
+        """Until then the file is opened as one that cannot change."""
+        url = f"sqlite:///{folder / 'store.sqlite'}"
+        with StoreWatch(url) as watch:
+            before = watch.look()
+            with Store(url) as store:
+                count(store, "one")
+                after = watch.look()
+                assert after.version > before.version
+                assert watch.store is not None
+                assert watch.store.histogram("home", TEMP.digest).sum() == 2
+            assert watch.look().ready
+            assert watch.store.histogram("home", TEMP.digest).sum() == 2
+
+    def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
+        url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
+        seen: list[int] = []
+
+        def read() -> None:
+            with StoreWatch(url) as watch:
+                while not over.is_set():
+                    assert watch.look().ready
+                    if watch.store is not None:
+                        seen.append(int(watch.store.histogram("home", TEMP.digest).sum()))
+
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for i in range(40):
+            with Store(url) as store:
+                count(store, f"b{i}")
+        over.set()
+        for reader in readers:
+            reader.join()
+        assert max(seen) <= 80
+        with StoreWatch(url) as watch:
+            watch.look()
+            assert watch.store is not None
+            assert watch.store.histogram("home", TEMP.digest).sum() == 80
+
+
+class TestReadOnly:
+    def test_the_database_refuses_what_would_write(self, store_url: str):
+        made(store_url).close()
+        with Store(store_url, read_only=True) as store:
+            with pytest.raises(StoreError):
+                store.add_fleet("other", keyed=False)
+            assert list(store.fleets()) == ["home"]
+
+    def test_not_a_byte_changes_in_its_folder(self, folder: Path):
+        url = f"sqlite:///{folder / 'store.sqlite'}"
+        before = files(folder)
+        with StoreWatch(url) as watch:
+            assert watch.look().ready
+            assert watch.store is not None
+            watch.store.histogram("home", TEMP.digest)
+            assert files(folder) == before
+        assert files(folder) == before
+        store = Store(url)
+        count(store, "one")
+        before = files(folder)
+        with StoreWatch(url) as watch:
+            watch.look()
+            assert watch.store is not None
+            watch.store.histogram("home", TEMP.digest)
+            after = files(folder)
+            # Who reads says so in the index of the log, by locks and by what it has in shared memory.
+            assert {n: b for n, b in after.items() if "-shm" not in n} == {
+                n: b for n, b in before.items() if "-shm" not in n
+            }
+        store.close()
+
+    def test_a_folder_and_files_of_somebody_else(self):
+        """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
+        if os.geteuid():
+            pytest.skip("only root can become somebody else")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            folder.chmod(0o755)
+            path = folder / "store.sqlite"
+            url = f"sqlite:///{path}"
+            with made(url):
+                pass
+            path.chmod(0o644)
+            assert _as_nobody(url) == "ready 0"
+            with Store(url) as store:
+                count(store, "one")
+                assert _as_nobody(url) == "ready 2"
+                for end in ("", "-wal", "-shm"):
+                    shutil.copy(f"{path}{end}", folder / f"crashed{end}")
+                    (folder / f"crashed{end}").chmod(0o644)
+            assert _as_nobody(f"sqlite:///{folder / 'crashed'}") == "ready 2"
+
+    def test_a_backup_is_read_as_it_is(self, folder: Path):
+        backup(f"sqlite:///{folder / 'store.sqlite'}", folder / "copy.sqlite")
+        before = files(folder)
+        with StoreWatch(f"sqlite:///{folder / 'copy.sqlite'}") as watch:
+            assert watch.look().ready
+        assert files(folder) == before
+
+    def test_a_path_may_have_any_character(self, tmp_path: Path):
+        url = f"sqlite:///{tmp_path / 'a#b%20 ü.sqlite'}"
+        made(url).close()
+        with StoreWatch(url) as watch:
+            assert watch.look().ready
+
+
+def _as_nobody(url: str) -> str:
+    """What a child process without root's rights sees: the state, and how many reports."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        said = "nothing"
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            with StoreWatch(url) as watch:
+                state = watch.look()
+                total = watch.store.histogram("home", TEMP.digest).sum() if watch.store else ""
+                said = f"{state.kind} {state.words}{total}"
+        except BaseException as e:
+            said = repr(e)
+        finally:
+            os.write(writes, said.encode())
+            os._exit(0)
+    os.close(writes)
+    with open(reads) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+class TestStates:
+    def test_absent_made_removed_and_made_again(self, tmp_path: Path):
+        path = tmp_path / "store.sqlite"
+        url = f"sqlite:///{path}"
+        with StoreWatch(url) as watch:
+            state = watch.look()
+            assert (state.kind, watch.store) == ("absent", None)
+            assert state.words.startswith(f"there is no store at {path}")
+            made(url).close()
+            assert watch.look().ready
+            path.unlink()
+            assert watch.look().kind == "absent"
+            made(url).close()
+            last = watch.look()
+            assert last.ready
+            assert last.version == 4
+
+    def test_another_file_in_its_place_is_read(self, folder: Path, tmp_path_factory):
+        path = folder / "store.sqlite"
+        other = tmp_path_factory.mktemp("other") / "store.sqlite"
+        with made(f"sqlite:///{other}") as store:
+            count(store, "one")
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            before = watch.look()
+            os.replace(other, path)
+            after = watch.look()
+            assert after.ready
+            assert after.version > before.version
+            assert watch.store is not None
+            assert watch.store.histogram("home", TEMP.digest).sum() == 2
+
+    def test_an_older_store_says_which_command_upgrades_it(self, tmp_path: Path):
+        path = tmp_path / "old.sqlite"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((Path(__file__).parents[2] / "data" / "store_v3.sql").read_text())
+        url = f"sqlite:///{path}"
+        with StoreWatch(url) as watch:
+            state = watch.look()
+            assert state.kind == "other schema"
+            assert f"hushmote store upgrade {url}" in state.words
+            Store(url, upgrade=True).close()
+            assert watch.look().ready
+
+    def test_a_store_that_is_upgraded_meanwhile_by_a_later_version(self, store_url: str):
+        with made(store_url) as store, StoreWatch(store_url) as watch:
+            assert watch.look().ready
+            with store.writing() as connection:
+                connection.execute(schema.schema_version.update().values(version=99))
+            state = watch.look()
+            assert state.kind == "other schema"
+            assert "use the Hushmote that wrote it" in state.words
+
+    def test_one_that_somebody_keeps_to_himself_is_locked_and_then_free(self, folder: Path, monkeypatch):
+        monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)
+        path = folder / "store.sqlite"
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            with closing(sqlite3.connect(path, isolation_level=None)) as greedy:
+                greedy.execute("PRAGMA locking_mode=EXCLUSIVE")
+                greedy.execute("BEGIN IMMEDIATE")
+                greedy.execute("INSERT INTO reject VALUES ('', 'unknown fleet', 1)")
+                greedy.execute("COMMIT")
+                greedy.execute("PRAGMA journal_mode")
+                state = watch.look()
+                assert state.kind == "locked"
+                assert state.words.startswith(f"cannot use {path}: ")
+            assert watch.look().ready
+
+    @pytest.mark.parametrize("content", [b"", b"no database at all, but a text" * 100, bytes(4096)])
+    def test_no_store_at_all_is_one_sentence(self, tmp_path: Path, content: bytes):
+        path = tmp_path / "store.sqlite"
+        path.write_bytes(content)
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            state = watch.look()
+        assert state.kind in ("absent", "unreadable")
+        assert str(path) in state.words
+        assert "\n" not in state.words
+        assert path.read_bytes() == content
+
+    def test_a_folder_in_its_place(self, tmp_path: Path):
+        with StoreWatch(f"sqlite:///{tmp_path}") as watch:
+            assert watch.look().kind == "unreadable"
+
+    def test_a_url_that_is_none_is_refused_at_once(self):
+        with pytest.raises(StoreError):
+            StoreWatch("nonsense")
+
+    def test_a_server_that_is_away_and_back(self, postgres, postgres_url: str):
+        made(postgres_url).close()
+        with StoreWatch(postgres_url) as watch:
+            assert watch.look().ready
+            postgres.restart()
+            watch.look()
+            assert watch.look().ready
+
+
+def test_a_look_reads_no_table(folder: Path):
+    """What a look costs does not depend on how many reports there are: SQLite runs no statement on rows."""
+    url = f"sqlite:///{folder / 'store.sqlite'}"
+    with Store(url) as store, StoreWatch(url) as watch:
+        watch.look()
+        assert watch.store is not None
+        statements: list[str] = []
+        event.listen(watch.store.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
+        watch.look()
+        assert statements == ["BEGIN", "PRAGMA data_version"]
+        count(store, "one")
+        statements.clear()
+        watch.look()
+        assert [s for s in statements if "SELECT" in s] == [
+            "SELECT schema_version.version \nFROM schema_version"
+        ]

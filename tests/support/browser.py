@@ -1,0 +1,180 @@
+"""A real Chromium for tests of pages, and `hushmote page` as a real process for it to look at."""
+
+import base64
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import WAIT_S
+from selenium import webdriver
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="no Chromium: apt-get install chromium chromium-driver",
+)
+_NOT_YET = (
+    AssertionError,
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
+
+
+class Browser:
+    """One Chromium without a window; .driver is selenium's."""
+
+    def __init__(self, folder: Path, *, languages: str = "en-US") -> None:
+        assert CHROMIUM, "no Chromium: apt-get install chromium"
+        assert DRIVER, "no driver for Chromium: apt-get install chromium-driver"
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for argument in (
+            "--headless=new",
+            "--no-sandbox",  # there is no other user to run it as where tests run as root
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            f"--user-data-dir={folder / 'chromium'}",
+            f"--lang={languages}",
+        ):
+            options.add_argument(argument)
+        options.add_experimental_option(
+            "prefs",
+            {
+                "intl.accept_languages": languages,
+                "download.default_directory": str(folder),
+                "download.prompt_for_download": False,
+            },
+        )
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.folder = folder
+        self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.resize(1440, 900)
+
+    def close(self) -> None:
+        self.driver.quit()
+
+    def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """The size of the view in CSS pixels, and whether the reader's system is dark."""
+        mobile = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """What a piece of JavaScript returns: script("return 1 + arguments[0]", 1)."""
+        return self.driver.execute_script(text, *arguments)
+
+    @property
+    def text(self) -> str:
+        """All text that is to be seen."""
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+    def find(self, css: str) -> WebElement:
+        """The first element of a CSS selector, once it is there."""
+        return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, css), f"no {css}")
+
+    def named(self, label: str, css: str = "button, a, [role=button], [role=tab], label") -> WebElement:
+        """The first visible element with this text or aria-label, once it is there."""
+
+        def look() -> WebElement:
+            for element in self.driver.find_elements(By.CSS_SELECTOR, css):
+                words = (element.text, element.get_attribute("aria-label"))
+                if element.is_displayed() and label in [w.strip() for w in words if w]:
+                    return element
+            raise NoSuchElementException(label)
+
+        return self.until(look, f"nothing is called {label!r}")
+
+    def until(self, look: Callable[[], Any], what: str = "") -> Any:
+        """What look() returns once it is neither false nor raises that something is not there."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            with contextlib.suppress(*_NOT_YET):
+                if found := look():
+                    return found
+            if time.monotonic() > end:
+                raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
+            time.sleep(0.05)
+
+    def says(self, words: str) -> None:
+        """Return once the words are to be seen."""
+        self.until(lambda: words in self.text, f"the page does not say {words!r}")
+
+    def errors(self) -> list[str]:
+        """What went wrong in the page since last asked: exceptions, refused requests."""
+        log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
+
+    def settled(self) -> None:
+        """Return once the text has not changed for half a second, or after 5 s where it goes on changing."""
+        before, since = "", time.monotonic()
+        end = since + 5
+        while time.monotonic() - since < 0.5 and time.monotonic() < end:
+            if (now := self.text) != before:
+                before, since = now, time.monotonic()
+            time.sleep(0.1)
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the view: 0 if nobody has to scroll sideways."""
+        return self.script("return document.documentElement.scrollWidth - window.innerWidth")
+
+    def picture(self, path: Path) -> None:
+        """The whole page as a PNG file."""
+        whole = {"captureBeyondViewport": True}
+        data = self.driver.execute_cdp_cmd("Page.captureScreenshot", whole)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+
+@contextlib.contextmanager
+def browsing(folder: Path, **options: Any) -> Iterator[Browser]:
+    """A Chromium that is closed at the end."""
+    browser = Browser(folder, **options)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@contextlib.contextmanager
+def paged(store: str, *arguments: object, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """A process of `hushmote page` over a store, by its URL; killed at the end."""
+    command = [sys.executable, "-m", "hushmote", "page", "--store", store, "--http", "127.0.0.1:0"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
+    process = subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=clean | (environment or {}),
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("the page is at "), line
+        yield line.split()[-1].rstrip("/")
+    finally:
+        process.kill()
+        process.wait(WAIT_S)
+        assert process.stdout is not None
+        process.stdout.close()

@@ -1,0 +1,140 @@
+"""The browser board in a real Chromium: on a static server, and what tests do with it."""
+
+import contextlib
+import datetime
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from browser import Browser
+from running import until
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from hushmote.server.door.app import door_application
+from hushmote.server.door.publisher import Publisher
+from hushmote.server.ingest.broker_url import parse_broker_url
+from hushmote.server.results.result import result_of
+from hushmote.server.store.store import Store
+from hushmote.simulator.broker import MosquittoBroker
+from hushmote.web.board.app import BoardFiles
+from hushmote.web.board.fetch import CannotFetch, fetch
+from hushmote.web.board.files import BoardConfig, copy
+
+
+def fetched() -> None:
+    """MicroPython for browsers is here after this, or the test is skipped and says why."""
+    try:
+        fetch()
+    except CannotFetch as e:
+        pytest.skip(f"MicroPython for browsers is not here: {e}")
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The board's files under /a/board/ of Python's own static server, by their URL."""
+    fetched()
+    copy(folder / "a" / "board")
+    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/a/board/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextlib.contextmanager
+def behind_a_door(broker: MosquittoBroker, store: Store, fleet: str) -> Iterator[str]:
+    """The board, the HTTP door and the results on one server, by the board's URL."""
+    fetched()
+
+    def result(request: Request) -> Response:
+        now = datetime.datetime.now(datetime.UTC)
+        return Response(result_of(store, fleet, request.path_params["name"], now, live=True).to_json())
+
+    with Publisher(parse_broker_url(f"mqtt://127.0.0.1:{broker.port}")) as publisher:
+        routes = [
+            Mount("/v1", door_application(publisher)),
+            Mount("/board", BoardFiles(BoardConfig(fleet, "/v1", "/api"))),
+            Route(f"/api/{fleet}/{{name}}.json", result),
+        ]
+        server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        try:
+            until(lambda: server.started, "the server listens")
+            port = server.servers[0].sockets[0].getsockname()[1]
+            yield f"http://127.0.0.1:{port}/board/"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class BoardPage:
+    """The page, and the board behind it."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.browser, self.url = browser, url
+
+    def open(self, *, fresh: bool = False, query: str = "") -> None:
+        """Load the page, which for the board is power on; fresh: in a browser that never was here."""
+        self.browser.open(self.url + query)
+        if fresh:
+            self.browser.script("localStorage.clear()")
+            self.browser.open(self.url + query)
+
+    def ready(self) -> None:
+        self.browser.until(lambda: self.browser.find("#measure").is_displayed(), "the board is ready")
+
+    def text(self, name: str) -> str:
+        return self.browser.find(f"#{name}").text
+
+    def click(self, name: str) -> None:
+        self.browser.script("arguments[0].scrollIntoView({block: 'center'})", self.browser.find(f"#{name}"))
+        self.browser.until(lambda: self.browser.find(f"#{name}").click() or True)
+
+    def says(self, name: str, words: str) -> str:
+        """An element's text, once these words are in it."""
+        return self.browser.until(lambda: words in self.text(name) and self.text(name), f"{name}: {words}")
+
+    def choose(self, name: str, value: str) -> None:
+        change = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+        self.browser.script(change, self.browser.find(f"#{name}"), value)
+
+    def fill(self, name: str, value: object) -> None:
+        """Put a text into a field as typing does."""
+        typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+        self.browser.script(typed, self.browser.find(f"#{name}"), str(value))
+
+    def module(self, file: str, text: str, *arguments: Any) -> Any:
+        """What JavaScript returns that is given a module of the page as m, and arguments as a."""
+        done = "(v) => arguments[arguments.length - 1]({v})"
+        failed = "(e) => arguments[arguments.length - 1]({e: String(e)})"
+        run = f"const a = arguments; import('./{file}').then((m) => {{ {text} }}).then({done}, {failed})"
+        answer = self.browser.driver.execute_async_script(run, *arguments)
+        assert "e" not in answer, answer["e"]
+        return answer.get("v")
+
+    def call(self, *request: Any) -> Any:
+        """A call of bridge.py."""
+        return self.module("main.js", "return m.board.call(...a[0])", list(request))
+
+    def report(self) -> bytes:
+        """Press the button; the report's bytes as the page shows them, empty where there is none."""
+        before = self.call("state")["sum"]
+        self.click("report")
+        self.says("said", "report")
+        if self.call("state")["sum"] == before:
+            return b""
+        return bytes.fromhex(self.browser.find("#step-report").get_attribute("data-hex") or "")

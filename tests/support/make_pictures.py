@@ -1,0 +1,64 @@
+"""Write docs/page/*.png: every view of the page as Chromium shows it, over `hushmote demo --page`.
+
+    python tests/support/make_pictures.py [FOLDER]
+
+Each view is taken 1,440 px wide in light and 360 px wide in dark, and must not scroll sideways.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from browser import Browser, browsing
+
+ROOT = Path(__file__).parents[2]
+# A view's file name, its path, and the words that are there once it is complete.
+VIEWS = (
+    ("fleet", "/", "airports"),
+    ("experiment", "/experiment/simulated/room_temp", "°C"),
+    ("labels", "/experiment/visitors/breakfast", "breakfast"),
+    ("budget", "/budget", "reports"),
+    ("plan", "/plan", "devices"),
+    ("board", "/board/", "ε"),
+)
+SIZES = (("wide", 1440, 900, False), ("narrow", 360, 780, True))
+
+
+def main() -> None:
+    """Start the demo, look at each view, end the demo."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "page"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch, browsing(Path(scratch)) as browser:
+        out = Path(scratch) / "out"
+        command = [sys.executable, "-m", "hushmote", "demo", "--page", "--http", "127.0.0.1:0"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+        process = subprocess.Popen(
+            [*command, "--out", out], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        try:
+            assert process.stdout is not None
+            url = next(line.split()[1].rstrip("/") for line in process.stdout if line.startswith("page "))
+            for view in VIEWS:
+                _take(browser, url, view, folder)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _take(browser: Browser, url: str, view: tuple[str, str, str], folder: Path) -> None:
+    name, path, words = view
+    for size, width, height, dark in SIZES:
+        browser.resize(width, height, dark=dark)
+        browser.open(url + path)
+        browser.says(words)
+        browser.settled()
+        assert browser.overflow() <= 0, f"{name} is {browser.overflow()} px wider than {width} px"
+        assert not browser.errors(), browser.errors()
+        browser.picture(folder / f"{name}-{size}.png")
+        print(folder / f"{name}-{size}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,360 @@
+"""Who is let in to the page and by which way: a token, foreign sites, crowds; against the real process."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from boards import experiment, payload_of
+from browser import browsing, needs_chromium, paged
+from command_line import hushmote
+from running import until
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from hushmote.server.errors import UsageError
+from hushmote.server.store.store import Store
+from hushmote.web.access import _own_path, is_loopback, read_token
+from hushmote.web.limits import MOST_SOCKETS
+
+TOKEN = "0123456789abcdef-a-token"
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload_of(experiment()))
+    return url
+
+
+@pytest.fixture(scope="module")
+def page(store):
+    """The page on loopback, without a token."""
+    with paged(store) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def locked(store, tmp_path_factory):
+    """The page with a token."""
+    file = tmp_path_factory.mktemp("secret") / "token"
+    file.write_text(TOKEN + "\n")
+    with paged(store, "--token-file", file) as page:
+        yield page
+
+
+def ask(page, path="/", method="GET", body=None, **headers):
+    """Status, headers and body; a header's _ is a -."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=60)) as connection:
+        connection.request(method, path, body, named)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+
+def cookie_of(page):
+    status, headers, _ = ask(page, f"/?token={TOKEN}")
+    assert (status, headers["location"]) == (303, "/")
+    assert "HttpOnly; SameSite=Strict" in headers["set-cookie"]
+    assert TOKEN not in headers["set-cookie"]
+    return headers["set-cookie"].split(";")[0]
+
+
+def handshake(page, **headers):
+    """The status of a WebSocket's handshake: 101, or why it is refused."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        with connect(page.replace("http", "ws") + SOCKET, additional_headers=named, proxy=None) as client:
+            client.recv(10)
+            return 101
+    except InvalidStatus as e:
+        return e.response.status_code
+    except ConnectionClosed as e:
+        return e.code
+
+
+BEHIND = (
+    "/",
+    "/budget",
+    "/plan",
+    "/experiment/home/temp",
+    "/board/",
+    "/board/config.json",
+    "/api/home/temp.json",
+    "/v1/home/experiment",
+    "/static/page.js",
+    "/nowhere",
+    "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+    "/favicon.ico",
+    "//",
+    "/%2e%2e/",
+    "/healthz/",
+    "/LOGIN",
+)
+
+
+class TestToken:
+    @pytest.mark.parametrize("path", BEHIND)
+    @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS"])
+    def test_everything_is_behind_it(self, locked, path, method):
+        status, _, body = ask(locked, path, method)
+        assert status == 401
+        assert b"home" not in body.replace(b"/v1/home/experiment", b"").replace(b"/home/temp", b"")
+
+    def test_nicegui_s_own_files_too(self, locked):
+        from nicegui import __version__
+
+        assert ask(locked, f"/_nicegui/{__version__}/static/nicegui.js")[0] == 401
+
+    def test_a_websocket_too(self, locked):
+        assert handshake(locked) == 403
+        assert handshake(locked, Cookie="hushmote_1=x; hushmote=y") == 403
+        assert handshake(locked, Cookie=cookie_of(locked)) == 101
+
+    def test_with_the_cookie_all_is_there(self, locked):
+        cookie = cookie_of(locked)
+        for path in ("/", "/api/home/temp.json", "/static/page.js", "/plan"):
+            assert ask(locked, path, Cookie=cookie)[0] == 200, path
+
+    def test_whether_it_runs_is_no_secret(self, locked):
+        assert ask(locked, "/healthz")[::2] == (200, b'{"healthy": true}\n')
+
+    def test_the_form_and_back_to_where_one_wanted_to_go(self, locked):
+        status, _, body = ask(locked, "/experiment/home/temp?x=1&y=%3Cb%3E")
+        assert status == 401
+        assert b'value="/experiment/home/temp?x=1&amp;y=%3Cb%3E"' in body
+        form = f"token={TOKEN}&there=%2Fexperiment%2Fhome%2Ftemp%3Fx%3D1"
+        status, headers, _ = ask(locked, "/login", "POST", form, Origin=locked)
+        assert (status, headers["location"]) == (303, "/experiment/home/temp?x=1")
+
+    def test_a_wrong_one_is_told_after_a_second_and_a_crowd_of_them_comes_later(self, locked):
+        began = time.monotonic()
+        status, _, body = ask(locked, "/?token=wrong")
+        assert (status, time.monotonic() - began > 0.9) == (401, True)
+        assert b"That is not this page&#x27;s token." in body
+        with concurrent.futures.ThreadPoolExecutor(60) as pool:
+            said = [s for s, _, _ in pool.map(lambda _: ask(locked, "/login", "POST", "token=x"), range(60))]
+        assert set(said) == {401, 429}
+        assert ask(locked, Cookie=cookie_of(locked))[0] == 200
+
+    @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\x00", "é" * 20])
+    def test_nothing_near_it_will_do(self, locked, token):
+        form = f"token={token}".encode()
+        assert ask(locked, "/login", "POST", form)[0] in (401, 429)
+
+    @needs_chromium
+    def test_a_person_types_it_once(self, locked, tmp_path):
+        with browsing(tmp_path) as browser:
+            browser.open(locked + "/plan")
+            browser.says("This page needs a token.")
+            browser.find("[name=token]").send_keys("wrong")
+            browser.named("Look at it").click()
+            browser.says("That is not this page's token.")
+            browser.find("[name=token]").send_keys(TOKEN)
+            browser.named("Look at it").click()
+            browser.says("updated ")
+            assert browser.driver.current_url == locked + "/plan"
+            browser.open(locked)
+            browser.says("Fleet home")
+
+
+class TestForeignSites:
+    def test_a_name_that_leads_here_is_none_of_this_machine_s(self, page):
+        for host in ("evil.example", "evil.example:9419", "127.0.0.1.evil.example", "", "["):
+            assert ask(page, Host=host)[0] in (400, 403), host
+        for host in ("localhost", "127.0.0.1:1", "[::1]:9419"):
+            assert ask(page, Host=host)[0] == 200, host
+
+    def test_a_websocket_of_another_site(self, page):
+        assert handshake(page) == 101
+        assert handshake(page, Origin=page) == 101
+        for origin in ("https://evil.example", "null", "http://localhost:1", "http://127.0.0.1.evil.example"):
+            assert handshake(page, Origin=origin) == 403, origin
+
+    def test_a_form_of_another_site(self, page, locked):
+        assert ask(page, "/v1/home/report/d", "POST", b"x", Origin="https://evil.example")[0] == 403
+        form = f"token={TOKEN}"
+        assert ask(locked, "/login", "POST", form, Origin="https://evil.example")[0] == 403
+
+    @pytest.mark.parametrize(
+        "there",
+        ["https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil", "evil", "", "/\r\nX: y"],
+    )
+    def test_nobody_is_sent_elsewhere_after_a_login(self, there):
+        own = _own_path(there)
+        assert own.startswith("/")
+        assert not own.startswith(("//", "/\\"))
+        assert "\r" not in own
+        assert "\n" not in own
+
+    def test_what_every_answer_carries(self, page, locked):
+        for where, path in (
+            (page, "/"),
+            (page, "/static/page.js"),
+            (page, "/x"),
+            (locked, "/"),
+            (page, "/healthz"),
+        ):
+            headers = ask(where, path)[1]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "same-origin"
+            policy = headers["content-security-policy"]
+            assert "frame-ancestors 'none'" in policy
+            assert "default-src 'none'" in policy
+            scripts = policy.split("script-src ")[1].split(";")[0]
+            assert "'unsafe-inline'" not in scripts
+            assert "server" not in headers
+
+    def test_each_page_has_another_nonce_on_its_scripts_alone(self, page):
+        nonces = set()
+        for _ in range(2):
+            _, headers, body = ask(page)
+            nonce = headers["content-security-policy"].split("'nonce-")[1].split("'")[0]
+            assert body.count(b"<script ") == body.count(f'<script nonce="{nonce}"'.encode()) > 3
+            nonces.add(nonce)
+        assert len(nonces) == 2
+
+
+class TestStart:
+    @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
+    def test_other_machines_need_a_token(self, host):
+        said = hushmote("page", "--http", f"{host}:9419", cwd=Path(), expect=1)
+        assert "is reached from other machines: give --token-file FILE" in said
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"short", b"two words are no token at all", "schlüssel-schlüssel".encode()]
+    )
+    def test_a_token_that_is_none(self, tmp_path, content):
+        file = tmp_path / "token"
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="must hold one line of 16 or more letters and digits"):
+            read_token(file)
+
+    def test_a_file_that_is_not_there_a_port_that_is_taken_and_no_address(self, page, tmp_path):
+        taken = urlsplit(page).netloc
+        for arguments, words in (
+            (["--token-file", str(tmp_path / "none")], "cannot read"),
+            (
+                ["--http", taken],
+                f"cannot answer HTTP at {taken} (Address already in use): take another with --http",
+            ),
+            (["--http", "nonsense"], "must be host:port"),
+            (["--store", "nonsense"], "that is not a store"),
+            (["--aggregator", "nonsense"], "is no aggregator's address"),
+            (["--ca", "x"], "give --broker"),
+        ):
+            said = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)
+            assert words in said
+
+    def test_loopback(self):
+        assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
+        assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
+
+    def test_without_nicegui_it_says_how_to_get_it(self):
+        script = (
+            "import sys; sys.modules['nicegui'] = None; sys.argv = ['hushmote', 'page'];"
+            "from hushmote.cli.main import main; main()"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == "hushmote: the page needs NiceGUI: pip install 'hushmote[page]'\n"
+
+
+class TestCrowd:
+    def test_requests_that_are_too_long(self, page):
+        assert ask(page, "/_nicegui_ws/socket.io/", "POST", b"x" * (3 << 20))[0] == 413
+        with contextlib.suppress(OSError):
+            assert ask(page, "/" + "x" * 100_000)[0] in (400, 404, 414, 431)
+        assert ask(page)[0] == 200
+
+    def test_thousands_of_requests_leave_it_alive_and_small(self, store):
+        """As many as one machine can send, of all kinds, for some seconds; the page answers afterwards."""
+        kinds = [
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n",
+            b"GET /api/home/temp.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /static/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50,
+            b"nonsense\r\n\r\n",
+            b"POST /v1/home/report/d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\nxx",
+        ]
+        with paged(store) as page:
+            address = ("127.0.0.1", urlsplit(page).port)
+            end = time.monotonic() + 5
+            sent = [0] * 4
+
+            def flood(n):
+                while time.monotonic() < end:
+                    with contextlib.suppress(OSError), socket.create_connection(address, 2) as s:
+                        for _ in range(10):
+                            s.sendall(kinds[sent[n] % len(kinds)])
+                            sent[n] += 1
+
+            crowd = [threading.Thread(target=flood, args=(n,)) for n in range(4)]
+            for one in crowd:
+                one.start()
+            for one in crowd:
+                one.join()
+            assert sum(sent) > 1000
+            until(lambda: ask(page)[0] == 200, "the page does not draw again")
+            assert handshake(page) == 101
+            pid = _listening(address[1])
+            assert _resident_mib(pid) < 600
+
+    def test_many_sockets_are_too_many(self, page):
+        url, refused = page.replace("http", "ws") + SOCKET, 0
+        with contextlib.ExitStack() as stack:
+            for _ in range(MOST_SOCKETS + 20):
+                try:
+                    stack.enter_context(connect(url, proxy=None, close_timeout=0.1)).recv(10)
+                except (InvalidStatus, ConnectionClosed):
+                    refused += 1
+        assert refused >= 20
+        assert ask(page)[0] == 200
+
+
+def _listening(port):
+    """The process id of a page that listens at a port, by the command line's own child."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                for fd in (entry / "fd").iterdir():
+                    link = os.readlink(fd)
+                    if link.startswith("socket:") and _is_listening(link[8:-1], port):
+                        return int(entry.name)
+    raise AssertionError(port)
+
+
+def _is_listening(inode, port):
+    """Whether a socket is the one that listens there."""
+    return any(
+        line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" and line.split()[9] == inode
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
+    )
+
+
+def _resident_mib(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(pid)
+
+
+def test_a_result_is_a_document_and_what_is_not_there_a_sentence(page):
+    status, _, body = ask(page, "/api/home/temp.json")
+    assert status == 200
+    assert json.loads(body)["experiment"] == "temp"
+    status, _, body = ask(page, "/api/home/none.json")
+    assert status == 404
+    assert json.loads(body) == {"error": "no experiment none in fleet home; its experiments: temp"}

@@ -1,0 +1,292 @@
+"""The browser board in a real Chromium on a static server, without a broker: one board and many."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import make_board_examples
+import pytest
+from accessibility import barriers
+from browser import Browser, browsing, needs_chromium
+from browser_board import BoardPage, served
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.epsilon import belief
+from hushmote.server.wire.report import decode
+
+ROOT = Path(__file__).parents[2]
+NAMES = [json.loads(one["payload"])["name"] for one in json.loads(make_board_examples.examples())]
+PAYLOADS = [one["payload"].encode() for one in json.loads(make_board_examples.examples())]
+HOSTILE = "<img src=x onerror=document.title=1>"
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("site")
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    with served(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> BoardPage:
+    """A board that was just made, in a browser that never was here."""
+    page = BoardPage(browser, url)
+    page.open(fresh=True)
+    page.ready()
+    browser.errors()
+    return page
+
+
+def test_the_examples_are_what_a_server_publishes():
+    assert make_board_examples.FILE.read_text() == make_board_examples.examples()
+
+
+def test_a_reading_becomes_a_report_of_the_same_file_that_boards_run(page: BoardPage):
+    page.fill("reading", 20.5)
+    report = page.report()
+    exp = Experiment.parse(PAYLOADS[0])
+    read = decode(report)
+    assert (read.digest, read.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
+    assert page.text("step-index").startswith("10 (20 to 21)")
+    assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
+    page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+    page.says("step-sent", "Counted in this browser: 1")
+    page.says("source", "There is no broker behind this page.")
+    source = (ROOT / "device" / "ldp_client.py").read_bytes()
+    assert page.text("sha256") == hashlib.sha256(source).hexdigest()
+    assert page.browser.errors() == []
+
+
+def test_a_spent_budget_is_silence_and_stays_spent(page: BoardPage):
+    reports = [page.report() for _ in range(4)]
+    assert [decode(report).number for report in reports] == [1, 2, 3, 4]
+    assert page.report() == b""
+    page.says("said", "report() gives None, and that is all the application sees. The budget is spent.")
+    page.open()  # a power cut
+    page.ready()
+    page.says("left", "The budget is spent. All its reports together have cost ε 8.")
+    assert page.report() == b""
+
+
+def test_a_new_board_starts_a_new_bound_and_says_so(page: BoardPage):
+    page.report()
+    device = page.call("state")["device"]
+    page.click("new")
+    alert = page.browser.driver.switch_to.alert
+    assert "starts a new bound" in alert.text
+    alert.accept()
+    page.says("left", "4 of 4 reports are left")
+    assert page.call("state")["device"] != device
+
+
+def test_opting_out_is_kept_over_a_power_cut(page: BoardPage):
+    page.click("enabled")
+    page.says("said", "no longer takes part")
+    page.open()
+    page.ready()
+    assert not page.browser.find("#enabled").is_selected()
+    assert page.report() == b""
+    page.says("said", "This board does not take part.")
+    page.click("enabled")
+    page.says("said", "takes part again")
+    assert decode(page.report()).number == 1
+
+
+def test_of_two_tabs_on_one_board_the_one_that_notices_locks(page: BoardPage):
+    driver = page.browser.driver
+    first = driver.current_window_handle
+    driver.switch_to.new_window("tab")
+    try:
+        page.open()
+        page.ready()
+        page.report()
+    finally:
+        driver.close()
+        driver.switch_to.window(first)
+    assert page.report() == b""
+    page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
+    page.open()
+    page.ready()
+    page.says("left", "3 of 4 reports are left")
+
+
+def test_a_full_storage_is_one_sentence_and_spends_nothing(page: BoardPage):
+    page.browser.script("""
+        window.fillers = [];
+        for (let size = 4 << 20; size; size >>= 1)
+          for (let i = 0; ; i++) {
+            const name = `full${size}-${i}`;
+            try { localStorage.setItem(name, 'x'.repeat(size)); fillers.push(name); } catch { break }
+          }""")
+    assert page.report() == b""
+    page.says("said", "its storage is blocked or full")
+    page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
+    assert decode(page.report()).number == 1
+    page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+
+
+@pytest.mark.parametrize("missing", ["localStorage", "crypto"])
+def test_without_storage_or_randomness_there_is_no_board(browser: Browser, url: str, missing: str):
+    broken = (
+        "get() { throw new DOMException('no', 'SecurityError'); }"
+        if missing == "localStorage"
+        else "value: {}"
+    )
+    script = {"source": f"Object.defineProperty(window, '{missing}', {{ {broken} }})"}
+    added = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
+    try:
+        BoardPage(browser, url).open()
+        browser.says(
+            "A board that cannot keep its budget stays silent" if missing == "localStorage" else "no crypto"
+        )
+        assert not browser.find("#measure").is_displayed()
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_many_boards_are_counted_and_estimated_in_the_browser(page: BoardPage):
+    page.choose("experiment", NAMES[1])
+    page.says("facts", "km")
+    page.choose("population", "groups")
+    page.fill("many", 600)
+    before = page.call("memory")
+    page.click("send")
+    page.says("crowd-said", "600 of 600 reports are counted.")
+    page.says("source", "600 reports")
+    rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
+    assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
+    # 600 boards leave nothing behind: the collector runs between the turns of the event loop.
+    assert page.call("memory") < before + 200_000
+    assert page.browser.errors() == []
+
+
+def test_many_boards_can_be_stopped(page: BoardPage):
+    page.fill("many", 20000)
+    page.click("send")
+    page.browser.until(lambda: page.browser.script("return document.getElementById('progress').value > 20"))
+    page.click("cancel")
+    page.says("crowd-said", "Cancelled.")
+    assert page.browser.find("#send").is_enabled()
+
+
+def test_readings_of_ones_own_are_taken_in_turn_and_mistakes_are_said(page: BoardPage):
+    page.choose("population", "own")
+    page.fill("own", "12, none")
+    page.click("send")
+    page.says("crowd-said", "“none” is not a reading. Type numbers.")
+    page.fill("own", "12.5 18.5")
+    page.fill("many", 40)
+    page.click("send")
+    page.says("crowd-said", "40 of 40")
+    cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
+    truth = {row[0]: row[-1] for row in cells}
+    assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
+
+
+@pytest.mark.parametrize("name", NAMES[2:])
+def test_answers_that_are_no_numbers_are_chosen(page: BoardPage, name: str):
+    page.choose("experiment", name)
+    page.browser.until(lambda: page.browser.find("input[type=radio]"))
+    page.browser.driver.find_elements(By.CSS_SELECTOR, "input[type=radio]")[-1].click()
+    exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
+    assert decode(page.report()).digest == exp.digest
+    assert page.text("step-index").startswith(
+        f"{exp.domain - 1} ({'yes' if exp.type == 'bool' else 'other'})"
+    )
+    page.fill("many", 30)
+    page.click("send")
+    page.says("crowd-said", "30 of 30")
+
+
+def test_every_vector_agrees_in_the_browser(page: BoardPage):
+    page.click("vectors")
+    cases = sum(line.startswith("{") and len(line) > 2 for line in (ROOT / "tests/vectors.json").open())
+    page.says("vectors-said", f"{cases} vectors agree, bit for bit")
+
+
+def test_beliefs_are_those_of_the_server(page: BoardPage):
+    for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
+        said = page.module("words.js", "return m.belief(a[0])", micro)
+        assert said == belief(micro / 1e6)
+
+
+def test_what_strangers_wrote_stays_text(page: BoardPage, folder: Path):
+    examples = folder / "a" / "board" / "examples.json"
+    kept = examples.read_text()
+    payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
+    row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
+    examples.write_text(json.dumps([row]))
+    try:
+        page.open(fresh=True)
+        page.says("purpose", HOSTILE)
+        page.report()
+        page.fill("many", 10)
+        page.click("send")
+        page.says("crowd-said", "10 of 10")
+        assert HOSTILE in page.browser.find("#rows").text
+        assert page.browser.script("return document.querySelectorAll('img').length") == 0
+        assert page.browser.driver.title != "1"
+    finally:
+        examples.write_text(kept)
+
+
+def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage, folder: Path):
+    examples = folder / "a" / "board" / "examples.json"
+    kept = examples.read_text()
+    # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
+    row = {"title": "keyed", "payload": PAYLOADS[0].decode()}
+    examples.write_text(json.dumps([row]))
+    try:
+        page.open(fresh=True)
+        page.ready()
+        signed = (
+            "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
+        )
+        page.module("main.js", signed, row["payload"], [7] * 68)
+        page.choose("experiment", NAMES[0])
+        page.says("trouble-text", "a browser has no device key")
+        assert not page.browser.find("#measure").is_displayed()
+    finally:
+        examples.write_text(kept)
+
+
+def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPage):
+    try:
+        for width, dark in ((360, True), (360, False), (1440, True), (1440, False)):
+            page.browser.resize(width, dark=dark)
+            page.report()
+            page.fill("many", 20)
+            page.click("send")
+            page.says("source", "reports")
+            page.says("crowd-said", "20 of 20")
+            assert page.browser.overflow() <= 0
+            assert barriers(page.browser) == []
+    finally:
+        page.browser.resize(1440)
+    # By Tab alone from the field to the button, and Enter is a report.
+    page.open(fresh=True)
+    page.ready()
+    page.browser.find("#reading").send_keys(Keys.TAB)
+    assert page.browser.driver.switch_to.active_element.get_attribute("id") == "report"
+    page.browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.says("left", "3 of 4")
+
+
+def test_the_page_can_be_told_to_be_dark(page: BoardPage):
+    page.open(query="?theme=dark")
+    assert page.browser.script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"

@@ -1,0 +1,74 @@
+"""The browser's estimates against those of the server, on the same counts, in a real Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import browsing, needs_chromium
+from browser_board import BoardPage, served
+from experiments import experiment_json, number_json
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import estimate
+from hushmote.server.mechanisms import mechanism_of
+
+pytestmark = [needs_chromium, pytest.mark.slow]
+
+LABELS = ["a", "b", "c", "d"]
+EXPERIMENTS = {
+    "rr": experiment_json(),
+    "grr of labels": experiment_json(type="choice", labels=LABELS, mechanism="grr", epsilon=2_000_000),
+    "grr of 16": number_json(16, epsilon=2_500_000),
+    "olh 5 of 16": number_json(16, mechanism="olh", g=5),
+    "olh 2 of 16, all digits": number_json(16, mechanism="olh", g=2, epsilon=500_000),
+    "olh 3 of 9, all digits": number_json(9, mechanism="olh", g=3),
+    "olh 3 of 50": number_json(50, mechanism="olh", g=3, epsilon=1_300_000),
+    "olh 7 of 64": number_json(64, mechanism="olh", g=7, epsilon=3_000_000),
+}
+GROUP = 4  # values of a row that are shown together
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardPage]:
+    folder: Path = tmp_path_factory.mktemp("site")
+    with served(folder) as url, browsing(tmp_path_factory.mktemp("chromium")) as browser:
+        page = BoardPage(browser, url)
+        page.open(fresh=True)
+        page.ready()
+        yield page
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("reports", [2, 40, 5_000])
+def test_estimates_and_intervals_are_those_of_the_server(page: BoardPage, name: str, reports: int):
+    exp = Experiment.parse(EXPERIMENTS[name])
+    rng = np.random.default_rng(reports)
+    indices = np.minimum(rng.geometric(0.3, reports) - 1, exp.domain - 1).astype(np.uint32)
+    codes = mechanism_of(exp).draw(indices, rng)
+    counts = np.bincount(codes, minlength=exp.code_count)
+    lows = [*range(exp.domain), *range(0, exp.domain, GROUP)]
+    highs = [
+        *range(1, exp.domain + 1),
+        *(min(low + GROUP, exp.domain) for low in range(0, exp.domain, GROUP)),
+    ]
+    there = estimate(exp, counts)
+    ranges = there.ranges(lows, highs)
+    ends = np.stack(ranges.interval())
+    groups = [list(range(low, high)) for low, high in zip(lows, highs, strict=True)]
+    parsed = page.call("parse", EXPERIMENTS[name].hex())
+    rows = page.module("estimate.js", "return m.estimator(a[0])(a[1], a[2])", parsed, counts.tolist(), groups)
+    here = np.array([[row["share"], row["low"], row["high"]] for row in rows]).T
+    want = np.stack([ranges.value, *ends])
+    np.testing.assert_allclose(here, want, rtol=0, atol=1e-9)
+
+
+def test_what_is_too_large_or_a_tree_is_only_counted(page: BoardPage):
+    tree = number_json(16, mechanism="hh", fanout=4, cells=[4, 3])
+    large = number_json(60_000, mechanism="olh", g=3)
+    small = number_json(1024, mechanism="olh", g=3)
+    can = [
+        page.module("estimate.js", "return m.canEstimate(a[0])", page.call("parse", one.hex()))
+        for one in (tree, large, small)
+    ]
+    assert can == [False, False, True]

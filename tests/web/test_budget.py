@@ -1,0 +1,174 @@
+"""The Budget view: what it says of a ledger; and in a real Chromium, over a store that grows."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+from browser import browsing, needs_chromium, paged
+from experiments import experiment_json
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.ingest.pipeline import fleets, ingest
+from hushmote.server.planning import remaining
+from hushmote.server.planning.policy import Policy, policy_for
+from hushmote.server.planning.remaining import BudgetLine, FleetLedger
+from hushmote.server.store import Store
+from hushmote.server.wire.report import encode
+from hushmote.web.budget.answer import COUNTED, NO_POLICY, fleet_budget
+from hushmote.web.glossary import WORDS
+
+TODAY = datetime.date(2026, 11, 22)
+DAYS = {TODAY - datetime.timedelta(days=n): 100 for n in range(1, 8)}
+
+
+def line(state: str = "current", days=DAYS, **fields) -> BudgetLine:
+    changes = {"name": "room", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 4_000_000}, **fields}
+    e = Experiment.parse(experiment_json(**changes))
+    return BudgetLine(e, state, e.epsilon, e.epsilon, 700, days)
+
+
+def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
+    return fleet_budget(FleetLedger("home", lines, profiles, policy), TODAY)
+
+
+def test_what_is_left_stands_first_and_agrees_with_the_ledger():
+    ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
+    told, (row,) = fleet_budget(ledger, TODAY), ledger.lines(TODAY)
+    (e,) = told.experiments
+    assert row.left == 600 * 4 + 300 * 2
+    assert e.said[0] == f"Boards of home can still send {row.left:,} reports to room."
+    assert e.said[1].startswith(f"At the present rate of 100 reports a day, half are silent by {row.half}")
+    assert f"all but 5 % by {row.dry}" in e.said[1]
+    assert e.said[2] == "100 of 1,000 boards have nothing left to give."
+    assert "at most 4 reports of ε = 1" in e.said[3]
+    assert (e.left, e.silent, e.half, e.dry) == (row.left, row.silent, row.half, row.dry)
+    assert told.boards == 1_000
+
+
+def test_the_series_are_the_ledgers_forecast():
+    ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
+    (e,), (row,) = fleet_budget(ledger, TODAY).experiments, ledger.lines(TODAY)
+    assert row.forecast is not None
+    assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
+    assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
+    assert e.able[-1][1] < 1
+    assert e.forecast[0][1] == pytest.approx(100)
+    assert [n for _, n in e.able] == sorted((n for _, n in e.able), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "profiles", "first"),
+    [
+        (
+            line("withdrawn"),
+            {(1,): 10},
+            "room is withdrawn: boards of home send no more to it. They sent 700 reports.",
+        ),
+        (
+            line("expired"),
+            {(1,): 10},
+            "room is expired: boards of home send no more to it. They sent 700 reports.",
+        ),
+        (
+            line("refused"),
+            {(1,): 10},
+            "The boards' policy refuses room: boards of home send no report to it.",
+        ),
+        (line(), {(4,): 10}, "No board of home that was heard from can send anything more to room."),
+        (line(), {}, "No board of home that was heard from can send anything more to room."),
+        (line(), {(3,): 1}, "Boards of home can still send 1 report to room."),
+        (
+            line(budget={"rule": "unlimited"}),
+            {(9,): 10},
+            "Nothing limits how many reports boards of home send to room: its budget has no cap.",
+        ),
+    ],
+)
+def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
+    (e,) = budget(row, profiles=profiles).experiments
+    assert e.said[0] == first
+
+
+@pytest.mark.parametrize(
+    ("row", "second"),
+    [
+        (line(days={}), "When they fall silent cannot be said yet: no full day has been counted."),
+        (
+            line(days=dict.fromkeys(DAYS, 0)),
+            "No report arrived in the last full days: at this rate they never",
+        ),
+        (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never fall silent."),
+    ],
+)
+def test_no_date_is_made_up(row, second):
+    (e,) = budget(row, profiles={(0,): 10}).experiments
+    assert e.said[1].startswith(second)
+
+
+def test_half_may_be_silent_already():
+    (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments
+    assert "half of them are silent already, and all but 5 % by" in e.said[1]
+
+
+def test_without_a_policy_it_is_said_that_boards_may_hold_less():
+    assert budget(line(), profiles={(0,): 10}).life == (NO_POLICY, COUNTED)
+
+
+def test_a_policy_is_told_with_what_it_guarantees():
+    allowed, promised, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))).life
+    assert "Σε up to 8, or Σε² up to 1.81941" in allowed
+    assert "(8, 1e-06)-LDP" in promised
+    assert "Except with that probability, who gave a reading" in promised
+    _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
+    assert pure.startswith("Who gave a reading 1 chance in 10 gives it at most 46 in 100")
+
+
+def test_what_an_experiment_promises_rests_on_its_dearest_version():
+    row = line(budget={"rule": "count", "cap": 3})
+    dear = BudgetLine(row.experiment, "current", 2_000_000, 1_000_000, 700, DAYS)
+    (cheap,), (costly,) = (budget(x, profiles={(0,): 1}).experiments for x in (row, dear))
+    assert "3-LDP" in cheap.promise
+    assert "6-LDP" in costly.promise
+
+
+def test_words_are_the_glossarys():
+    page = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text()
+    plain = " ".join(re.sub(r"\*(?!\*)(?<!\*\*)([^*]+)\*(?!\*)", r"\1", page).split())
+    for word, meaning in WORDS.items():
+        assert f"**{word}.** {meaning}" in plain
+
+
+ROOM = experiment_json(name="room", epsilon=1_000_000, budget={"rule": "sum", "cap": 4_000_000})
+
+
+def report(store: Store, devices: range, number: int) -> None:
+    """Reports of an open fleet, one of each device, committed."""
+    e = Experiment.parse(ROOM)
+    messages = [(f"hushmote/v1/home/report/d{n}", encode(e, number, n % 2)) for n in devices]
+    tally = ingest(store, messages, fleets(store), datetime.datetime.now(datetime.UTC))
+    assert tally.accepted == len(messages)
+
+
+@needs_chromium
+def test_the_view_follows_a_store_that_grows(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", ROOM)
+        with paged(url) as page, browsing(tmp_path, languages="de-CH") as browser:
+            browser.open(f"{page}/budget")
+            browser.says("No board of home that was heard from can send anything more to room.")
+            report(store, range(2_000), 1)
+            browser.says("Boards of home can still send 6’000 reports to room.")
+            report(store, range(1_000), 2)
+            browser.says("Boards of home can still send 5’000 reports to room.")
+            browser.says("0 of 2’000")
+            browser.resize(360)
+            assert browser.overflow() == 0
+            assert not [word for word in browser.text.split() if re.fullmatch(r"d\d+", word)]
+            ledger = remaining.read(store, "home", datetime.datetime.now(datetime.UTC).date())
+            assert sum(ledger.profiles.values()) == 2_000
+            assert not browser.errors()

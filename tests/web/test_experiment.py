@@ -1,0 +1,260 @@
+"""The view of one experiment in a real Chromium: read, drag, type, watch, compare, take along, mistakes."""
+
+import datetime
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+from browser import Browser, browsing, needs_chromium, paged
+from designs import bell, choice_payload, number_payload
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.answer import Row
+from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.store import Store
+from hushmote.server.store.versions import Description
+from hushmote.simulator import vectorised
+from hushmote.web.experiment.sentences import digits
+
+pytestmark = needs_chromium
+
+DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
+HOSTILE = "<img src=x onerror=alert(1)>"
+LABELS = ["idle", "heating", "<b>door</b>"]
+
+
+class Filled:
+    """A store of one fleet that a test can let grow."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder / 'hushmote.sqlite'}"
+        self._rng = np.random.default_rng(7)
+        with Store(self.url) as store:
+            store.add_fleet("home", keyed=False)
+            for payload, unit in (
+                (number_payload(64, 2, 0, 32_000, "temp"), "°C"),
+                (choice_payload(LABELS, 2), ""),
+                (number_payload(8, 1, 0, 8_000, "empty"), HOSTILE),
+                (number_payload(8, 1, 0, 8_000, "leaving"), ""),
+            ):
+                words = Description(unit, f"{HOSTILE} What for?", "owner@example.org")
+                store.add_experiment("home", payload, description=words)
+        for n, day in enumerate(DAYS):
+            self.count("temp", day, 20_000, bell(64, 30 + 5 * n, 8))
+            self.count("mode", day, 5_000, np.array([5, 3, 1, 1]) / 10)
+        self.count("leaving", DAYS[0], 2_000, np.ones(8) / 8)
+
+    def experiment(self, name: str) -> tuple[int, Experiment]:
+        with Store(self.url) as store:
+            (version,) = (v for v in store.experiments("home") if v.experiment.name == name)
+            return version.id, version.experiment
+
+    def count(self, name: str, window: str, reports: int, shares: np.ndarray) -> None:
+        version, asked = self.experiment(name)
+        histogram = vectorised.histogram(asked, self._rng.multinomial(reports, shares), self._rng)
+        counts = {(version, window, int(c)): int(histogram[c]) for c in np.flatnonzero(histogram)}
+        with Store(self.url) as store, store.ingest() as transaction:
+            transaction.write({}, counts, {})
+
+    def estimate(self, name: str = "temp", **how) -> FleetEstimate:
+        with StoreReader(self.url) as reader:
+            return reader.fleet("home").experiment(name).estimate(**how)
+
+
+def said(row: Row) -> str:
+    """The end of the sentence on a share, as an English reader has it."""
+    places = digits(row.low * 100, row.high * 100)
+    value, low, high = (f"{x * 100:.{places}f} %" for x in (row.value, row.low, row.high))
+    return f"{value} of the fleet, between {low} and {high}"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return Filled(tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def page(filled: Filled) -> Iterator[str]:
+    with paged(filled.url) as url:
+        yield f"{url}/experiment/home"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+DRAWN = "chart drawn"
+
+
+def drawn(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.until(
+        lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn"
+    )
+    browser.until(lambda: " of the fleet, between " in text(browser, "share"))
+
+
+def text(browser: Browser, place: str) -> str:
+    return browser.driver.find_element(By.ID, place).text
+
+
+def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
+    """Drag over the nth picture, from low to high on its horizontal axis."""
+    chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[nth]
+    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    places = browser.script(
+        "const e = arguments[0], c = getElement(+e.id.slice(1)).chart;"
+        "return arguments[1].map(x => c.convertToPixel({xAxisIndex: 0}, x) - e.clientWidth / 2)",
+        chart, [low, high],
+    )  # fmt: skip
+    start, end = (round(x) for x in places)
+    # Not from the middle of an area that is there: that would move it.
+    actions = ActionChains(browser.driver).move_to_element_with_offset(chart, start, -90).click_and_hold()
+    for step in range(1, 5):
+        actions.move_to_element_with_offset(chart, start + (end - start) * step // 4, -80)
+    actions.release().perform()
+
+
+def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
+    filled: Filled, page: str, browser: Browser
+):
+    drawn(browser, f"{page}/temp?ranges=1%3A2")
+    drag(browser, 16, 22)
+    estimate = filled.estimate()
+    browser.until(lambda: not text(browser, "share").startswith("1 to 2"))
+    low, high = (
+        float(browser.find(f"input[aria-label='{end} °C']").get_property("value")) for end in ("From", "To")
+    )
+    assert abs(low - 16) <= 0.5, text(browser, "share")
+    assert abs(high - 22) <= 0.5, text(browser, "share")
+    (row,) = estimate.share(f"{low}:{high}").rows
+    browser.until(lambda: said(row) in text(browser, "share"), said(row))
+    # The command line on the page gives the same numbers.
+    command = shlex.split(
+        browser.until(
+            lambda: (
+                f"{low:g}:{high:g}" in text(browser, "command-estimate") and text(browser, "command-estimate")
+            )
+        )
+    )
+    assert command.pop(0) == "hushmote"
+    ran = subprocess.run(
+        [sys.executable, "-m", "hushmote", *command, "--json"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    (shown,) = json.loads(ran.stdout)["answers"][1]["rows"]
+    assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
+    for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
+        assert answer.name in text(browser, "readings").lower()
+    assert not browser.errors()
+
+
+def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, page: str, browser: Browser):
+    drawn(browser, f"{page}/temp")
+    for end, value in (("From", "10"), ("To", "20")):
+        field = browser.find(f"input[aria-label='{end} °C']")
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(value)
+    (before,) = filled.estimate().share("10:20").rows
+    browser.until(lambda: text(browser, "share") == f"10 to 20 °C: {said(before)}", said(before))
+    browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
+    browser.until(lambda: text(browser, "share").startswith("10 to 20.5 °C"))
+    filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
+    (after,) = filled.estimate().share("10:20.5").rows
+    browser.until(lambda: text(browser, "share") == f"10 to 20.5 °C: {said(after)}", said(after))
+    assert "ranges=10%3A20.5" in browser.until(
+        lambda: "ranges" in browser.driver.current_url and browser.driver.current_url
+    )
+    assert said(after) != said(before)
+
+
+def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):
+    drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&since={DAYS[0]}&windows={DAYS[1]}")
+    browser.until(lambda: "It changed." in text(browser, "trend"))
+    with StoreReader(filled.url) as reader:
+        asked = reader.fleet("home").experiment("temp")
+        shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
+    (row,) = shares.rows
+    mean = readings.rows[0]
+    places = digits(row.low * 100, row.high * 100)
+    browser.until(
+        lambda: (
+            f"10 to 20 °C fell by {-row.value * 100:.{places}f} percentage points" in text(browser, "change")
+        )
+    )
+    assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in text(browser, "change")
+    # Dragging over windows chooses them.
+    drag(browser, 1, 2, nth=1)
+    browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
+    (both,) = filled.estimate(windows=DAYS[1:]).share("10:20").rows
+    browser.until(lambda: said(both) in text(browser, "share"), said(both))
+
+
+def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, page: str, browser: Browser):
+    drawn(browser, f"{page}/mode?ranges=idle")
+    browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
+    browser.named("<b>door</b>", "[role=checkbox]").click()
+    row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
+    browser.until(lambda: text(browser, "share") == f"idle or <b>door</b>: {said(row)}", said(row))
+    assert HOSTILE in text(browser, "head")
+    drawing = browser.find(".experiment-chart svg")
+    ActionChains(browser.driver).move_to_element(drawing).perform()
+    assert browser.script("return window.alerted") == 0
+    assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
+    browser.resize(360)
+    assert browser.overflow() <= 0
+    browser.resize(1440)
+
+
+def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Browser):
+    browser.open(f"{page}/empty")
+    browser.says("No report has been counted so far. An estimate needs 2 reports.")
+    filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
+    browser.until(lambda: " of the fleet, between " in text(browser, "share"))
+    browser.open(f"{page}/nothing")
+    browser.says("No experiment nothing in fleet home")
+    drawn(browser, f"{page}/leaving")
+    with Store(filled.url) as store:
+        store.withdraw_experiment("home", "leaving")
+    browser.says("It was withdrawn")
+    assert " of the fleet, between " in text(browser, "share")  # what was learned is still shown
+    assert not [e for e in browser.errors() if "/nothing" not in e]
+
+
+def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser):
+    drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
+    assert "after nonnegative" in text(browser, "processed")
+    command = browser.until(
+        lambda: "nonnegative" in text(browser, "command-estimate") and text(browser, "command-estimate")
+    )
+    fetched = {}
+    for kind in ("csv", "json", "png"):
+        link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
+        with urlopen(Request(link)) as answer:
+            fetched[kind] = answer.read()
+    folder = browser.folder
+    for kind in ("csv", "json"):
+        path = folder / f"same.{kind}"
+        wanted = [*shlex.split(command)[1:], "--output", str(path)]
+        subprocess.run([sys.executable, "-m", "hushmote", *wanted], check=True, capture_output=True)
+        assert fetched[kind] == path.read_bytes()
+    assert fetched["png"].startswith(b"\x89PNG")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:
+        document = json.load(answer)
+    mean = filled.estimate().mean().rows[0]
+    assert document["statistics"][0]["value"] == pytest.approx(mean.value, rel=1e-5)
+    assert document["at"].startswith(today[:4])
+    assert document["epsilon"]["histogram"] is None  # the page is live

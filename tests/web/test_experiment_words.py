@@ -1,0 +1,195 @@
+"""The experiment view without a browser: addresses, ranges, sentences in a reader's locale, what is kept."""
+
+import datetime
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from babel import Locale
+from designs import bell, choice_payload, number_payload
+
+from hushmote.server.answers.answer import ChangeRow, Row
+from hushmote.server.answers.query import Selection
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.experiments.units import UnitsError
+from hushmote.server.store import Store
+from hushmote.server.store.versions import Description
+from hushmote.simulator import vectorised
+from hushmote.web.experiment import charts, files, sentences
+from hushmote.web.experiment.choices import Choices, fitting, from_query, range_between
+from hushmote.web.experiment.counted import described
+from hushmote.web.experiment.looked import Looked, fine_enough
+from hushmote.web.reader import Reader
+
+ENGLISH, GERMAN = Reader(Locale("en", "US")), Reader(Locale("de", "DE"))
+DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with a number and a choice; grow(name, window, reports) counts more."""
+    url, rng = f"sqlite:///{tmp_path / 'store.sqlite'}", np.random.default_rng(3)
+    payloads = {
+        "temp": number_payload(64, 2, -4_000, 28_000, "temp"),
+        "mode": choice_payload(["a", "b, c"], 2),
+    }
+    with Store(url) as opened:
+        opened.add_fleet("home", keyed=False)
+        for payload in payloads.values():
+            words = Description("°C", "What for?", "owner@example.org")
+            opened.add_experiment("home", payload, datetime.date(2026, 1, 4), description=words)
+
+    def grow(name: str, window: str, reports: int) -> None:
+        with Store(url) as opened:
+            (version,) = (v for v in opened.experiments("home") if v.experiment.name == name)
+            asked = version.experiment
+            shares = bell(64, 30, 8) if name == "temp" else np.array([5, 3, 2]) / 10
+            counts = vectorised.histogram(asked, rng.multinomial(reports, shares), rng)
+            with opened.ingest() as transaction:
+                more = {(version.id, window, int(c)): int(counts[c]) for c in np.flatnonzero(counts)}
+                transaction.write({}, more, {})
+
+    return url, grow
+
+
+def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
+    chosen = Choices(
+        DAYS[:2], "ab12", ("-1:12.5",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", (DAYS[2],), "cd34"
+    )
+    assert from_query(chosen.query()) == chosen
+    assert Choices().query() == ""
+    wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1"
+    assert from_query(wrong) == Choices()
+    assert from_query("a=1&" * 2000) == Choices()
+
+
+def test_a_range_is_whole_bins_and_open_at_the_ends(store):
+    url, _ = store
+    with StoreReader(url) as reader:
+        experiment = described(reader, "home", "temp").newest.experiment
+    assert range_between(experiment, 3.1, 9.8) == "3:10"
+    assert range_between(experiment, -100, 9.6) == ":9.5"
+    assert range_between(experiment, np.float64(20), np.float64(28)) == "20:"
+    for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
+        with pytest.raises(UnitsError):
+            range_between(experiment, low, high)
+    known = fitting(Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth"), experiment, DAYS[1:], ["ab"])
+    assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth")
+
+
+def test_sentences_are_in_the_readers_numbers(store):
+    url, grow = store
+    grow("temp", DAYS[0], 500)
+    with StoreReader(url) as reader:
+        experiment = described(reader, "home", "temp").newest.experiment
+    row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
+    name = sentences.span(row, experiment, "°C", GERMAN)
+    assert (
+        sentences.share(row, name, GERMAN) == "18 to 22,5 °C: 41,2 % of the fleet, between 40,1 % and 42,3 %"
+    )
+    first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
+    assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
+    assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"
+    change = ChangeRow(
+        "mean", -1234.5, -1300.4, -1168.6, before=2234.5, after=1000.0, p=1e-9, p_adjusted=1e-8
+    )
+    with StoreReader(url) as reader:
+        answer = reader.fleet("home").experiment("temp").estimate().mean()
+    said = sentences.change(change, "mean", answer, ENGLISH)
+    assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
+    assert said.endswith("seen less than 1 time in 10,000. It changed.")
+    unsure = replace(change, low=-1300.4, high=200.0, p_adjusted=0.3)
+    said = sentences.change(unsure, "mean", answer, ENGLISH)
+    assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
+    assert said.endswith("30 times in 100. That may be chance.")
+
+
+def test_the_head_says_how_long_and_how_many(store):
+    url, grow = store
+    grow("temp", DAYS[0], 1500)
+    grow("temp", DAYS[1], 20)
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "temp")
+
+        def lines(day: int) -> list[str]:
+            return sentences.head(of, datetime.date(2026, 1, day), ENGLISH)
+
+        assert lines(2) == [
+            "What for?",
+            "Asked by owner@example.org. 2 days left.",
+            "20 reports today, 1,520 reports in all",
+        ]
+        assert "1 day left." in lines(3)[1]
+        assert "Today is its last day." in lines(4)[1]
+        assert "It ended on Jan 4, 2026." in lines(5)[1]
+        with Store(url) as writer:
+            writer.withdraw_experiment("home", "temp")
+        of = described(reader, "home", "temp")
+        assert "It was withdrawn: boards take part no more." in lines(2)[1]
+
+
+def test_a_window_without_new_reports_is_not_worked_out_again(store):
+    url, grow = store
+    for day in DAYS:
+        grow("temp", day, 3000)
+    looked, selection = Looked(), Selection("temp", "home")
+    with StoreReader(url) as reader:
+
+        def windows() -> dict:
+            return looked.kept.by_window(reader.store, described(reader, "home", "temp"), selection)
+
+        before = windows()
+        grow("temp", DAYS[2], 50)
+        after = windows()
+        assert [after[day] is before[day] for day in DAYS] == [True, True, False]
+        assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
+        # And what is kept is what the library says.
+        of = described(reader, "home", "temp")
+        asked = Choices(ranges=("3:10",), over="share").over_time("home", "temp", "number", DAYS)
+        (kept,) = looked.over_time(reader, of, asked)
+        library = reader.fleet("home").experiment("temp").trend("3:10")[0]
+        plain = [replace(row, histogram_epsilon=None) for row in library.rows]
+        assert list(kept.rows) == plain
+        assert kept.p_values == library.p_values
+        estimate = looked.kept.estimate(reader.store, of, selection, 0.95)
+        assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
+        assert fine_enough(estimate) == 16  # few reports: 64 bins would be noise
+
+
+def test_the_command_line_hides_a_password_and_quotes_labels(store):
+    url, grow = store
+    grow("mode", DAYS[0], 3000)
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "mode")
+        question = files.question("estimate", Choices(ranges=("a", "b, c")), of)
+    line = files.command_line(question, "postgresql+psycopg://u:s3cret@host/db")
+    assert "s3cret" not in line
+    assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
+    assert files.command_line(question, url).endswith(f"--store {url}")
+
+
+def test_a_pictures_javascript_holds_nothing_of_the_store(store):
+    url, _ = store
+    hostile = "': alert(1) //"
+    with Store(url) as opened:
+        opened.add_experiment("home", choice_payload([hostile, "b"], 1).replace(b'"mode"', b'"evil"'))
+        (version,) = (v for v in opened.experiments("home") if v.experiment.name == "evil")
+        with opened.ingest() as transaction:
+            transaction.write({}, {(version.id, DAYS[0], code): 500 for code in range(3)}, {})
+    with StoreReader(url) as reader:
+        histogram = reader.fleet("home").experiment("evil").estimate().histogram()
+    scripts = []
+
+    def look(options: object) -> None:
+        if isinstance(options, dict):
+            scripts.extend(v for k, v in options.items() if str(k).startswith(":"))
+            assert all(hostile not in str(k) for k in options)
+            for value in options.values():
+                look(value)
+        elif isinstance(options, list):
+            for value in options:
+                look(value)
+
+    look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
+    assert scripts
+    assert not any("alert" in script for script in scripts)

@@ -1,0 +1,150 @@
+"""The frame of the page in a real Chromium: navigation, colours, states of the store, what has no place."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of
+from browser import browsing, needs_chromium, paged
+
+from hushmote.server.store import Description
+from hushmote.server.store.store import Store
+
+pytestmark = needs_chromium
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with browsing(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture
+def page(url):
+    """The page over a store with one experiment."""
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload_of(experiment()), description=Description("°C", "How warm?", ""))
+    with paged(url) as page:
+        yield page
+
+
+VIEWS = ("/", "/plan", "/nowhere")
+
+
+def test_views_have_the_frame_at_360_and_at_1440_px_in_light_and_in_dark(browser, page):
+    for path in VIEWS:
+        for width, dark in ((1440, False), (360, True)):
+            browser.resize(width, dark=dark)
+            browser.open(page + path)
+            browser.find("#frame-views")
+            browser.settled()
+            assert browser.overflow() <= 0, path
+            assert len(browser.driver.find_elements("css selector", "main")) == 1
+            assert len(browser.driver.find_elements("css selector", "h1")) == 1
+            assert browser.script("return document.body.classList.contains('body--dark')") == dark
+            assert [e for e in browser.errors() if "404" not in e] == []
+    browser.resize(1440)
+
+
+def test_navigation_by_keyboard_alone(browser, page):
+    browser.open(page)
+    browser.find("#frame-updated")
+    browser.says("updated ")
+    browser.script("document.activeElement.blur()")
+    keys = browser.driver.switch_to.active_element
+    keys.send_keys("\ue004")  # tab
+    assert browser.driver.switch_to.active_element.text == "Skip to the content"
+    browser.driver.switch_to.active_element.send_keys("\ue007")  # enter
+    assert browser.driver.switch_to.active_element.get_attribute("id") == "main"
+    browser.resize(360)
+    browser.find("#frame-menu").send_keys("\ue007")
+    browser.named("Plan").send_keys("\ue007")
+    browser.until(lambda: browser.driver.current_url.endswith("/plan"))
+    menu = browser.find("#frame-menu")
+    browser.settled()
+    menu.send_keys("\ue007")
+    assert menu.get_attribute("aria-expanded") == "true"
+    browser.find("#frame-views a").send_keys("\ue00c")  # escape
+    assert menu.get_attribute("aria-expanded") == "false"
+    browser.resize(1440)
+
+
+def test_colours_are_kept_by_the_browser(browser, page):
+    def dark():
+        return browser.script("return document.body.classList.contains('body--dark')")
+
+    browser.open(page)
+    browser.find("#frame-colours option[value=dark]").click()
+    browser.until(dark)
+    browser.open(page + "/plan")
+    browser.until(dark)
+    assert browser.find("#frame-colours").get_attribute("value") == "dark"
+    browser.find("#frame-colours option[value=auto]").click()
+    browser.until(lambda: not dark())
+
+
+def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
+    path = tmp_path / "store.sqlite"
+    with paged(url) as page:
+        browser.open(page)
+        browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
+        with Store(url) as store:
+            store.add_fleet("home", keyed=False)
+        browser.says("Fleet home")
+        browser.until(lambda: "There is no store" not in browser.text)
+        for file in tmp_path.glob("store.sqlite*"):
+            file.unlink()
+        browser.says("There is no store at")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((DATA / "store_v3.sql").read_text())
+        browser.says("`hushmote store upgrade sqlite:///")
+        Store(url, upgrade=True).close()
+        browser.until(lambda: "store upgrade" not in browser.text)
+        path.write_bytes(b"damaged" * 1000)
+        browser.says("it is not an SQLite database")
+
+
+def test_an_address_that_is_none_and_a_view_that_fails_are_sentences(browser, page):
+    browser.open(page + "/nowhere")
+    browser.says("There is nothing at this address.")
+    assert "Traceback" not in browser.text
+    browser.open(page + "/experiment/home/none")
+    browser.find("#frame-views")
+    browser.settled()
+    assert "Traceback" not in browser.text
+    assert "Error" not in browser.text
+
+
+def test_a_page_whose_process_has_ended_says_so(browser, url):
+    Store(url).close()
+    with paged(url) as page:
+        browser.open(page)
+        browser.says("updated ")
+    browser.says("The page's process does not answer. What you see is of ")
+
+
+def test_nothing_is_written_where_it_was_started(tmp_path, url):
+    """NiceGUI would keep things in the working folder, and prints a banner."""
+    Store(url).close()
+    folder = tmp_path / "here"
+    folder.mkdir()
+    command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    assert said.startswith("the page is at http://127.0.0.1:")
+    process.terminate()
+    out, _ = process.communicate(timeout=60)
+    assert out == ""
+    assert process.returncode == 0
+    assert list(folder.iterdir()) == []

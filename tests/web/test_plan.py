@@ -1,0 +1,304 @@
+"""The Plan view: what its answers say, beside the command that says the same; and in a real Chromium."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shlex
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from browser import browsing, needs_chromium, paged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from selenium.webdriver.common.keys import Keys
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
+from hushmote.server.epsilon import belief
+from hushmote.server.errors import HushmoteError
+from hushmote.server.planning.devices import PlanError, solve
+from hushmote.server.planning.expected_error import Question
+from hushmote.server.planning.experiment_file import FileRefused, Named
+from hushmote.server.store.store import Store
+from hushmote.web.plan.answer import answered
+from hushmote.web.plan.question import FIELDS, FieldRefused, Setting
+
+TODAY = datetime.datetime.now(datetime.UTC).date()
+NAMED = Named("room", "Is it warm; isn't it?", "me@example.org", TODAY)
+SMALL = Setting(bins=8)
+SETTINGS = {
+    "error of ranges": SMALL,
+    "devices of a quantile": Setting(answer="devices", bins=8, kind="quantile", quantile=90.0, error=1.5),
+    "epsilon of one value": Setting(answer="epsilon", kind="frequency", low=-30.5, high=34.25),
+    "values": Setting(answer="domain", kind="frequency", error=1.3, unit=""),
+    "labels": Setting(form="labels", labels="hot, it's ok, cold", answer="devices"),
+    "yes or no": Setting(form="yes_no", answer="epsilon", devices=3_000.0),
+    "a life": Setting(form="yes_no", lasting=True, answer="devices", call="90min", horizon="26 weeks"),
+    "a life of values": Setting(
+        answer="domain", kind="frequency", error=3.0, lasting=True, lifetime=1.5, epsilon=0.7
+    ),
+}
+
+
+def run(line: str):
+    command, *arguments = shlex.split(line)
+    assert command == "hushmote"
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_the_command_line_that_is_shown_writes_the_same_file(setting, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = answered(setting)
+    for named in (NAMED, Named("_-", None, "-x", TODAY)):
+        result = run(answer.command(named))
+        assert result.exit_code == 0, result.output
+        written = tmp_path / f"{named.name}.toml"
+        assert written.read_text() == answer.file(named)
+        assert run(f"hushmote experiment show {shlex.quote(str(written))}").exit_code == 0
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_what_is_shown_is_what_the_command_says(setting, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = answered(setting)
+    told = json.loads(run(f"{answer.command(NAMED)} --json").output)
+    assert told["answer"][: len(answer.sentences)] == answer.sentences
+    histograms = told["histograms"] if setting.lasting else [told["histogram"]]
+    shown = [w.epsilon for w in answer.windows] or [answer.seen.epsilon]
+    assert [h["epsilon"] for h in histograms][: len(shown)] == shown
+
+
+def test_three_give_the_fourth_as_the_planner_does():
+    plan = solve(Question("range"), devices=20_000, epsilon=2_000_000, domain=8)
+    assert answered(SMALL).plan == plan
+    at = dict(answered(replace(SMALL, answer="devices", error=100 * plan.error)).steps)
+    assert 20_000 in at
+
+
+def test_an_error_is_never_shown_smaller_than_it_is():
+    answer = answered(SMALL)
+    assert answer.plan.error <= answer.solved / 100 < 1.01 * answer.plan.error
+
+
+def test_the_curve_goes_through_the_plan_and_falls():
+    answer = answered(SMALL)
+    devices, errors = zip(*answer.curve, strict=True)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan.error)
+    assert devices[len(devices) // 2] == pytest.approx(20_000)
+    assert sorted(errors, reverse=True) == list(errors)
+
+
+def test_both_epsilons_are_named_with_whom_they_hold_against():
+    facts = dict(answered(SMALL).facts)
+    assert facts["ε of a report"] == "ε = 2, against everybody, the broker included."
+    assert "not against the broker" in facts["ε of the histogram"]
+    assert "seen once" in facts["ε of the histogram"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "text"),
+    [
+        ({"devices": None}, "devices", "whole number of boards"),
+        ({"devices": 1e30}, "devices", "whole number of boards"),
+        ({"devices": 1e13}, "devices", "devices must be from 2 to 1099511627776, not 10000000000000"),
+        ({"devices": -1.0}, "devices", "from 2 to"),
+        ({"devices": 2.5}, "devices", "whole number"),
+        ({"devices": float("nan")}, "devices", "whole number"),
+        ({"epsilon": None}, "epsilon", "write a number"),
+        ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
+        ({"epsilon": -1.0}, "epsilon", "ε must be from 0.001 to 16, not -1"),
+        ({"epsilon": float("inf")}, "epsilon", "write a number"),
+        ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50 %"),
+        ({"answer": "devices", "error": None}, "error", "above 0 and below 50 %"),
+        ({"bins": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
+        ({"bins": 70_000.0}, "domain", "up to 65536 values"),
+        ({"bins": 1.0}, "domain", "from 2 to"),
+        ({"form": "labels", "labels": "a,,b"}, "labels", "different, none empty"),
+        ({"form": "labels", "labels": "a,other"}, "labels", "the label other is always there"),
+        ({"form": "yes_no", "answer": "domain"}, "domain", "only of a number"),
+        ({"kind": "quantile", "quantile": 100.0}, "quantile", "between 0 and 100"),
+        ({"lasting": True, "lifetime": None}, "lifetime", "from 0.001 to 1000"),
+        ({"lasting": True, "horizon": "soon"}, "horizon", "a time reads 10min"),
+        ({"lasting": True, "call": "0s"}, "call", "above 0"),
+    ],
+)
+def test_what_a_field_cannot_hold_is_one_line_at_the_field(fields, field, text):
+    with pytest.raises(FieldRefused) as caught:
+        answered(replace(SMALL, **fields))
+    assert caught.value.field == field
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        (Setting(answer="epsilon", devices=20.0, bins=8, error=0.1), "no epsilon up to 16 gives ±0.001"),
+        (Setting(answer="devices", epsilon=0.001, error=0.0001, form="yes_no"), "ask for less"),
+        (Setting(answer="domain", devices=20.0, error=0.1), "not even 2 values can be known"),
+        (Setting(form="yes_no", lasting=True, horizon="1 day", call="1 week"), "the horizon holds no call"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_the_planners_one_line(setting, text):
+    with pytest.raises(PlanError, match=text) as caught:
+        answered(setting)
+    assert "\n" not in str(caught.value)
+
+
+numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0, 100.0])
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.builds(
+        Setting,
+        answer=st.sampled_from(list(FIELDS)),
+        devices=numbers,
+        epsilon=numbers,
+        error=numbers,
+        form=st.sampled_from(["labels", "yes_no"]),
+        labels=st.text(max_size=20),
+        lifetime=numbers,
+        horizon=st.text(max_size=10),
+        call=st.text(max_size=10),
+        lasting=st.booleans(),
+    )
+)
+def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
+    refused = None
+    try:
+        answered(setting).command(NAMED)
+    except HushmoteError as e:
+        refused = str(e)
+    assert refused is None or "\n" not in refused
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes", "field"),
+    [
+        (SMALL, {"name": "A room"}, "name"),
+        (SMALL, {"owner": ""}, "owner"),
+        (SMALL, {"purpose": "a\0b"}, "purpose"),
+        (replace(SMALL, unit="x" * 21), {}, "unit"),
+        (replace(SMALL, low=-1e16), {}, "low"),
+        (Setting(form="labels", labels="x" * 1200 + ",b"), {}, ""),
+    ],
+)
+def test_a_file_that_would_be_refused_says_which_field(setting, changes, field):
+    with pytest.raises(FileRefused) as caught:
+        answered(setting).file(replace(NAMED, **changes))
+    assert caught.value.field == field
+    assert "\n" not in caught.value.reason
+
+
+def test_a_file_of_a_number_needs_its_range():
+    with pytest.raises(FieldRefused, match="the lowest and the highest reading"):
+        answered(replace(SMALL, low=None)).file(NAMED)
+
+
+def test_a_search_that_nobody_waits_for_ends():
+    class Superseded(Exception):
+        pass
+
+    seen = []
+
+    def before_each() -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            raise Superseded
+
+    with pytest.raises(Superseded):
+        answered(Setting(answer="epsilon", bins=8), before_each)
+    assert len(seen) == 3
+
+
+@pytest.fixture(scope="module")
+def plan_page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plan")
+    url = f"sqlite:///{folder / 'store.sqlite'}"
+    Store(url).close()
+    with paged(url) as page, browsing(folder) as browser:
+        yield page, browser
+
+
+def said(browser) -> str:
+    """The answer, once it stands."""
+    box = browser.find(".plan-answer")
+    return browser.until(
+        lambda: box.text if "%" in box.text and "Working" not in box.text else "", "no answer"
+    )
+
+
+def typed(browser, name: str, text: str) -> None:
+    field = browser.find(f"#quantity-{name}")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(text)
+
+
+@needs_chromium
+def test_sliders_move_the_answer_by_keyboard(plan_page):
+    page, browser = plan_page
+    browser.open(f"{page}/plan")
+    assert "20,000 devices" in said(browser)
+    browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
+    browser.says("from each of 21,000 devices")
+    browser.find("[aria-label='ε, what one report may tell'] input[type=range]").send_keys(Keys.ARROW_LEFT)
+    browser.says(belief(1.95))
+    browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
+    browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
+    error = browser.find("#quantity-error").get_attribute("value")
+    assert f"±{float(error):g}% of the devices" in said(browser)
+    assert browser.find("#quantity-devices").get_attribute("readonly")
+    assert not browser.errors()
+
+
+@needs_chromium
+def test_impossible_plans_and_wild_numbers_are_one_line(plan_page):
+    page, browser = plan_page
+    browser.open(f"{page}/plan")
+    said(browser)
+    for text, line in (
+        ("1e30", "whole number of boards"),
+        ("-1", "from 2 to"),
+        ("e", "whole number of boards"),
+    ):
+        typed(browser, "devices", text)
+        browser.until(lambda line=line: line in browser.find("#quantity-devices-note").text, line)
+    browser.find("[aria-label='Work out: ε, what one report may tell']").click()
+    typed(browser, "devices", "30")
+    typed(browser, "error", "0.1")
+    browser.says("No epsilon up to 16 gives")
+    assert "Traceback" not in browser.text
+    assert not browser.errors()
+
+
+@needs_chromium
+def test_the_file_downloads_and_is_an_experiment(plan_page):
+    page, browser = plan_page
+    browser.open(f"{page}/plan")
+    said(browser)
+    browser.named("one of some labels", "[role=radio]").click()
+    labels = browser.find("[aria-label='Labels, with commas between them']")
+    labels.send_keys(Keys.CONTROL, "a")
+    labels.send_keys("hot, <b>cold</b>")
+    browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")
+    name = browser.find("[aria-label='Name of the experiment']")
+    name.send_keys(Keys.CONTROL, "a")
+    name.send_keys("A B")
+    browser.says("write 1 to 32 of a-z, 0-9, _ and -")
+    name.send_keys(Keys.CONTROL, "a")
+    name.send_keys("from_page")
+    browser.says('name = "from_page"')
+    browser.says('labels = ["hot", "<b>cold</b>"]')
+    browser.named("Download the file").click()
+    path: Path = browser.folder / "from_page.toml"
+    browser.until(path.exists, "no file")
+    assert tomllib.loads(path.read_text())["labels"] == ["hot", "<b>cold</b>"]
+    assert run(f"hushmote experiment show {path}").exit_code == 0
+    browser.resize(360)
+    assert browser.overflow() == 0
+    browser.resize(1440)

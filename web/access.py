@@ -1,0 +1,207 @@
+"""Who may see the page, in front of all that it serves: HTTP, WebSockets, downloads, the board, the door.
+
+Without a token only this machine's own browsers are let in, and only by this machine's names: a foreign site
+whose name leads here (DNS rebinding) is not. With one, whoever has the token's cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import html
+import ipaddress
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
+
+from ..server.errors import UsageError, refusing
+
+HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
+LOGIN = "/login"
+_LEAST_TOKEN = 16  # characters
+_WRONG_S = 1.0  # until somebody hears that the token was wrong
+_MOST_WRONG = 32  # who wait for that at once; whoever comes then is told to come later
+_MOST_FORM = 4096  # bytes
+_COOKIE_DAYS = 30
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file; raises UsageError for one that can be guessed or typed wrong."""
+    with refusing(UsageError, f"read {path}"):
+        content = path.read_bytes()[:_MOST_FORM]
+    token = content.decode("ascii", "replace").strip()
+    if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
+        raise UsageError(
+            f"{path} must hold one line of {_LEAST_TOKEN} or more letters and digits: "
+            f"openssl rand -hex 16 > {path}"
+        )
+    return token
+
+
+class Access:
+    """An ASGI application that lets pass to another who may see it. token: None on loopback."""
+
+    def __init__(self, application: Any, token: str | None, port: int) -> None:
+        self._application = application
+        self._token = token
+        self._waiting = 0
+        self._name = f"hushmote_{port}"  # browsers keep cookies by host, whatever the port
+        self._value = hmac.new((token or "").encode(), b"the page's cookie", hashlib.sha256).hexdigest()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request, as ASGI has it."""
+        if scope["type"] not in ("http", "websocket"):
+            return await self._application(scope, receive, send)
+        headers = _Headers(scope)
+        if scope["type"] == "http" and scope["path"] == HEALTH:
+            return await _answer(send, 200, b'{"healthy": true}\n', kind="application/json")
+        if refusal := self._refusal(scope, headers):
+            return await _refuse(scope, send, 403, refusal)
+        if self._token is None:
+            return await self._application(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
+            return await self._log_in(headers, receive, send)
+        if hmac.compare_digest(headers.cookie(self._name).encode(), self._value.encode()):
+            return await self._application(scope, receive, send)
+        given, there = _without_token(scope)
+        if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
+            return await self._judge(given, there, headers, send)
+        return await _refuse(scope, send, 401, "This page needs a token.", _form(there))
+
+    def _refusal(self, scope: Any, headers: _Headers) -> str:
+        """Why a request is refused by what it says of itself, else empty."""
+        host = headers.get("host")
+        if self._token is None and not is_loopback(_name_of(host)):
+            return (
+                "This page is for this machine only: open it as http://127.0.0.1 or http://localhost. To "
+                "reach it by another name, start it with --token-file."
+            )
+        origin = headers.get("origin")
+        writes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
+        # A program that is no browser says no origin, and brings no cookie that is not its own.
+        if writes and origin and urlsplit(origin).netloc.lower() != host.lower():
+            return "This came from another site's page."
+        return ""
+
+    async def _log_in(self, headers: _Headers, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if message["type"] != "http.request" or not message.get("more_body") or len(body) > _MOST_FORM:
+                break
+        form = parse_qs(body[:_MOST_FORM].decode("utf-8", "replace"))
+        given, there = form.get("token", [""])[0].strip(), form.get("there", ["/"])[0]
+        await self._judge(given, there, headers, send)
+
+    async def _judge(self, given: str, there: str, headers: _Headers, send: Any) -> None:
+        there = _own_path(there)
+        if self._waiting >= _MOST_WRONG:
+            body = _document("Too many try a token at the same time: try again in a minute.", _form(there))
+            return await _answer(send, 429, body, [("retry-after", "60")])
+        mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
+        if hmac.compare_digest(mine, theirs):
+            flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
+            secure = "; Secure" if headers.get("x-forwarded-proto") == "https" else ""
+            cookie = f"{self._name}={self._value}; {flags}{secure}"
+            return await _answer(send, 303, b"", [("location", there), ("set-cookie", cookie)])
+        self._waiting += 1
+        try:
+            await asyncio.sleep(_WRONG_S)
+        finally:
+            self._waiting -= 1
+        return await _answer(send, 401, _document("That is not this page's token.", _form(there)))
+
+
+class _Headers:
+    """A request's headers, by names in lower case; "" where one is not there."""
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        self._values = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+    def get(self, name: str) -> str:
+        return self._values.get(name, "")
+
+    def cookie(self, name: str) -> str:
+        try:
+            found = SimpleCookie(self.get("cookie")).get(name)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+
+def _name_of(host: str) -> str:
+    """The name or address in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _without_token(scope: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The token in a request's address, and the address without it."""
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    rest = urlencode([(name, value) for name, value in query if name != "token"])
+    there = quote(scope["path"]) + (f"?{rest}" if rest else "")
+    return next((value for name, value in query if name == "token"), None), there
+
+
+def _own_path(there: str) -> str:
+    """A path on this page, whatever was asked for: nobody is sent elsewhere after a login."""
+    parts = urlsplit(there.replace("\\", "/"))
+    if parts.scheme or parts.netloc or not there.startswith("/") or there.startswith("//"):
+        return "/"
+    return quote(there, safe="/?&=%+:@!$'()*,;~-._")
+
+
+def _form(there: str) -> str:
+    return f"""<form method="post" action="{LOGIN}">
+<input type="hidden" name="there" value="{html.escape(_own_path(there))}">
+<label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
+<button>Look at it</button>
+</form><p>Whoever started the page has it, in the file that --token-file names.</p>"""
+
+
+def _document(words: str, more: str = "") -> bytes:
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Hushmote</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>
+:root {{ color-scheme: light dark }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto 0; padding: 0 1rem }}
+input, button {{ font: inherit; padding: .4rem .6rem }}
+</style></head><body><main><h1>Hushmote</h1><p>{html.escape(words)}</p>{more}</main></body></html>
+""".encode()
+
+
+async def _refuse(scope: Any, send: Any, status: int, words: str, more: str = "") -> None:
+    if scope["type"] == "websocket":
+        return await send({"type": "websocket.close", "code": 1008, "reason": words[:60]})  # HTTP's 403
+    if scope["path"].startswith(("/api/", "/v1/")):  # what programs ask
+        return await _answer(send, status, f"{words}\n".encode(), kind="text/plain; charset=utf-8")
+    return await _answer(send, status, _document(words, more))
+
+
+async def _answer(
+    send: Any,
+    status: int,
+    body: bytes,
+    headers: list[tuple[str, str]] | None = None,
+    kind: str = "text/html; charset=utf-8",
+) -> None:
+    shown = [("content-type", kind), ("content-length", str(len(body))), ("cache-control", "no-store")]
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in [*shown, *(headers or [])]]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})

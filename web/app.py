@@ -1,0 +1,163 @@
+"""The page as a process: NiceGUI's application, wrapped in what limits and guards it, on a bounded server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from nicegui import app as nicegui_app
+from nicegui import ui
+from starlette.middleware.gzip import GZipMiddleware
+
+from ..server.answers.store_reader import StoreReader
+from ..server.errors import HushmoteError, UsageError
+from ..server.results.result import result_of
+from ..server.service.bounded_http import listen
+from ..server.store.store import StoreError
+from . import errors, fleet, server
+from .access import Access
+from .board.app import BoardFiles
+from .board.files import BoardConfig
+from .budget import view as budget
+from .experiment import view as experiment
+from .health import Aggregator
+from .limits import Limits
+from .live import LiveStore
+from .page import Page
+from .plan import view as plan
+from .settings import PageSettings
+
+STATIC = Path(__file__).with_name("static")
+_HEAD = '<script src="/static/page.js" defer></script>'
+log = logging.getLogger(__name__)
+
+
+def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve the page until SIGTERM or Ctrl-C; on_ready is called with its URL once it listens.
+
+    Raises EndpointError where it cannot listen, and StoreError for a store's URL that is none.
+    """
+    with listen(settings.host, settings.port) as listener:
+        asyncio.run(_serve(settings, listener, on_ready))
+
+
+async def _serve(
+    settings: PageSettings, listener: socket.socket, on_ready: Callable[[str], None] | None
+) -> None:
+    live = LiveStore(settings.store)
+    await live.look()  # the first reader is not told that nobody has looked
+    page = Page(settings, live, Aggregator(settings.aggregator, live.wake))
+    port = listener.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+
+    def ready() -> None:
+        if on_ready is not None:
+            on_ready(f"http://{host}:{port}/")
+
+    tasks = [asyncio.create_task(turn) for turn in (live.run(), page.aggregator.run())]
+    try:
+        await server.run(guarded(application(page), settings.token, port), listener, ready)
+    finally:
+        for task in tasks:
+            task.cancel()
+        live.close()
+
+
+def guarded(application: Any, token: str | None, port: int) -> Any:
+    """An ASGI application behind what guards the page."""
+    return GZipMiddleware(Limits(Access(application, token, port)), minimum_size=1000)
+
+
+def application(page: Page) -> Any:
+    """The ASGI application of a page; one in a process, since NiceGUI's routes are the process's."""
+    outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
+    for view in (fleet, experiment, budget, plan):
+        view.register(page)
+    errors.register(page)
+    nicegui_app.add_static_files("/static", STATIC)
+    ui.add_css(STATIC / "page.css", shared=True)
+    ui.add_body_html(_HEAD, shared=True)
+    if page.settings.door is not None:
+        outer.mount("/v1", page.settings.door)
+    _mount_board(outer, page)
+    _mount_results(outer, page)
+    ui.run_with(
+        outer,
+        title="Hushmote",
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        gzip_middleware_factory=None,
+        reconnect_timeout=10.0,
+        show_welcome_message=False,
+        dark=None,
+    )
+    return outer
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
+    yield
+
+
+def _mount_board(outer: FastAPI, page: Page) -> None:
+    """The board in the browser, which sends to an open fleet: it has no keys."""
+
+    @outer.get("/board")
+    def _() -> Response:
+        return RedirectResponse("/board/")
+
+    @outer.get("/board/config.json")
+    async def _() -> Response:
+        fleet = None if page.settings.door is None else await _open_fleet(page)
+        told = ("/v1", "/api") if fleet else (None, None)
+        config = BoardConfig(fleet or "", *told, None, "/")
+        return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
+
+    try:
+        outer.mount("/board", BoardFiles(BoardConfig("")))
+    except HushmoteError as e:
+        log.warning("%s", e)
+
+
+async def _open_fleet(page: Page) -> str | None:
+    try:
+        seen = await page.live.overview()
+    except StoreError:
+        return None
+    asked = [f.name for f in seen.fleets if not f.keyed and any(e.state == "current" for e in f.experiments)]
+    return next((name for name in asked if page.settings.fleet in (None, name)), None)
+
+
+def _mount_results(outer: FastAPI, page: Page) -> None:
+    """The result documents, as `hushmote serve --publish` has them, of now."""
+
+    @outer.get("/api/{fleet}/{name}.json")
+    async def _(fleet: str, name: str) -> Response:
+        if page.settings.fleet not in (None, fleet):
+            return _failed(404, f"this page shows fleet {page.settings.fleet} only")
+        try:
+            body = await page.live.ask(("result", fleet, name), lambda reader: _result(reader, fleet, name))
+        except UsageError as e:
+            return _failed(404, str(e))
+        except HushmoteError as e:
+            return _failed(503, str(e))
+        return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _result(reader: StoreReader, fleet: str, name: str) -> bytes:
+    now = datetime.datetime.now(datetime.UTC)
+    return result_of(reader.store, fleet, name, now, live=True).to_json() + b"\n"
+
+
+def _failed(status: int, words: str) -> Response:
+    return JSONResponse({"error": words}, status, headers={"cache-control": "no-store"})

@@ -1,0 +1,10 @@
+"""python -m hushmote.web.board FOLDER: the browser board's files, for any static server."""
+
+import sys
+from pathlib import Path
+
+from .files import copy
+
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    sys.exit("usage: python -m hushmote.web.board FOLDER")
+copy(Path(sys.argv[1]))

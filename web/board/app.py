@@ -1,0 +1,41 @@
+"""The browser board as a part of a web application; mount it where its folder shall be, such as /board."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from .files import STATIC, BoardConfig, files
+
+# index.html says the same for servers that send no headers; only a header can forbid frames.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # asked for again each time; what did not change is not sent again
+}
+
+
+class BoardFiles(StaticFiles):
+    """The files of files(), with a config.json of its own."""
+
+    def __init__(self, config: BoardConfig) -> None:
+        super().__init__(directory=STATIC)
+        self._config = asdict(config)
+        self._files = dict(files())
+        self._files["."] = self._files["index.html"]
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        file = self._files.get(path)
+        return (str(file), file.stat()) if file else ("", None)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = JSONResponse(self._config) if path == "config.json" else None
+        response = response or await super().get_response(path, scope)
+        response.headers.update(_HEADERS)
+        return response

@@ -1,0 +1,88 @@
+"""What the browser board needs and the repository does not hold: MicroPython's WebAssembly port, from npm.
+
+    python web/board/fetch.py
+
+puts it into web/board/static/micropython. package-lock.json beside this file pins it by hash. setup.py runs
+this file where nothing of ours is installed, so it imports nothing of ours.
+"""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PORT = HERE / "static" / "micropython"
+PACKAGE = "@micropython/micropython-webassembly-pyscript"
+FILES = ("micropython.mjs", "micropython.wasm", "package.json")
+PINS = ("package.json", "package-lock.json", ".npmrc")
+
+
+class CannotFetch(Exception):
+    """npm is missing, or it failed; command is what to do about it."""
+
+    def __init__(self, text: str, command: str) -> None:
+        super().__init__(text)
+        self.command = command
+
+
+def pinned() -> str:
+    """The version of the port that package-lock.json names."""
+    lock = json.loads((HERE / "package-lock.json").read_text())
+    return lock["packages"][f"node_modules/{PACKAGE}"]["version"]
+
+
+def packages(folder: Path, *, tests: bool = False) -> Path:
+    """The folder's node_modules, as package-lock.json pins them; tests: what only tests need, too.
+
+    Raises CannotFetch.
+    """
+    if not (shutil.which("node") and shutil.which("npm")):
+        raise CannotFetch("there is no Node.js with npm", "apt-get install nodejs npm")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PINS:
+        shutil.copy(HERE / name, folder / name)
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+    command += [] if tests else ["--omit=dev"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if result.returncode:
+        lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
+        raise CannotFetch(f"npm failed: {lines[-1]}", " ".join(command))
+    return folder / "node_modules"
+
+
+def is_there() -> bool:
+    """Whether the pinned version is in static/micropython."""
+    try:
+        return json.loads((PORT / "package.json").read_text())["version"] == pinned()
+    except FileNotFoundError:
+        return False
+
+
+def fetch() -> None:
+    """Put the port into static/micropython, unless it is there; raises CannotFetch."""
+    if is_there():
+        return
+    with tempfile.TemporaryDirectory(dir=HERE) as scratch:
+        fetched, new = packages(Path(scratch) / "npm") / PACKAGE, Path(scratch) / "micropython"
+        new.mkdir()
+        for name in FILES:
+            shutil.copy(fetched / name, new / name)
+        shutil.rmtree(PORT, ignore_errors=True)
+        with contextlib.suppress(OSError):  # somebody else has fetched it meanwhile
+            new.rename(PORT)
+
+
+def main() -> None:
+    try:
+        fetch()
+    except CannotFetch as e:
+        sys.exit(f"The board in the browser cannot be fetched: {e}. Try: {e.command}")
+    print(f"MicroPython {pinned()} for browsers is in {PORT}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Between the page and ldp_client.py: JSON texts in, JSON texts out. Runs on MicroPython's WebAssembly port.
+
+port.js gives the module `browser`: random(n) -> n bytes of crypto.getRandomValues as hex; read(slot) -> hex
+of a slot of the ledger, "" where it was never written, "!" where the browser refuses; write(slot, hex) ->
+whether the browser took it.
+"""
+
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false
+
+import binascii
+import gc
+import hashlib
+import json
+import os
+import sys
+
+import browser
+import check_vectors
+import ldp_client
+
+os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has none of its own
+
+# What this firmware allows, whatever a server asks, as on a board; the names are those that the person at
+# this browser chose. 8 in all or, with many small reports, (8, 1e-6): see docs/choosing-a-budget.md.
+POLICY = {
+    "sum": 8_000_000,
+    "squares": 1_819_000_000_000,
+    "epsilon": 4_000_000,
+    "rules": ("sum", "squares", "count"),
+    "experiments": (),
+}
+
+
+class BrowserSlots:
+    """The ledger's two slots in localStorage: a reload is a power cut."""
+
+    def read(self, slot):
+        text = browser.read(slot)
+        if text == "!":
+            raise OSError(5)
+        try:
+            return binascii.unhexlify(text) if text else None
+        except ValueError:
+            return b"?"  # somebody wrote there: a damaged slot
+
+    def write(self, slot, data):
+        if not browser.write(slot, binascii.hexlify(data).decode()):
+            raise OSError(28)
+
+
+class MemorySlots:
+    """The ledger of one board of a crowd, which lives as long as the crowd."""
+
+    def __init__(self):
+        self.slots = [None, None]
+
+    def read(self, slot):
+        return self.slots[slot]
+
+    def write(self, slot, data):
+        self.slots[slot] = data
+
+
+def _hex(data):
+    return binascii.hexlify(data).decode()
+
+
+def _policy(names):
+    policy = dict(POLICY)
+    policy["experiments"] = tuple(names)
+    return policy
+
+
+def about():
+    with open("/ldp_client.py", "rb") as f:
+        source = f.read()
+    version = ".".join([str(x) for x in sys.implementation[1][:3]])
+    return {"sha256": _hex(hashlib.sha256(source).digest()), "bytes": len(source), "micropython": version}
+
+
+def parse(payload):
+    """The numbers of an experiment that the page shows and estimates with."""
+    exp = ldp_client.Experiment.parse(binascii.unhexlify(payload))
+    names = "name type labels low high domain mechanism epsilon every rule cap window code_count code_bytes"
+    result = {name: getattr(exp, name) for name in names.split()}
+    result["digest"] = _hex(exp.digest)
+    result["levels"] = [
+        {name: getattr(x, name) for name in ("domain", "g", "t", "seeds", "threshold", "code_count")}
+        for x in exp.levels
+    ]
+    return result
+
+
+client = None  # the board that localStorage holds, once it is powered on
+
+
+def start(device, names):
+    """Power on."""
+    global client
+    client = ldp_client.Client(_policy(names), BrowserSlots(), device)
+    return state()
+
+
+def provision(replace):
+    ldp_client.provision(BrowserSlots(), replace)
+
+
+def enroll(payload):
+    client.enroll(binascii.unhexlify(payload))
+    return state()
+
+
+def state():
+    result = client.status()
+    result["device"] = client.device_id
+    result["policy"] = client._policy
+    result["outbox"] = [_hex(report) for report in client.outbox()]
+    return result
+
+
+def report(name, value):
+    """One reading: its index, and the report or None."""
+    index = client._experiments[name].bucket(value)
+    made = client.report(name, value)
+    return {"index": index, "report": made and _hex(made), "state": state()}
+
+
+def sent(data):
+    client.sent(binascii.unhexlify(data))
+    return state()
+
+
+def enable(value):
+    client.enabled = value
+    return state()
+
+
+class CoinSaysYes:
+    """The randomness of a board of a crowd, whose coin of `every` says yes; all else is its own."""
+
+    def __init__(self, rng):
+        self.bernoulli = rng.bernoulli
+        self._rng = rng
+        self._coin = True
+
+    def below(self, n):
+        if self._coin:
+            self._coin = False
+            return 0
+        return self._rng.below(n)
+
+
+def crowd(device, payload, value):
+    """One report of a board of its own: provisioned, enrolled, at the reading that its coin lets through."""
+    payload = binascii.unhexlify(payload)
+    slots = MemorySlots()
+    ldp_client.provision(slots)
+    one = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
+    exp = one.enroll(payload)
+    if exp.every > 1:
+        one.rng = CoinSaysYes(one.rng)
+    made = one.report(exp.name, value)
+    return {"index": exp.bucket(value), "report": made and _hex(made)}
+
+
+_check = {}  # cases of vectors.json that are still to be checked, and the experiments that they name
+
+
+def vectors(many):
+    """Check so many more cases of vectors.json from where the last call stopped; what failed, and the end."""
+    if not _check:
+        lines = open("/vectors.json")  # noqa: SIM115 - read on by the next call
+        _check.update(cases=check_vectors.cases(lines), experiments={})
+    done, failed = 0, []
+    for section, case in _check["cases"]:
+        done += 1
+        try:
+            check_vectors.CHECKS[section](case, _check["experiments"])
+        except Exception as e:
+            failed.append(f"{section}: {type(e).__name__} {e}")
+        if done == many:
+            return {"done": done, "failed": failed, "end": False}
+    _check.clear()
+    return {"done": done, "failed": failed, "end": True}
+
+
+def memory():
+    return gc.mem_alloc()
+
+
+CALLS = (about, parse, start, provision, enroll, state, report, sent, enable, crowd, vectors, memory)
+_CALLS = {call.__name__: call for call in CALLS}
+
+
+def call(text):
+    """[name, argument, ...] -> {"value": ...} or {"error": text, "kind": name of its class}."""
+    name, *arguments = json.loads(text)
+    try:
+        return json.dumps({"value": _CALLS[name](*arguments)})
+    except (ldp_client.LDPError, TypeError) as e:
+        return json.dumps({"error": str(e), "kind": type(e).__name__})

@@ -1,0 +1,64 @@
+// A histogram with intervals as SVG, and the same numbers as a table. No library.
+import { element, number, percent, points, roughly } from './words.js';
+
+const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
+
+/** Rows {name, share, low, high, truth}; truth: a share, or null where nobody knows it. */
+export function drawHistogram(box, rows, width) {
+  const top = Math.max(0.05, ...rows.map((r) => Math.max(Math.min(r.high, 1), r.truth ?? 0))) * 1.05;
+  const bottom = Math.min(0, ...rows.map((r) => Math.max(r.low, -0.5))) * 1.05;
+  const y = (share) => TOP + ((top - Math.min(Math.max(share, bottom), top)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
+  const step = (width - LEFT - RIGHT) / rows.length;
+  const svg = element('svg:svg', { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': 'Histogram with intervals; the table below has its numbers.' });
+  const tick = niceStep(top - bottom);
+  for (let k = Math.ceil(bottom / tick); k * tick <= top; k++) {
+    const share = k * tick || 0; // no -0 %
+    svg.append(
+      element('svg:line', { x1: LEFT, x2: width - RIGHT, y1: y(share), y2: y(share), class: k ? 'grid' : 'axis' }),
+      element('svg:text', { x: LEFT - 6, y: y(share) + 4, 'text-anchor': 'end' }, roughly(share)),
+    );
+  }
+  const every = Math.ceil((Math.max(...rows.map((r) => r.name.length)) * 6.5 + 8) / step);
+  rows.forEach((row, i) => {
+    const [x, middle] = [LEFT + i * step, LEFT + (i + 0.5) * step];
+    const bar = [y(Math.max(row.share, 0)), y(Math.min(row.share, 0))];
+    svg.append(element('svg:rect', { x: x + step * 0.12, width: step * 0.76, y: bar[0], height: bar[1] - bar[0], class: 'bar' }));
+    if (row.truth !== null) {
+      svg.append(element('svg:line', { x1: x + step * 0.04, x2: x + step * 0.96, y1: y(row.truth), y2: y(row.truth), class: 'truth' }));
+    }
+    svg.append(element('svg:line', { x1: middle, x2: middle, y1: y(row.low), y2: y(row.high), class: 'interval' }));
+    if (i % every === 0) {
+      svg.append(element('svg:text', { x: middle, y: HEIGHT - BOTTOM + 18, 'text-anchor': 'middle' }, row.name));
+    }
+  });
+  box.replaceChildren(svg);
+}
+
+function niceStep(span) {
+  const power = 10 ** Math.floor(Math.log10(span / 4));
+  return [1, 2, 5, 10].map((m) => m * power).find((s) => span / s <= 5);
+}
+
+export function fillTable(body, rows) {
+  body.replaceChildren(
+    ...rows.map((row) =>
+      element(
+        'tr',
+        {},
+        element('th', { scope: 'row' }, row.name),
+        element('td', {}, percent(row.share)),
+        element('td', {}, `${percent(row.low)} to ${percent(row.high)}`),
+        element('td', {}, row.truth === null ? '–' : percent(row.truth)),
+      ),
+    ),
+  );
+}
+
+/** In words: how far the estimate is from the truth. */
+export function compared(rows) {
+  const known = rows.filter((r) => r.truth !== null);
+  if (!known.length) return '';
+  const held = known.filter((r) => r.low <= r.truth && r.truth <= r.high).length;
+  const gap = Math.max(...known.map((r) => Math.abs(r.share - r.truth)));
+  return `${number(held)} of ${number(known.length)} intervals hold the truth; in the long run at least 95 in 100 do. The largest gap is ${points(gap * 100)} percentage points.`;
+}

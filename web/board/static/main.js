@@ -1,0 +1,404 @@
+// The page: one board, its experiment, its budget, and many boards beside it.
+import { newDevice, populations, readings, send } from './crowd.js';
+import { NotSent, backoff, door, examples, pause } from './door.js';
+import { readingInput } from './input.js';
+import { BoardError, boot, fromHex, kept, toHex } from './port.js';
+import { makeView } from './view.js';
+import { belief, codeMeaning, codeOf, element, indexName, nats, number, reportParts } from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const MOST_UNSENT = 16;
+const NEW_BOARD =
+  'A new board has a new id and an empty ledger. That starts a new bound: what the old board has told and what the new one tells add up. Reports that were not sent yet are lost.';
+
+/** What the page has: call (of the port), storage, to (door or examples), about (words by experiment's name). */
+export const board = { call: null, state: null, exp: null, view: null };
+let input = null; // {value(), words()} of the reading
+let sending = false;
+const indices = new Map(); // report -> index of its reading, for the truth in the view
+
+const json = async (file) => {
+  const response = await fetch(new URL(file, import.meta.url), { cache: 'no-store' });
+  return response.ok ? response.json() : null;
+};
+
+/** Colours: as ?theme= says, else as the page around this one keeps them, else as the system. */
+function theme() {
+  const asked = new URLSearchParams(location.search).get('theme') ?? kept('').read('hushmote-colours');
+  if (asked === 'dark' || asked === 'light') document.documentElement.dataset.theme = asked;
+}
+
+function trouble(text, canBeNew = false) {
+  $('trouble').hidden = !text;
+  $('trouble-text').textContent = text ?? '';
+  $('trouble-new').hidden = !canBeNew;
+}
+
+const LOCKED = [
+  ['another client', 'Another tab has used this board, so this one has locked itself: two clients on one ledger could spend the budget twice. Reload this page to go on with the board, or make a new one.'],
+  ['no ledger', 'The browser has lost this board’s ledger. A board without a ledger does not know what it has spent, so it stays silent.'],
+  ['damaged', 'This board’s ledger is damaged. A board that cannot trust its ledger stays silent.'],
+  ['storage failed', 'This browser keeps nothing for this page: its storage is blocked or full. A board that cannot keep its budget stays silent. Nothing was spent.'],
+];
+const lockedWords = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] ?? text;
+
+// --- The board -------------------------------------------------------------------------------------
+
+function identity() {
+  try {
+    return JSON.parse(board.storage.read('board'));
+  } catch {
+    return null;
+  }
+}
+
+/** Power on; a board that was never made is made. */
+function powerOn(name) {
+  let known = identity();
+  if (!known) {
+    board.call('provision', false);
+    known = { id: newDevice(), names: [] };
+  }
+  if (!known.names.includes(name)) known.names.push(name);
+  if (!board.storage.write('board', JSON.stringify(known))) throw new BoardError('storage failed');
+  board.state = board.call('start', known.id, known.names);
+}
+
+function newBoard() {
+  if (!confirm(NEW_BOARD)) return;
+  try {
+    board.call('provision', true);
+    board.storage.write('board', JSON.stringify({ id: newDevice(), names: [] }));
+  } catch (error) {
+    trouble(lockedWords(error.message), true);
+    return;
+  }
+  $('said').textContent = 'This is a new board.';
+  $('steps').hidden = true;
+  choose(board.name);
+}
+
+/** Take part in an experiment: fetch it, power on with its name in the policy, enroll. */
+async function choose(name) {
+  board.name = name;
+  trouble(null);
+  for (const id of ['measure', 'budget', 'crowd', 'view']) $(id).hidden = true;
+  const payload = await retried(() => board.to.payload(name), () => board.name === name);
+  if (!payload) return;
+  const end = payload.indexOf(0);
+  const words = board.about[name] ?? { unit: (await board.to.result(name))?.unit };
+  $('purpose').textContent = words.purpose ?? '';
+  if (end >= 0) {
+    trouble('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
+    return;
+  }
+  board.payload = toHex(payload);
+  try {
+    board.exp = board.call('parse', board.payload);
+    $('facts').textContent = facts(board.exp, words.unit);
+    board.view = board.views[name] ??= makeView(board.exp, board.to);
+    input = readingInput($('input'), board.exp, words.unit ?? '', words.reading);
+    fillPopulations();
+    $('until').hidden = board.exp.every === 1;
+    for (const id of ['crowd', 'view']) $(id).hidden = false;
+    powerOn(name);
+    if (board.state.locked) throw new BoardError(board.state.locked);
+    board.state = board.call('enroll', board.payload);
+    for (const id of ['measure', 'budget']) $(id).hidden = false;
+    $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes, whose code chance has a hand in. Beside it only this board’s random name, ${board.state.device}.`;
+    $('learn').textContent = belief(board.exp.epsilon);
+    showState();
+    drain();
+  } catch (error) {
+    if (!(error instanceof BoardError)) throw error;
+    if (error.kind === 'ExperimentRefused') trouble(`This board refuses the experiment: ${error.message}.`);
+    else trouble(lockedWords(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
+  }
+  await board.view?.refresh();
+}
+
+function facts(exp, unit = '') {
+  const kind = {
+    number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins.`,
+    choice: `A reading is one of ${number(exp.labels.length)} labels, or other.`,
+    bool: 'A reading is yes or no.',
+  }[exp.type];
+  const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: `${number(exp.cap)} reports`, unlimited: 'no limit' }[exp.rule];
+  const every = exp.every > 1 ? ` It speaks once in ${number(exp.every)} readings, by a coin.` : '';
+  return `${kind} A report costs ε ${nats(exp.epsilon)}. The board’s budget for this is ${cap}.${every}`;
+}
+
+function showState() {
+  const { state, exp } = board;
+  const line = state.experiments[exp.name];
+  const all = line.reports + line.left;
+  $('meter').setAttribute('aria-valuemax', all);
+  $('meter').setAttribute('aria-valuenow', line.left);
+  $('meter').setAttribute('aria-valuetext', `${number(line.left)} of ${number(all)} reports left`);
+  $('meter-left').style.width = `${all ? (100 * line.left) / all : 0}%`;
+  const spent = `All its reports together have cost ε ${nats(state.sum)}.`;
+  $('left').textContent = state.locked ? lockedWords(state.locked)
+    : line.left ? `${number(line.left)} of ${number(all)} reports are left. ${spent}`
+    : `The budget is spent. ${spent} The board is silent from now on; the application notices nothing.`;
+  $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
+  $('enabled').checked = state.enabled;
+  $('policy').textContent = JSON.stringify(state.policy, null, 1);
+  if (state.locked) trouble(lockedWords(state.locked), true);
+}
+
+const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
+
+/** Why report() gave None, as far as status() tells. */
+function whyNone({ state, exp }) {
+  const line = state.experiments[exp.name];
+  if (state.locked || state.error) return lockedWords(state.locked ?? state.error);
+  if (!state.enabled) return 'This board does not take part.';
+  if (!line.left) return 'The budget is spent.';
+  if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
+  return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
+}
+
+/** One reading; with patience, as many as it takes until the coin of `every` lets one through. */
+async function reportReading(patient) {
+  const value = input.value();
+  let [answer, readings] = [null, 0];
+  do {
+    answer = board.call('report', board.exp.name, value);
+    board.state = answer.state;
+    if (++readings % 20 === 0) await pause(0);
+  } while (patient && !answer.report && onlyTheCoin(board));
+  const { index, report } = answer;
+  showState();
+  $('steps').hidden = false;
+  $('step-reading').textContent = `${input.words()} – it stays in this browser`;
+  $('step-index').textContent = `${number(index)} (${indexName(board.exp, index)})`;
+  for (const id of ['step-code', 'step-report', 'step-debit', 'step-sent']) $(id).textContent = '–';
+  if (!report) {
+    $('said').textContent = `No report: report() gives None, and that is all the application sees. ${whyNone(board)} Nothing was spent.`;
+    return;
+  }
+  indices.set(report, index);
+  const which = readings > 1 ? `The coin let reading number ${number(readings)} through. ` : '';
+  $('said').textContent = `${which}One report was made. It cost ε ${nats(board.exp.epsilon)}.`;
+  $('step-code').textContent = `${number(codeOf(report))}. ${codeMeaning(board.exp, codeOf(report))}`;
+  const parts = reportParts(report, board.exp.code_bytes);
+  $('step-report').replaceChildren(
+    element('span', { class: 'parts' }, ...parts.map(([hex, what]) => element('span', {}, element('code', {}, hex), element('small', {}, what)))),
+  );
+  $('step-report').dataset.hex = report;
+  $('step-debit').textContent = `ε ${nats(board.exp.epsilon)}, written down together with the report before anything is sent`;
+  drain();
+}
+
+/** Send the outbox, oldest first, each as it is until it is acknowledged. */
+async function drain() {
+  if (sending) return;
+  sending = true;
+  try {
+    for (let n = 0; board.state.outbox.length; ) {
+      const [report] = board.state.outbox;
+      const { view } = board;
+      const mine = report.slice(2, 10) === view.exp.digest;
+      try {
+        const before = mine && board.to.broker ? (await view.result())?.reports ?? null : null;
+        await board.to.post(board.state.device, fromHex(report));
+        board.state = board.call('sent', report);
+        n = 0;
+        if (mine) view.add(indices.get(report) ?? null, report);
+        if (mine) countMoved(view, before);
+      } catch (error) {
+        if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
+        const wait = backoff(n++, error);
+        $('step-sent').textContent = `Not yet. ${error.message} The same bytes go again in ${number(wait)} s.`;
+        $('steps').hidden = false;
+        showState();
+        await pause(wait);
+        if (board.state.locked) return;
+      }
+      showState();
+    }
+  } finally {
+    sending = false;
+  }
+}
+
+/** Say that the report was acknowledged, and watch the count move. */
+async function countMoved(view, before) {
+  const say = (text) => ($('step-sent').textContent = text);
+  $('steps').hidden = false;
+  if (!board.to.broker) {
+    await view.refresh();
+    say(`Counted in this browser: ${number(view.counted())} so far. There is no broker behind this page.`);
+    return;
+  }
+  say('Acknowledged by the broker.');
+  for (let n = 0; n < 20; n++) {
+    const now = (await view.refresh())?.reports ?? null;
+    if (now === null) return say('Acknowledged by the broker. This server publishes no results yet.');
+    if (now > (before ?? 0)) return say(`Acknowledged by the broker. The count moved from ${number(before ?? 0)} to ${number(now)}.`);
+    await pause(Math.min(0.3 + n / 10, 1.5));
+  }
+  return say(`Acknowledged by the broker. The published count is still ${number(before)}: results may come only when their window has ended.`);
+}
+
+// --- Many boards -----------------------------------------------------------------------------------
+
+function fillPopulations() {
+  const known = populations(board.exp);
+  $('population').replaceChildren(...Object.entries(known).map(([key, [words]]) => element('option', { value: key }, words)));
+  $('own-field').hidden = true;
+}
+
+async function sendMany(event) {
+  event.preventDefault();
+  const { exp, view } = board;
+  const [, draw] = populations(exp)[$('population').value];
+  const many = Number($('many').value);
+  const mine = input.value();
+  let source = () => draw(mine);
+  if (!draw) {
+    try {
+      const list = readings(exp, $('own').value);
+      let i = 0;
+      source = () => list[i++ % list.length];
+    } catch (error) {
+      $('crowd-said').textContent = error.message;
+      return;
+    }
+  }
+  const stop = new AbortController();
+  $('cancel').onclick = () => stop.abort();
+  $('cancel').hidden = $('progress').hidden = false;
+  $('send').disabled = $('experiment').disabled = true;
+  const [begun, bar] = [performance.now(), $('progress')];
+  bar.max = many;
+  let at = { made: 0, sent: 0, silent: 0 };
+  const progress = (now) => {
+    at = now;
+    bar.value = now.sent + now.silent;
+  };
+  const words = () => `${number(at.sent)} of ${number(many)} reports are ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
+  const refresh = setInterval(() => {
+    $('crowd-said').textContent = `${words()} ${at.waiting ?? ''}`;
+    view.refresh();
+  }, 700);
+  try {
+    const each = (index, hex) => view.add(index, hex);
+    await send({ call: board.call, payloadHex: board.payload, many, source, to: board.to, each, progress, signal: stop.signal });
+    const silent = at.silent ? ` ${number(at.silent)} boards never spoke.` : '';
+    $('crowd-said').textContent = `Done in ${number((performance.now() - begun) / 1000)} s. ${words()}${silent}`;
+  } catch (error) {
+    if (error.name !== 'AbortError') throw error;
+    $('crowd-said').textContent = `Cancelled. ${words()} What was sent stays sent.`;
+  } finally {
+    clearInterval(refresh);
+    $('cancel').hidden = bar.hidden = true;
+    $('send').disabled = $('experiment').disabled = false;
+  }
+  await view.refresh();
+}
+
+async function checkVectors() {
+  let [done, failed, end] = [0, [], false];
+  $('vectors').disabled = true;
+  while (!end) {
+    const step = board.call('vectors', 10);
+    done += step.done;
+    failed = failed.concat(step.failed);
+    end = step.end;
+    $('vectors-said').textContent = `${number(done)} checked …`;
+    await pause(0);
+  }
+  $('vectors').disabled = false;
+  $('vectors-said').textContent = failed.length
+    ? `${number(failed.length)} of ${number(done)} vectors do not agree: ${failed[0]}`
+    : `${number(done)} vectors agree, bit for bit: this board does what boards and servers do.`;
+}
+
+// --- The page --------------------------------------------------------------------------------------
+
+/** What ask() gives, asked again until the door answers; null once nobody wants it any more. */
+async function retried(ask, wanted = () => true) {
+  for (let n = 0; wanted(); n++) {
+    try {
+      const answer = await ask();
+      trouble(null);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof NotSent || error instanceof TypeError)) throw error;
+      const words = error instanceof NotSent ? error.message : 'The door does not answer.';
+      trouble(`${words} This page asks again in ${number(backoff(n, error))} s.`);
+      await pause(backoff(n, error));
+    }
+  }
+  return null;
+}
+
+async function start() {
+  theme();
+  const config = await json('config.json').catch(() => null) ?? {};
+  const own = config.door ? [] : await json('examples.json');
+  board.about = Object.fromEntries(own.map((one) => [JSON.parse(one.payload).name, one]));
+  board.to = config.door ? door(config) : examples(own);
+  board.views = {};
+  board.storage = kept(`hushmote:${new URL('.', import.meta.url).pathname}:${config.fleet ?? ''}:`);
+  if (config.home) {
+    $('home').hidden = false;
+    $('home').href = config.home;
+  }
+  board.call = await boot(board.storage);
+  const about = board.call('about');
+  $('same').replaceChildren(
+    'The board’s file has ', number(about.bytes), ' bytes and the SHA-256 ', element('code', { id: 'sha256' }, about.sha256),
+    '. Compare it: ', element('code', {}, 'sha256sum device/ldp_client.py'), ' prints the same.',
+  );
+  $('boot').textContent = `MicroPython ${about.micropython} runs in this browser.`;
+  $('real').hidden = false;
+  const names = await retried(() => board.to.experiments());
+  if (!names.length) {
+    trouble('The fleet asks nothing at the moment: no experiment is published.');
+    return;
+  }
+  $('experiment').replaceChildren(...names.map((name) => element('option', { value: name }, board.about[name]?.title ?? name)));
+  $('experiment').value = names.includes(config.experiment) ? config.experiment : names[0];
+  $('asked').hidden = false;
+  await choose($('experiment').value);
+}
+
+$('experiment').addEventListener('change', () => choose($('experiment').value).catch(failed));
+$('form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  reportReading(false).catch(failed);
+});
+$('until').addEventListener('click', () => $('form').reportValidity() && reportReading(true).catch(failed));
+$('crowd-form').addEventListener('submit', (event) => sendMany(event).catch(failed));
+$('population').addEventListener('change', () => ($('own-field').hidden = $('population').value !== 'own'));
+$('vectors').addEventListener('click', checkVectors);
+$('new').addEventListener('click', newBoard);
+$('trouble-new').addEventListener('click', newBoard);
+$('enabled').addEventListener('change', () => {
+  try {
+    board.state = board.call('enable', $('enabled').checked);
+    $('said').textContent = board.state.enabled ? 'This board takes part again.' : 'This board no longer takes part. It keeps that in mind; unsent reports are dropped.';
+  } catch (error) {
+    if (!(error instanceof BoardError)) throw error;
+    board.state = board.call('state');
+    trouble(lockedWords(error.message), true);
+  }
+  showState();
+  drain();
+});
+let drawn = 0;
+window.addEventListener('resize', () => {
+  clearTimeout(drawn);
+  drawn = setTimeout(() => board.view?.refresh(), 200);
+});
+setInterval(() => {
+  if (board.to?.broker && !document.hidden && !$('view').hidden) board.view.refresh();
+}, 5000);
+
+function failed(error) {
+  console.error(error);
+  $('boot').textContent = `The board did not start: ${error.message}`;
+}
+start().catch(failed);

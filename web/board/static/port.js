@@ -1,0 +1,72 @@
+// device/ldp_client.py, as it is, on MicroPython's WebAssembly port; bridge.py is the way in.
+const FILES = ['ldp_client.py', 'ldp_p256.py', 'check_vectors.py', 'vectors.json', 'bridge.py'];
+const CHUNK = 65536; // the most that getRandomValues gives at once
+
+export function randomBytes(n) {
+  const bytes = new Uint8Array(n);
+  for (let at = 0; at < n; at += CHUNK) crypto.getRandomValues(bytes.subarray(at, at + CHUNK));
+  return bytes;
+}
+
+export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+export const fromHex = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+
+/** What the board says no to: an experiment, a ledger, a source of randomness. */
+export class BoardError extends Error {
+  constructor(text, kind) {
+    super(text);
+    this.kind = kind;
+  }
+}
+
+/** localStorage under a prefix; a browser that refuses it gives "!" and false. */
+export function kept(prefix) {
+  return {
+    read(name) {
+      try {
+        return localStorage.getItem(prefix + name) ?? '';
+      } catch {
+        return '!';
+      }
+    },
+    write(name, text) {
+      try {
+        localStorage.setItem(prefix + name, text);
+        return true;
+      } catch {
+        return false;
+      }
+    },
+  };
+}
+
+/** A function call(name, ...arguments) of bridge.py; storage: what kept() gives. */
+export async function boot(storage) {
+  if (typeof crypto === 'undefined' || !crypto.getRandomValues) {
+    throw new BoardError('This browser has no crypto.getRandomValues. Without good randomness there is no board.');
+  }
+  const missing = () => {
+    throw new BoardError('MicroPython for browsers is not on this server; “make page” fetches it.');
+  };
+  const { loadMicroPython } = await import('./micropython/micropython.mjs').catch(missing);
+  const [python, ...texts] = await Promise.all([
+    loadMicroPython({ heapsize: 4 << 20 }),
+    ...FILES.map(async (file) => {
+      const response = await fetch(new URL(file, import.meta.url));
+      if (!response.ok) throw new BoardError(`${file} is not on this server.`);
+      return new Uint8Array(await response.arrayBuffer());
+    }),
+  ]);
+  FILES.forEach((file, i) => python.FS.writeFile(`/${file}`, texts[i]));
+  python.registerJsModule('browser', {
+    random: (n) => toHex(randomBytes(n)),
+    read: (slot) => storage.read(`slot${slot}`),
+    write: (slot, hex) => storage.write(`slot${slot}`, hex),
+  });
+  const bridge = python.pyimport('bridge').call;
+  return (...request) => {
+    const answer = JSON.parse(bridge(JSON.stringify(request)));
+    if ('error' in answer) throw new BoardError(answer.error, answer.kind);
+    return answer.value;
+  };
+}

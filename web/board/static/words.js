@@ -1,0 +1,76 @@
+// Numbers in the reader's locale, and sentences about an experiment; everything is put in as text, never as HTML.
+
+const format = (options) => {
+  const made = new Intl.NumberFormat(undefined, options);
+  return (x) => made.format(x);
+};
+export const number = format({ maximumFractionDigits: 3 });
+export const percent = format({ style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const roughly = format({ style: 'percent', maximumFractionDigits: 1 });
+export const points = format({ maximumFractionDigits: 1 });
+export const nats = (micro) => format({ maximumFractionDigits: 6 })(micro / 1e6);
+
+/** An element with attributes and children, which are elements or text. */
+export function element(tag, attributes = {}, ...children) {
+  const made = tag.startsWith('svg:')
+    ? document.createElementNS('http://www.w3.org/2000/svg', tag.slice(4))
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+/** What reports can tell at most, rounded up; as server/epsilon.py::belief. */
+export function belief(micro, seen = 'the report') {
+  const odds = Math.exp(Math.min(micro / 1e6, 700)) / 9;
+  const inHundred = Math.ceil((100 * odds) / (1 + odds));
+  if (inHundred >= 100) return `Who gave a reading 1 chance in 10 can be all but certain of it after seeing ${seen}.`;
+  return `Who gave a reading 1 chance in 10 gives it at most ${inHundred} in 100 after seeing ${seen}.`;
+}
+
+/** The parts of a report without a tag, [hex, what it is]; codeBytes of the experiment. */
+export const reportParts = (hex, codeBytes) => [
+  [hex.slice(0, 2), 'format 1, open fleet'],
+  [hex.slice(2, 10), 'experiment'],
+  [hex.slice(10, 18), `report number ${number(parseInt(hex.slice(10, 18), 16))}`],
+  [hex.slice(18, 18 + 2 * codeBytes), `code ${number(parseInt(hex.slice(18), 16))}`],
+];
+
+export const codeOf = (hex) => parseInt(hex.slice(18), 16);
+
+/** The name of an index: a label, yes or no, or the ends of its bin. */
+export function indexName(exp, index) {
+  if (index === null) return 'no reading';
+  if (exp.type === 'bool') return index ? 'yes' : 'no';
+  if (exp.type === 'choice') return exp.labels[index] ?? 'other';
+  const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
+  return `${edge(index)} to ${edge(index + 1)}`;
+}
+
+/** What a code says under rr, grr and olh. */
+export function codeMeaning(exp, code) {
+  if (exp.levels.length > 1) return 'It names one level of a tree, a random seed, and one of that level’s cells.';
+  const level = exp.levels[0];
+  const chance = roughly(level.threshold / 2 ** 30);
+  if (!level.t) {
+    return `The code is the index with a chance of ${chance}; otherwise it is one of the others, by chance. This one says “${indexName(exp, code)}”.`;
+  }
+  const [seed, cell] = [Math.floor(code / level.g) + 1, code % level.g];
+  return `Random seed ${number(seed)} throws all values into ${level.g} cells. The code names the reading’s cell with a chance of ${chance}; otherwise it names another. This one names cell ${cell}, which holds about 1 in ${level.g} of all values.`;
+}
+
+/** Groups of neighbouring indices, at most so many, for a chart. */
+export function groupsOf(exp, most = 16) {
+  const size = exp.type === 'number' ? Math.ceil(exp.domain / most) : 1;
+  const groups = [];
+  for (let at = 0; at < exp.domain; at += size) {
+    groups.push(Array.from({ length: Math.min(size, exp.domain - at) }, (_, i) => at + i));
+  }
+  return groups;
+}
+
+export function groupName(exp, values) {
+  if (exp.type !== 'number') return indexName(exp, values[0]);
+  const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
+  return `${edge(values[0])} to ${edge(values.at(-1) + 1)}`;
+}

@@ -1,0 +1,195 @@
+"""The Budget view: what boards can still give, and when it runs dry."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from nicegui import ui
+
+from ...server.answers.store_reader import StoreReader
+from ...server.errors import HushmoteError
+from .. import charts
+from ..charts import COLOURS, axis, chart, table, tooltip
+from ..frame import frame, heading, sentence
+from ..glossary import words
+from ..in_locale import in_locale
+from ..page import Page
+from ..reader import Reader, reader
+from .answer import ExperimentBudget, FleetBudget
+from .ledgers import Ledgers
+
+_HEADS = (
+    "experiment",
+    "reports left",
+    "boards with nothing left",
+    "reports a day",
+    "half silent by",
+    "all but 5 % silent by",
+)
+_EMPTY = "This store has no fleet yet: hushmote experiment add makes one."
+
+
+def register(page: Page) -> None:
+    """Put the view on its route."""
+    charts.register()
+    ledgers = Ledgers(page.live, page.settings.policy)
+
+    @ui.page("/budget")
+    async def _() -> None:
+        with frame(page, "Budget", "/budget"):
+            ui.label("What the boards of each fleet can still give, and when it runs dry.")
+            view = BudgetView(page, ledgers, reader())
+            words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
+        await page.live.follow(view.refresh)
+
+
+class BudgetView:
+    """What one reader sees: a section for each fleet."""
+
+    def __init__(self, page: Page, ledgers: Ledgers, who: Reader) -> None:
+        self._page = page
+        self._ledgers = ledgers
+        self._reader = who
+        self._client = ui.context.client
+        self._state = ui.label().props('role="status"')
+        self._fleets = ui.element("div")
+        self._sections: dict[str, FleetSection] = {}
+
+    async def refresh(self) -> None:
+        """Bring all sections up to date, and again where a large fleet's ledger was not due yet."""
+        while not self._client.is_deleted:
+            try:
+                due_s = await self._show()
+            except HushmoteError as e:
+                self._state.set_text(sentence(str(e)))
+                return
+            if due_s is None:
+                return
+            await asyncio.sleep(max(0.05, due_s - asyncio.get_running_loop().time()))
+
+    async def _show(self) -> float | None:
+        """Show every fleet; returns when the first ledger that is older than the store may be read again."""
+        names = await self._page.live.ask("fleet names", _fleets)
+        wanted = [name for name in names if self._page.settings.fleet in (None, name)]
+        if list(self._sections) != wanted:
+            self._sections.clear()
+            self._fleets.clear()
+        self._state.set_text("" if wanted else _EMPTY)
+        due: list[float] = []
+        for name in wanted:
+            if name not in self._sections:
+                self._state.set_text(f"Counting what the boards of {name} have sent ...")
+            read = await self._ledgers.read(name)
+            with self._fleets:
+                if name not in self._sections:
+                    self._sections[name] = FleetSection(self._reader)
+                self._sections[name].show(read.budget)
+            self._state.set_text("")
+            if read.version != self._page.live.version:
+                due.append(read.due_s)
+        return min(due, default=None)
+
+
+class FleetSection:
+    """One fleet: sentences for each experiment, two charts, the same numbers as a table."""
+
+    def __init__(self, who: Reader) -> None:
+        self._reader = who
+        self._shown: FleetBudget | None = None
+        with ui.element("section"):
+            self._title = heading("", 2)
+            self._said = ui.element("div")
+            with ui.element("div").classes("budget-charts"):
+                self._reports = chart({}, "Reports a day")
+                self._able = chart({}, "Boards that can still report")
+            self._table = ui.element("div")
+            heading("What a board's life holds", 3)
+            self._life = ui.element("div")
+
+    def show(self, budget: FleetBudget) -> None:
+        """Show a ledger; what did not change stays as it is."""
+        if budget == self._shown:
+            return
+        self._shown = budget
+        self._title.set_text(self._written(f"Fleet {budget.fleet}: {budget.boards:,} boards"))
+        self._said.clear()
+        with self._said:
+            for e in budget.experiments:
+                heading(e.name, 3)
+                for number, said in enumerate(e.said):
+                    ui.label(self._written(said)).classes("" if number else "budget-first")
+        self._draw(budget)
+        self._table.clear()
+        with self._table:
+            table(f"Budgets of fleet {budget.fleet}", _HEADS, [self._row(e) for e in budget.experiments])
+        self._life.clear()
+        with self._life:
+            for said in budget.life:
+                ui.label(self._written(said)).classes("budget-said")
+            for e in budget.experiments:
+                ui.label(self._written(f"{e.name} alone: {e.promise}")).classes("budget-said")
+
+    def _row(self, e: ExperimentBudget) -> list[str]:
+        cells = (
+            "no cap" if e.left is None else f"{e.left:,}",
+            f"{e.silent:,} of {e.boards:,}",
+            "" if e.per_day is None else f"{e.per_day:,.1f}",
+            str(e.half or ""),
+            str(e.dry or ""),
+        )
+        return [e.name, *map(self._written, cells)]
+
+    def _draw(self, budget: FleetBudget) -> None:
+        reports: list[dict[str, Any]] = []
+        able: list[dict[str, Any]] = []
+        for number, e in enumerate(budget.experiments):
+            colour = COLOURS[number % len(COLOURS)]
+            dots = {"type": "scatter", "symbolSize": 5, "name": e.name}
+            reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
+            if e.forecast:
+                reports.append(_line(e.name, e.forecast, colour))
+                able.append(_line(e.name, e.able, colour))
+        first = " ".join(e.said[0] for e in budget.experiments)
+        second = " ".join(said for e in budget.experiments for said in e.said[1:2])
+        title = "reports a day: dots were counted, lines are a forecast"
+        self._fill(self._reports, title, "", reports, first)
+        self._fill(self._able, "boards that can still report", " %", able, second, max=100)
+
+    def _fill(
+        self, drawn: ui.echart, name: str, unit: str, series: list[dict[str, Any]], said: str, **more: Any
+    ) -> None:
+        tag = self._reader.tag
+        drawn.set_visibility(any(s["data"] for s in series))
+        drawn.options.clear()
+        drawn.options.update(
+            {
+                "animation": False,
+                "title": {"text": name, "textStyle": {"fontSize": 13, "fontWeight": "normal"}},
+                "grid": {"left": 55, "right": 20, "top": 35, "bottom": 70},
+                "legend": {"bottom": 0, "type": "scroll", "data": sorted({s["name"] for s in series})},
+                "tooltip": tooltip(tag, unit),
+                "xAxis": axis("time", "", tag),
+                "yAxis": axis("value", "", tag, unit, min=0, **more),
+                "series": series,
+            }
+        )
+        drawn.props["aria-label"] = self._written(f"{name[0].upper()}{name[1:]}. {said}")
+        drawn.update()
+
+    def _written(self, text: str) -> str:
+        return in_locale(text, self._reader)
+
+
+def _line(name: str, data: Any, colour: str) -> dict[str, Any]:
+    return {
+        "type": "line",
+        "name": name,
+        "data": [list(p) for p in data],
+        "showSymbol": False,
+        "color": colour,
+    }
+
+
+def _fleets(store: StoreReader) -> tuple[str, ...]:
+    return store.fleets

@@ -1,0 +1,68 @@
+"""Charts as the page draws them: vectors that take their ink from the page's style, light or dark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nicegui import ui
+
+from .frame import tag
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Okabe's and Ito's, without the two that white or black paper swallows."""
+
+_GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
+
+
+def register() -> None:
+    """Give all views the style of charts and tables."""
+    ui.add_css(Path(__file__).with_name("charts.css"), shared=True)
+
+
+def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Texts in rows, the first of each its name; a table wider than the page scrolls by itself."""
+    with ui.element("div").classes("numbers").props('tabindex="0" role="region"') as region:
+        region.props["aria-label"] = label
+        with ui.element("table"):
+            with ui.element("thead"), ui.element("tr"):
+                for head in heads:
+                    tag("th", head).props('scope="col"')
+            with ui.element("tbody"):
+                for name, *cells in rows:
+                    with ui.element("tr"):
+                        tag("th", name).props('scope="row"')
+                        for cell in cells:
+                            tag("td", cell)
+
+
+def chart(options: dict[str, Any], label: str) -> ui.echart:
+    """A chart by the options of ECharts; label: what it shows, in a sentence, for those who do not see it."""
+    element = ui.echart(options, renderer="svg").classes("chart")
+    element.props["role"], element.props["aria-label"] = "img", label
+    return element
+
+
+def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
+    """A tooltip that writes data as text, never as HTML. unit: stands behind each value."""
+    return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": _written(locale, unit)}
+
+
+def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict[str, Any]:
+    """An axis of ECharts; kind: "log", "value" or "time"."""
+    written = _day(locale) if kind == "time" else _written(locale, unit)
+    labels: dict[str, Any] = {"hideOverlap": True, ":formatter": written}
+    place = {"nameLocation": "middle", "nameGap": 30}
+    return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
+
+
+def _day(locale: str) -> str:
+    shape = '{month: "short", day: "numeric", timeZone: "UTC"}'
+    return f"v => new Intl.DateTimeFormat({json.dumps(locale)}, {shape}).format(v)"
+
+
+def _written(locale: str, unit: str) -> str:
+    shape = '{maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard"}'
+    return f"v => new Intl.NumberFormat({json.dumps(locale)}, {shape}).format(v) + {json.dumps(unit)}"

@@ -1,0 +1,45 @@
+"""What a reader sees in place of a view: an address that is none, a view that has failed. Never a trace."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import PlainTextResponse, Response
+from nicegui import Client, ui
+from nicegui import app as nicegui_app
+from nicegui.page import page as nicegui_page
+
+from ..server.errors import HushmoteError
+from .frame import frame, sentence
+from .page import Page
+
+_NOT_HERE = "There is nothing at this address."
+_FAULT = (
+    "This view has failed, by a fault in Hushmote. What happened stands in the log of the page's process."
+)
+
+
+def register(page: Page) -> None:
+    """Answer for what is not there and for what fails."""
+
+    def shown(request: Request, status: int, title: str, words: str) -> Response:
+        with Client(nicegui_page(""), request=request) as client:
+            with frame(page, title):
+                ui.label(words).props('role="alert"')
+                ui.link("To the fleets", "/")
+            return client.build_response(request, status)
+
+    def not_found(request: Request, _error: Exception) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):  # a picture or a script, not a reader
+            return PlainTextResponse(f"{_NOT_HERE}\n", 404)
+        return shown(request, 404, "Not found", _NOT_HERE)
+
+    def failed(error: Exception) -> None:
+        with frame(page, "It did not work"):
+            ui.label(_words(error)).props('role="alert"')
+
+    nicegui_app.exception_handlers[404] = not_found
+    nicegui_app.on_page_exception(failed)
+
+
+def _words(error: Exception) -> str:
+    return sentence(str(error)) if isinstance(error, HushmoteError) else _FAULT

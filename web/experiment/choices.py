@@ -1,0 +1,221 @@
+"""What a reader has chosen to look at, as the page's address keeps it: a link shows the same again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qs, urlencode
+
+from ...device.ldp_client import Experiment
+from ...server.answers.answer import CONFIDENCE
+from ...server.answers.fleet_estimate import MEAN
+from ...server.answers.query import Selection
+from ...server.answers.question import Question
+from ...server.estimate.postprocess import METHODS
+from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
+
+QUANTILES = (0.05, 0.5, 0.95)
+CONFIDENCES = (0.9, 0.95, 0.99)
+SHARE = "share"
+"""Of a trend: the shares of the chosen range or labels."""
+
+NEWEST = 60
+"""Windows that a trend shows; those chosen may be others."""
+
+_MOST = 1000  # values of one name in an address; more is not from a reader
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is looked at.
+
+    windows         added up; none for all
+    version         one version, as its digest begins; empty for all
+    ranges          one low:high of a number, or labels of another type
+    rows            of a number's histogram at most; None for as fine as its reports can tell
+    over            what is shown over time: mean, share, or a quantile such as 0.5
+    since, earlier  windows and version that are compared with; none for no comparison
+    """
+
+    windows: tuple[str, ...] = ()
+    version: str = ""
+    ranges: tuple[str, ...] = ()
+    quantiles: tuple[float, ...] = QUANTILES
+    confidence: float = CONFIDENCE
+    rows: int | None = None
+    post: str = "raw"
+    over: str = MEAN
+    since: tuple[str, ...] = ()
+    earlier: str = ""
+
+    @property
+    def compares(self) -> bool:
+        """Whether a comparison is asked for."""
+        return bool(self.since or self.earlier)
+
+    def selection(self, fleet: str, name: str) -> Selection:
+        """The reports that are looked at."""
+        return Selection(name, fleet, self.windows, self.version)
+
+    def question(self, fleet: str, name: str, kind: str) -> Question:
+        """What is asked, as the command `estimate` asks it; kind: the experiment's type.
+
+        rows must be settled: see fine_enough().
+        """
+        number = kind == "number"
+        return Question(
+            self.selection(fleet, name),
+            ranges=self.ranges,
+            together=len(self.ranges) > 1,
+            quantiles=self.quantiles if number else (),
+            rows=self.rows if number else None,
+            post=self.post,
+            confidence=self.confidence,
+        )
+
+    def over_time(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> Question:
+        """The trend that is shown, as the command asks for it: over the newest of these windows."""
+        quantile = _number(self.over)
+        wants_share = kind != "number" or self.over == SHARE
+        newest = tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ()
+        return Question(
+            Selection(name, fleet, newest, self.version),
+            ranges=self.ranges if wants_share else (),
+            quantiles=() if quantile is None or kind != "number" else (quantile,),
+            trend=True,
+            confidence=self.confidence,
+        )
+
+    def change(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> Question:
+        """The comparison that is shown; windows: of the experiment. Without chosen ones, all others."""
+        question = replace(self.question(fleet, name, kind), together=False, post="raw", rows=None)
+        against = Selection(name, fleet, self.since or self.windows, self.earlier or self.version)
+        others = self.windows or (() if self.earlier else tuple(w for w in windows if w not in self.since))
+        return replace(
+            question, selection=Selection(name, fleet, others or self.windows, self.version), against=against
+        )
+
+    def query(self) -> str:
+        """The part of an address after ?; empty where nothing was chosen."""
+        usual, pairs = Choices(), []
+        for name, value in vars(self).items():
+            if value == getattr(usual, name):
+                continue
+            values = value if isinstance(value, tuple) else (value,)
+            pairs += [(name, f"{v:.10g}" if isinstance(v, float) else f"{v}") for v in values or ("",)]
+        return urlencode(pairs)
+
+
+def from_query(query: str) -> Choices:
+    """The choices in an address; what is none of them is left out."""
+    try:
+        given = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST)
+    except ValueError:
+        return Choices()
+    usual = Choices()
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(text for text in given.get(name, ()) if text)
+
+    def one(name: str, default: str) -> str:
+        return given.get(name, (default,))[-1]
+
+    quantiles = tuple(q for q in map(_number, texts("quantiles")) if q is not None)
+    rows, post = _number(one("rows", ""), 1, 1 << 20), one("post", usual.post)
+    confidence, over = _number(one("confidence", "")), one("over", usual.over)
+    return Choices(
+        texts("windows"),
+        one("version", ""),
+        texts("ranges"),
+        quantiles or usual.quantiles,
+        confidence or usual.confidence,
+        None if rows is None else int(rows),
+        post if post in METHODS else usual.post,
+        over if over in (MEAN, SHARE) or _number(over) is not None else usual.over,
+        texts("since"),
+        one("earlier", ""),
+    )
+
+
+def _number(text: str, least: float = 0.0, most: float = 1.0) -> float | None:
+    """A number in an address, from least (0 and 1 themselves are no quantiles) to most; None for another."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if least == 0.0 and not 0 < value < 1:
+        return None
+    return value if least <= value <= most else None
+
+
+def range_between(experiment: Experiment, low: float, high: float) -> str:
+    """The range of a number's whole bins nearest to low and high, in its unit, as parse_range reads it.
+
+    Beyond the first and the last edge it is open, since the end bins hold what lies beyond them. Raises
+    UnitsError where no whole bin lies between.
+    """
+    edges = bin_edges(experiment)
+    low, high = max(float(low), float(edges[0])), min(float(high), float(edges[-1]))
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UnitsError("a range goes from low to high")
+    found = parse_range(experiment, f"{low!r}:{high!r}")
+    first = "" if found.low == 0 else f"{edges[found.low]:.10g}"
+    last = "" if found.high == experiment.domain else f"{edges[found.high]:.10g}"
+    return f"{first}:{last}"
+
+
+def ends(experiment: Experiment, text: str) -> tuple[float, float]:
+    """The outer edges of a number's range, in its unit. Raises UnitsError for another text."""
+    found, edges = parse_range(experiment, text), bin_edges(experiment)
+    return float(edges[found.low]), float(edges[found.high])
+
+
+def first_range(experiment: Experiment) -> tuple[str, ...]:
+    """What is chosen before a reader chooses: the middle quarter of a number, or a first label."""
+    if experiment.type == "number":
+        edges = bin_edges(experiment)
+        span = float(edges[-1] - edges[0])
+        try:
+            return (range_between(experiment, edges[0] + span * 3 / 8, edges[0] + span * 5 / 8),)
+        except UnitsError:
+            return (":",)
+    return ("yes",) if experiment.type == "bool" else (index_names(experiment)[0],)
+
+
+def fitting(
+    choices: Choices, experiment: Experiment, windows: Sequence[str], versions: Sequence[str]
+) -> Choices:
+    """The choices without what an experiment does not have (any more)."""
+
+    def known(text: str) -> bool:
+        try:
+            parse_range(experiment, text)
+        except UnitsError:
+            return False
+        return True
+
+    number = experiment.type == "number"
+    ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[: 1 if number else None]
+    return replace(
+        choices,
+        windows=tuple(w for w in windows if w in choices.windows),
+        since=tuple(w for w in windows if w in choices.since),
+        version=_version(choices.version, versions),
+        earlier=_version(choices.earlier, versions),
+        ranges=ranges or first_range(experiment),
+        post="raw" if choices.post == "smooth" and not number else choices.post,
+    )
+
+
+def _version(version: str, there: Sequence[str]) -> str:
+    return version if version and any(digest.startswith(version) for digest in there) else ""
+
+
+def over_names(kind: str, quantiles: Sequence[float]) -> Mapping[str, str]:
+    """What can be shown over time, with its name; kind: the experiment's type."""
+    if kind != "number":
+        return {SHARE: "the chosen labels"}
+    return {MEAN: "mean", SHARE: "the chosen range"} | {
+        f"{q:.10g}": "median" if q == 0.5 else f"{q * 100:g} % quantile" for q in quantiles
+    }

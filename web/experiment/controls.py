@@ -1,0 +1,75 @@
+"""How an estimate is shown: rows, post-processing, confidence, version, quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nicegui import ui
+
+from ..reader import Reader
+from .chart import CHOSEN
+from .choices import CONFIDENCES, Choices
+from .shares_panel import Choose
+
+_POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
+
+
+class Controls:
+    """The fields above the picture; domain: how many values there are."""
+
+    def __init__(self, kind: str, domain: int, reader: Reader, choices: Choices, choose: Choose):
+        self._choices, self._choose, self._reader = choices, choose, reader
+        number = kind == "number"
+        finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
+        rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
+        posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
+        sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.confidence})}
+        with ui.row().classes("experiment-controls"):
+            self._rows = ui.select(
+                rows if (choices.rows or 0) in rows else rows | {choices.rows: f"{choices.rows}"},
+                label="Rows", value=choices.rows or 0,
+            )  # fmt: skip
+            self._post = ui.select(posts, label="Post-processing", value=choices.post)
+            self._confidence = ui.select(sure, label="Confidence", value=choices.confidence)
+            self._version = ui.select({"": "all, pooled"}, label="Version", value="")
+            shown = ", ".join(f"{q * 100:g}" for q in choices.quantiles)
+            self._quantiles = ui.input("Quantiles, %", value=shown)
+            for field in (self._rows, self._post, self._confidence, self._version):
+                field.on(CHOSEN, self._chosen).classes("experiment-field")
+            self._quantiles.on("change", self._chosen).classes("experiment-field")
+        self._rows.visible = self._quantiles.visible = number
+
+    async def _chosen(self) -> None:
+        chosen = replace(
+            self._choices,
+            rows=self._rows.value or None,
+            post=self._post.value,
+            confidence=self._confidence.value,
+            version=self._version.value or "",
+            quantiles=_quantiles(self._quantiles.value or "") or self._choices.quantiles,
+        )
+        if chosen != self._choices:
+            await self._choose(chosen)
+
+    def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
+        """Show what is chosen; versions: digest -> what it is called."""
+        self._choices = choices
+        options = {"": "all, pooled", **versions}
+        if options != self._version.options:
+            self._version.set_options(options)
+        self._version.visible = len(versions) > 1
+        self._version.value = choices.version
+
+
+def _quantiles(text: str) -> tuple[float, ...]:
+    """5, 50, 95 as shares; what is no percentage between 0 and 100 is left out."""
+    found = []
+    for part in text.replace(";", ",").replace("%", "").split(","):
+        try:
+            percent = float(part)
+        except ValueError:
+            continue
+        if 0 < percent < 100:
+            found.append(round(percent / 100, 12))
+    return tuple(dict.fromkeys(found))[:9]

@@ -1,0 +1,103 @@
+"""What a reader takes along: the files of `hushmote estimate --output`, its command line."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import PlainTextResponse, Response
+from nicegui import app
+from sqlalchemy.engine import make_url
+
+from ...server.answers.question import Question, Reply, ask
+from ...server.answers.store_reader import StoreReader
+from ...server.errors import HushmoteError
+from ..page import Page
+from .choices import Choices, fitting, from_query
+from .counted import Experiment, described
+
+ASKED = ("estimate", "trend", "change")
+KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
+
+_drawing = threading.Lock()  # matplotlib's settings are the process's
+
+
+def question(asked: str, choices: Choices, of: Experiment) -> Question:
+    """What is asked of the experiment: an estimate, a trend, a change."""
+    kind = of.newest.experiment.type
+    if asked == "trend":
+        return choices.over_time(of.fleet, of.name, kind, tuple(of.windows))
+    if asked == "change":
+        return choices.change(of.fleet, of.name, kind, tuple(of.windows))
+    return choices.question(of.fleet, of.name, kind)
+
+
+def command_line(asked: Question, store: str) -> str:
+    """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
+    secret = make_url(store).password is not None
+    where = [] if secret else ["--store", store]
+    return shlex.join(["hushmote", "estimate", *asked.arguments(), *where])
+
+
+def file_of(reply: Reply, kind: str) -> bytes:
+    """A file: csv, json or png."""
+    if kind == "csv":
+        return reply.answers.to_csv().encode()
+    if kind == "json":
+        return reply.to_json().encode()
+    with _drawing, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "picture.png"
+        reply.pictured().plot(path)
+        return path.read_bytes()
+
+
+def address(fleet: str, name: str, asked: str, kind: str, choices: Choices) -> str:
+    """Where a file is fetched."""
+    path = f"/experiment/{quote(fleet, safe='')}/{quote(name, safe='')}/{asked}.{kind}"
+    query = choices.query()
+    return f"{path}?{query}" if query else path
+
+
+def register(page: Page) -> None:
+    """Put the files on their routes."""
+
+    @app.get("/experiment/{fleet}/{name}/{asked}.{kind}", include_in_schema=False)
+    async def _(request: Request, fleet: str, name: str, asked: str, kind: str) -> Response:
+        if asked not in ASKED or kind not in KINDS or not shown(page, fleet):
+            return PlainTextResponse("there is no such file", 404)
+        choices = from_query(request.url.query)
+
+        def write(store: StoreReader) -> bytes:
+            of = described(store, fleet, name)
+            fitted = fitted_to(choices, of)
+            one = question(asked, fitted, of)
+            if kind == "png" and asked == "estimate":  # what the page draws
+                one = replace(one, ranges=(), together=False, quantiles=())
+            return file_of(ask(store, one), kind)
+
+        try:
+            data = await page.live.ask(("file", fleet, name, asked, kind, choices), write)
+        except HushmoteError as e:
+            return PlainTextResponse(str(e), 404)
+        attached = f'attachment; filename="{name}-{asked}.{kind}"'
+        return Response(
+            data,
+            media_type=KINDS[kind],
+            headers={"Content-Disposition": attached, "Cache-Control": "no-store"},
+        )
+
+
+def fitted_to(choices: Choices, of: Experiment) -> Choices:
+    """The choices, as far as the experiment has them."""
+    digests = [v.experiment.digest.hex() for v in of.versions]
+    return fitting(choices, of.newest.experiment, tuple(of.windows), digests)
+
+
+def shown(page: Page, fleet: str) -> bool:
+    """Whether the page shows a fleet."""
+    return page.settings.fleet is None or page.settings.fleet == fleet

@@ -1,0 +1,116 @@
+"""What is worked out for a reader, in threads: each function is one question to the store."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from ...server.answers import fleet_estimate, second_epsilon
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.fleet_estimate import MEAN, FleetEstimate
+from ...server.answers.guide import NOISY, half_width
+from ...server.answers.query import Selection
+from ...server.answers.question import Question
+from ...server.answers.second_epsilon import Facts, Overview, TwoEpsilons
+from ...server.answers.store_reader import StoreReader
+from ...server.estimate.statistic import EstimateError
+from .counted import Experiment, Kept
+
+EPSILONS_S = 60.0
+"""How long both ε stand: to work them out, all devices' rows are read."""
+
+_FINER = (16, 64)  # rows that are tried before single bins
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """Both ε of what is looked at, and of everything that can be; at: when they were worked out, UTC."""
+
+    shown: TwoEpsilons
+    overview: Overview
+    at: datetime.datetime
+
+
+@dataclass
+class Looked:
+    """What the readers of one page share; its methods are called in threads."""
+
+    kept: Kept = field(default_factory=Kept)
+    _epsilons: dict[Hashable, tuple[float, Epsilons]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def estimate(self, store: StoreReader, of: Experiment, asked: Question) -> FleetEstimate:
+        """The estimate that a question rests on. Raises EstimateError for fewer than 2 reports."""
+        return self.kept.estimate(store.store, of, asked.selection, asked.confidence)
+
+    def histogram(self, store: StoreReader, of: Experiment, asked: Question) -> Answer:
+        """Its histogram; without a number of rows as fine as the reports can tell."""
+        estimate = self.estimate(store, of, asked)
+        rows = asked.rows or fine_enough(estimate)
+        return estimate.histogram(rows, post=asked.post)
+
+    def shares(self, store: StoreReader, of: Experiment, asked: Question) -> Answer:
+        """The share of the range or of all chosen labels together, in one row."""
+        estimate = self.estimate(store, of, asked)
+        share = estimate.together if asked.together else estimate.share
+        return share(*asked.ranges, post=asked.post)
+
+    def readings(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+        """A number's mean, standard deviation and quantiles."""
+        estimate = self.estimate(store, of, asked)
+        return Answers([estimate.mean(), estimate.quantile(*asked.quantiles)])
+
+    def over_time(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+        """A row for each window; of a number without ranges and quantiles, its mean."""
+        windows = self.kept.by_window(store.store, of, asked.selection)
+        if len(windows) < 2:
+            raise EstimateError("A trend needs at least 2 windows with 2 reports each.")
+        statistics = asked.ranges
+        if (
+            not statistics
+            and not asked.quantiles
+            and next(iter(windows.values())).experiment.type == "number"
+        ):
+            statistics = (MEAN,)
+        how = (of.unit, asked.confidence, asked.quantiles, of.fleet)
+        return fleet_estimate.trend(windows, statistics, *how)
+
+    def change(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+        """What changed since other windows or another version."""
+        assert asked.against
+        before = self.kept.estimate(store.store, of, asked.against, asked.confidence)
+        estimate = self.estimate(store, of, asked)
+        return estimate.change_since(before, *asked.ranges, quantiles=asked.quantiles)
+
+    def epsilons(self, store: StoreReader, of: Experiment, selection: Selection) -> Epsilons:
+        """Both ε, at most EPSILONS_S old."""
+        key = selection
+        with self._lock:
+            kept = self._epsilons.get(key)
+            if kept is not None and time.monotonic() - kept[0] < EPSILONS_S:
+                return kept[1]
+        facts = Facts(store.store)
+        overview = second_epsilon.overview(facts, replace(selection, windows=()))
+        shown = second_epsilon.overview(facts, selection).added_up
+        result = Epsilons(shown, overview, datetime.datetime.now(datetime.UTC))
+        with self._lock:
+            self._epsilons[key] = time.monotonic(), result
+            while len(self._epsilons) > 100:
+                self._epsilons.pop(next(iter(self._epsilons)))
+        return result
+
+
+def fine_enough(estimate: FleetEstimate) -> int:
+    """Rows of a number's histogram: as many as its reports can tell apart, at least 16."""
+    good = _FINER[0]
+    for rows in (*_FINER, estimate.experiment.domain):
+        if rows > estimate.experiment.domain or estimate.experiment.type != "number":
+            break
+        answer = estimate.histogram(rows)
+        if half_width(answer) > NOISY * max(row.value for row in answer.rows):
+            break
+        good = rows
+    return good

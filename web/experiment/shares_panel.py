@@ -1,0 +1,152 @@
+"""The histogram: drag over it, or type two numbers or tick labels, and read the share with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from nicegui import ui
+
+from ...device.ldp_client import Experiment
+from ...server.answers.answer import OUTSIDE, Answer, Answers, PostRow
+from ...server.experiments.units import UnitsError, bin_edges, index_names
+from ...server.plain_text import visible
+from ..frame import heading
+from ..reader import Reader
+from . import charts, sentences
+from .chart import CHOSEN, DraggedChart, Ends
+from .choices import Choices, ends, range_between
+
+Choose = Callable[[Choices], Awaitable[None]]
+
+_TICKED = 16  # labels that have boxes of their own; more are in a list
+_COLUMNS = ("range", "share", "from", "to", "processed")
+
+
+class SharesPanel:
+    """The picture of an experiment's shares, and the sentence on those that are chosen."""
+
+    def __init__(self, experiment: Experiment, unit: str, reader: Reader, choices: Choices, choose: Choose):
+        self._experiment, self._unit, self._reader = experiment, unit, reader
+        self._choices, self._choose = choices, choose
+        self._number = experiment.type == "number"
+        self._answer: Answer | None = None
+        heading("Share of the fleet", 2)
+        self._sentence = ui.label().classes("experiment-sentence").props('id="share" role="status"')
+        self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
+        (self._fields if self._number else self._labels)()
+        self._processed = ui.label().props('id="processed"')
+        self._exact = ui.label().props('id="exact"')
+        ui.label(sentences.BEFOREHAND).classes("experiment-note")
+        self._readings = ui.column().classes("experiment-lines").props('id="readings"')
+        self._note = ui.label().classes("experiment-note")
+        self._table()
+
+    # What a reader does
+
+    def _fields(self) -> None:
+        edges = bin_edges(self._experiment)
+        low, high = ends(self._experiment, self._choices.ranges[0])
+        step = float(edges[1] - edges[0])
+        with ui.row().classes("experiment-controls"):
+            self._low = ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g")
+            self._high = ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g")
+            for field in (self._low, self._high):
+                field.on(CHOSEN, self._typed).props("dense")
+
+    async def _typed(self) -> None:
+        if self._low.value is None or self._high.value is None:
+            return
+        try:
+            text = range_between(self._experiment, float(self._low.value), float(self._high.value))
+        except UnitsError:
+            return  # a number is half typed
+        await self._chosen((text,))
+
+    async def _dragged(self, area: Ends) -> None:
+        try:
+            text = range_between(self._experiment, *area)
+        except UnitsError:
+            return  # less than half a bin
+        self._low.value, self._high.value = ends(self._experiment, text)
+        await self._chosen((text,))
+
+    def _labels(self) -> None:
+        names = index_names(self._experiment)
+        if len(names) > _TICKED:
+            shown = {name: visible(name) for name in names}
+            picked = ui.select(shown, label="Labels", multiple=True, value=list(self._choices.ranges))
+            picked.on(CHOSEN, lambda: self._chosen(tuple(picked.value))).classes("experiment-wide")
+            return
+        with ui.row().classes("experiment-controls").props('role="group" aria-label="Labels"'):
+            boxes = {name: ui.checkbox(visible(name), value=name in self._choices.ranges) for name in names}
+
+        async def ticked() -> None:
+            await self._chosen(tuple(name for name, box in boxes.items() if box.value))
+
+        for box in boxes.values():
+            box.on(CHOSEN, ticked)
+
+    async def _chosen(self, ranges: tuple[str, ...]) -> None:
+        if ranges and ranges != self._choices.ranges:
+            self._choices = replace(self._choices, ranges=ranges)
+            await self._choose(self._choices)
+
+    # What is shown
+
+    def show(self, choices: Choices, histogram: Answer, asked: Answer, readings: Answers) -> None:
+        """Show answers to these choices."""
+        self._choices, self._answer = choices, histogram
+        self.show_share(choices, asked)
+        summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
+        if self._number:
+            area = ends(self._experiment, choices.ranges[0])
+            self._chart.show(charts.histogram(histogram, self._unit, summary, self._reader.tag), area)
+        else:
+            height = charts.rows_height(len(histogram.rows))
+            self._chart.show(
+                charts.named_bars(histogram, choices.ranges, summary, self._reader.tag), None, height
+            )
+        self._exact.text = sentences.exact(histogram, asked, self._reader)
+        outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
+        self._note.text = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
+        self._readings.clear()
+        with self._readings:
+            for answer in readings:
+                for row in answer.rows:
+                    said = sentences.value(row, self._unit, self._reader)
+                    ui.label(f"{said[0].upper()}{said[1:]}")
+        self._fill()
+
+    def show_share(self, choices: Choices, asked: Answer) -> None:
+        """Show the share of what is chosen alone."""
+        self._choices, row = choices, asked.rows[0]
+        name = sentences.span(row, self._experiment, self._unit, self._reader)
+        self._sentence.text = sentences.share(row, name, self._reader)
+        processed = isinstance(row, PostRow)
+        self._processed.visible = processed
+        if isinstance(row, PostRow):
+            share = self._reader.percent(row.processed)
+            self._processed.text = f"{share} after {asked.post}, which has no interval."
+        if self._number:
+            self._chart.move(ends(self._experiment, choices.ranges[0]))
+
+    def _table(self) -> None:
+        self._expansion = ui.expansion("Show as table", on_value_change=self._fill).classes("experiment-wide")
+        with self._expansion:
+            columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
+            self._rows = ui.table(rows=[], columns=columns, row_key="range", pagination=0)
+
+    def _fill(self) -> None:
+        if self._answer is None or not self._expansion.value:
+            return
+        rows = []
+        for row in self._answer.rows:
+            places = sentences.digits(row.low * 100, row.high * 100)
+            value, low, high = (self._reader.percent(x, places) for x in (row.value, row.low, row.high))
+            line = {"share": value, "from": low, "to": high, "processed": ""}
+            line["range"] = sentences.span(row, self._experiment, self._unit, self._reader)
+            if isinstance(row, PostRow):
+                line["processed"] = self._reader.percent(row.processed, places)
+            rows.append(line)
+        self._rows.rows = rows

@@ -1,0 +1,273 @@
+"""The view of one experiment: what its reports tell, how sure that is, and how private."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from nicegui import background_tasks, context, ui
+
+from ...server.answers.answer import Answers
+from ...server.answers.question import Question
+from ...server.answers.store_reader import StoreReader
+from ...server.epsilon import nats
+from ...server.errors import HushmoteError
+from ...server.plain_text import visible
+from ...server.results.windows import has_ended
+from ...server.store.versions import Version
+from ..frame import frame, heading, sentence
+from ..page import Page
+from ..reader import Reader, reader
+from . import files, sentences
+from .change_panel import ChangePanel
+from .choices import Choices, from_query
+from .controls import Controls
+from .counted import Experiment, described
+from .looked import Looked
+from .shares_panel import SharesPanel
+from .taken_panel import TakenPanel
+from .time_panel import TimePanel
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
+
+
+def register(page: Page) -> None:
+    """Put the view and its files on their routes."""
+    looked = Looked()
+    files.register(page)
+    ui.add_css(Path(__file__).with_name("experiment.css"), shared=True)
+
+    @ui.page("/experiment/{fleet}/{name}")
+    async def _(fleet: str, name: str) -> None:
+        client = context.client
+        choices = from_query(client.request.url.query)
+        with frame(page, f"{visible(name)} of {visible(fleet)}"):
+            view = View(page, looked, fleet, name, reader(), choices)
+        if files.shown(page, fleet):
+            await view.describe()  # so that the browser fetches what draws while numbers are worked out
+        else:
+            view.state("The page does not show this fleet.")
+            return
+
+        async def follow() -> None:
+            with client:
+                await page.live.follow(view.refresh)
+
+        background_tasks.create(follow(), name="experiment")
+
+
+class View:
+    """One reader's view of one experiment."""
+
+    def __init__(
+        self, page: Page, looked: Looked, fleet: str, name: str, to: Reader, choices: Choices
+    ) -> None:
+        self._page, self._looked, self._fleet, self._name = page, looked, fleet, name
+        self._reader, self._choices = to, choices
+        self._of: Experiment | None = None
+        self._built: object = None
+        self._client = context.client
+        self._rows = 0
+        self._behind = False  # whether what is below the first picture shows something older
+        self._catching_up: asyncio.Task[None] | None = None
+        self._head = ui.column().classes("experiment-lines").props('id="head"')
+        self._state = ui.label().classes("experiment-state").props('id="state" role="status"')
+        self._body = ui.column().classes("experiment-wide")
+
+    def state(self, text: str) -> None:
+        """Say what hinders, or nothing."""
+        self._state.text, self._state.visible = text, bool(text)
+
+    async def refresh(self) -> None:
+        """Show what the store has now; called after each commit."""
+        if await self.describe():
+            await self._show()
+
+    async def describe(self) -> bool:
+        """Show what is known without an estimate; return whether one can be asked for."""
+        fleet, name = self._fleet, self._name
+        try:
+            of = await self._page.live.ask(("experiment", fleet, name), lambda s: described(s, fleet, name))
+        except HushmoteError as e:
+            self.state(sentence(visible(str(e))))
+            return False
+        self._of, self._choices = of, files.fitted_to(self._choices, of)
+        self._head.clear()
+        with self._head:
+            for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):
+                ui.label(line)
+        self._build(of)
+        few = of.reports < 2
+        self.state(sentences.too_few(of.reports, (), self._reader) if few else "")
+        self._body.visible = not few
+        return not few
+
+    def _build(self, of: Experiment) -> None:
+        """Make the panels, once for each kind of reading."""
+        e = of.newest.experiment
+        shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit)
+        if shape == self._built:
+            return
+        self._built = shape
+        self._body.clear()
+        common = (of.unit, self._reader, self._choices, self._choose)
+        with self._body:
+            self._shares = SharesPanel(e, *common)
+            self._controls = Controls(e.type, e.domain, *common[1:])
+            self._time = TimePanel(e.type, *common[1:])
+            self._change = ChangePanel(e, *common)
+            heading("How private this is", 2)
+            self._private = ui.column().classes("experiment-lines").props('id="private"')
+            with self._private:
+                ui.label(sentences.WORKED_OUT)
+            self._taken = TakenPanel(self._page.settings.store)
+
+    # What a reader chooses
+
+    async def _choose(self, choices: Choices) -> None:
+        before, self._choices = self._choices, choices
+        if replace(before, ranges=choices.ranges) != choices:
+            self._keep_address()
+            await self._show()
+            return
+        await self._show_share()
+        await asyncio.sleep(_PAUSE_S)
+        if self._still(choices):  # not dragged on meanwhile
+            self._keep_address()
+            self._show_rest()
+
+    def _still(self, choices: Choices) -> bool:
+        """Whether a reader is there who looks at this."""
+        return choices is self._choices and not self._client.is_deleted
+
+    def _keep_address(self) -> None:
+        query = self._choices.query()
+        ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
+
+    # What is shown
+
+    async def _show(self) -> None:
+        """Show answers to what is chosen: the picture first, then what takes longer."""
+        if self._of is None or self._of.reports < 2:
+            return
+        choices, of = self._choices, self._of
+        versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
+        self._controls.show(choices, versions)
+        self._time.show_windows(choices, tuple(of.windows))
+        self._change.show_windows(choices, tuple(of.windows), versions)
+        asked = self._question("estimate")
+        try:
+            histogram = await self._ask("histogram", replace(asked, ranges=()), self._looked.histogram)
+            shares = await self._ask("shares", asked, self._looked.shares)
+            readings = Answers()
+            if asked.quantiles:
+                readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
+        except HushmoteError as e:
+            self.state(sentence(visible(str(e))))
+            return
+        if self._still(choices):
+            self.state("")
+            self._rows = len(histogram.rows)
+            self._shares.show(choices, histogram, shares, readings)
+            self._show_rest()
+
+    async def _show_share(self) -> None:
+        choices = self._choices
+        with contextlib.suppress(HushmoteError):  # the next picture says it
+            shares = await self._ask("shares", self._question("estimate"), self._looked.shares)
+            if self._still(choices):
+                self._shares.show_share(choices, shares)
+
+    def _show_rest(self) -> None:
+        """Bring up to date what is below the first picture; nothing waits for it."""
+        assert self._of is not None
+        self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or self._rows))
+        self._behind = True
+        if self._catching_up is None:
+            self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
+
+    async def _catch_up(self) -> None:
+        try:
+            with self._client:
+                while self._behind and not self._client.is_deleted:
+                    self._behind = False
+                    for show in (self._show_time, self._show_change, self._show_private):
+                        await show()
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._catching_up = None
+
+    async def _show_time(self) -> None:
+        choices, asked = self._choices, self._question("trend")
+        try:
+            answers = await self._ask("trend", asked, self._looked.over_time, slow=True)
+        except HushmoteError as e:
+            self._time.nothing(sentence(visible(str(e))))
+        else:
+            if self._still(choices):
+                self._time.show(choices, answers)
+
+    async def _show_change(self) -> None:
+        choices = self._choices
+        if not choices.compares:
+            self._change.nothing("")
+            return
+        try:
+            answers = await self._ask("change", self._question("change"), self._looked.change, slow=True)
+        except HushmoteError as e:
+            self._change.nothing(sentence(visible(str(e))))
+        else:
+            if self._still(choices):
+                self._change.show(choices, answers)
+
+    async def _show_private(self) -> None:
+        selection, of = self._question("estimate").selection, self._of
+        assert of is not None
+        key = ("epsilons", selection, of.mark)
+        try:
+            both = await self._page.live.ask(
+                key, lambda s: self._looked.epsilons(s, of, selection), slow=True
+            )
+        except HushmoteError as e:
+            lines = [sentence(visible(str(e)))]
+        else:
+            now = datetime.datetime.now(datetime.UTC)
+            running = not all(has_ended(w, now) for w in selection.windows or of.windows)
+            lines = sentences.epsilons(both.overview, both.shown, running, self._reader)
+            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, anew after a minute.")
+        if self._client.is_deleted:
+            return
+        self._private.clear()
+        with self._private:
+            for line in lines:
+                ui.label(line)
+
+    def _question(self, asked: str) -> Question:
+        assert self._of is not None
+        return files.question(asked, self._choices, self._of)
+
+    async def _ask(
+        self,
+        what: str,
+        asked: Question,
+        answer: Callable[[StoreReader, Experiment, Question], T],
+        *,
+        slow: bool = False,
+    ) -> T:
+        of = self._of
+        assert of is not None
+        question = (what, asked, of.mark)
+        return await self._page.live.ask(question, lambda store: answer(store, of, asked), slow=slow)
+
+
+def _called(version: Version) -> str:
+    """How a version is called: its digest, and what it costs."""
+    current = ", current" if version.current else ""
+    return f"{version.experiment.digest.hex()}, ε = {nats(version.experiment.epsilon)}{current}"

@@ -1,0 +1,88 @@
+"""What is around every view: the header with its navigation, the banner of what is wrong, the live region."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from nicegui import context, ui
+
+from .page import Page
+
+VIEWS = (("Fleet", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
+_COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
+
+
+@contextmanager
+def frame(page: Page, title: str, here: str = "") -> Generator[None, None, None]:
+    """The page around a view, which is put inside the `with`; here: the path of its navigation entry."""
+    ui.page_title(f"{title} - Hushmote")
+    with ui.header(fixed=False).classes("frame-header"):
+        ui.link("Skip to the content", "#main").classes("frame-skip")
+        ui.link("Hushmote", "/").classes("frame-name")
+        tag("button", "Menu").props(
+            'id="frame-menu" type="button" aria-expanded="false" aria-controls="frame-views"'
+        )
+        with ui.element("nav").props('id="frame-views" aria-label="Views"'):
+            for name, path in VIEWS:
+                link = ui.link(name, path).classes("frame-link")
+                if path == here:
+                    link.props('aria-current="page"')
+        with (
+            tag("label", "Colours").classes("frame-colours"),
+            ui.element("select").props('id="frame-colours"'),
+        ):
+            for value, words in _COLOURS:
+                tag("option", words).props(f'value="{value}"')
+    # NiceGUI's own element around this is the main landmark.
+    with ui.element("div").props('id="main" tabindex="-1"').classes("frame-main"):
+        banner = ui.element("div").props('id="frame-banner" role="alert"')
+        with ui.element("div").classes("frame-title"):
+            heading(title)
+            updated = tag("p", "").props('id="frame-updated"')
+        ui.element("div").props('id="frame-status" role="status"').classes("unseen")
+        content = ui.element("div").classes("frame-content")
+    _follow(page, banner, updated)
+    with content:
+        yield
+
+
+def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
+    """Keep the banner and the time of the last change up to date."""
+    client, live = context.client, page.live
+    said: list[str] = []
+
+    def show() -> None:
+        troubles = [words for words in (live.state.words, page.aggregator.trouble) if words]
+        if troubles != said:
+            said[:] = troubles
+            banner.clear()
+            with banner:
+                for words in troubles:
+                    tag("p", sentence(words))
+        if live.state.ready:
+            at = live.at.isoformat(timespec="seconds")
+            if client.has_socket_connection:
+                client.run_javascript(f"hushmote.updated({json.dumps(at)})")
+            else:
+                updated.props(f'data-at="{at}"')
+
+    live.each_change(show)
+
+
+def heading(text: str, level: int = 1) -> ui.label:
+    """A heading of this level."""
+    return tag(f"h{level}", text).classes(f"heading-{level}")
+
+
+def tag(name: str, text: str) -> ui.label:
+    """An HTML element with a text, whatever stands in that; whose own texts it is, is never asked."""
+    element = ui.label(text)
+    element.tag = name
+    return element
+
+
+def sentence(words: str) -> str:
+    """Words with a capital letter at the beginning and a full stop at the end."""
+    return f"{words[:1].upper()}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")

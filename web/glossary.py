@@ -1,0 +1,56 @@
+"""The words that a view uses, each explained as the documents' glossary does, at the end of the page."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from .frame import heading, tag
+
+# As in docs/glossary.md, word for word: a test compares them.
+WORDS = {
+    "ε (epsilon)": (
+        "The size of the promise. No report is more than e^ε times as likely under one reading as under "
+        "another. Small ε is more private and less exact. ε is in nats."
+    ),
+    "What an ε means": (
+        "With ε = 2, who gave a reading 1 chance in 10 gives it at most 46 in 100 after seeing the "
+        "report. With ε = 1 it is 24 in 100, with ε = 0.5 it is 16 in 100."
+    ),
+    "ε of a report": (
+        "What a report says of its board, to anybody: the broker, the aggregator, a thief. The board's "
+        "budget counts it."
+    ),
+    "ε of the histogram": (
+        "What the histogram, and every answer made of it, says of one board. It is far smaller, because "
+        "the other boards' reports hide this one's. It holds against whoever sees histograms only. It "
+        "does not hold against the broker, the aggregator's operator or the database's journal."
+    ),
+    "δ (delta)": (
+        "A small number that a promise allows beside ε: an event may be likelier by δ than e^ε times its "
+        "chance."
+    ),
+    "Histogram": ("How often each code came, in one window. It is what the server stores."),
+    "Local differential privacy (LDP)": (
+        "Differential privacy where the person's own device adds the chance, before anything leaves it. "
+        "Nobody has to be trusted with readings."
+    ),
+}
+
+
+def words(*names: str) -> None:
+    """A section with these words and what they mean."""
+    heading("Words", 2)
+    with ui.element("dl").classes("words"):
+        for name in names:
+            tag("dt", name).props(f"id={place(name)}")
+            tag("dd", WORDS[name])
+
+
+def word(name: str) -> None:
+    """A word as a link to what it means, further down on the page."""
+    ui.link(name, f"#{place(name)}")
+
+
+def place(name: str) -> str:
+    """The id of a word on the page."""
+    return "word-" + "".join(c if c.isalnum() else "-" for c in name.lower())

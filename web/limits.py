@@ -1,0 +1,145 @@
+"""What every answer of the page carries for its reader's safety, and how much anybody may ask of it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+from nicegui import Client
+
+from .access import HEALTH
+
+MOST_BODY = 2 << 20  # bytes of a request
+MOST_SOCKETS = 128
+PAGES_PER_S = 8.0  # that are drawn, of all readers together: each costs some milliseconds of a core
+PAGES_AT_ONCE = 40.0
+MOST_UNSEEN = 64  # pages that were sent and whose browser has not come back yet; then the oldest is forgotten
+
+_NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", HEALTH, "/favicon.ico")
+_SCRIPT = re.compile(rb"<script(?=[ >])")
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+_POLICY = (
+    "default-src 'none'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; "
+    "connect-src 'self'; font-src 'self' data:; img-src 'self' data: blob:; manifest-src 'self'; "
+    "style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; script-src 'self' "
+)
+
+
+def policy(path: str, nonce: str) -> str:
+    """The Content-Security-Policy of a path.
+
+    Vue compiles the templates of NiceGUI's elements, which needs eval; the board is WebAssembly. No script
+    that is in a document runs but those with the nonce, which only NiceGUI's own template gets.
+    """
+    return _POLICY + (
+        "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
+    )
+
+
+class Limits:
+    """An ASGI application around another: limits, and headers on every answer."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._sockets = 0
+        self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request, as ASGI has it."""
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._talk(scope, receive, send)
+        else:
+            await self._application(scope, receive, send)
+
+    async def _talk(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._sockets >= MOST_SOCKETS:
+            await send({"type": "websocket.close", "code": 1013, "reason": "too many readers: try later"})
+            return
+        self._sockets += 1
+        try:
+            await self._application(scope, receive, send)
+        finally:
+            self._sockets -= 1
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        if _length(scope) > MOST_BODY:
+            return await _refuse(send, 413, b"This is too long.\n")
+        if not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
+            return await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
+        nonce = secrets.token_urlsafe(16)
+        headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
+        left = MOST_BODY
+        start: Any = None
+        body = b""
+
+        async def bounded() -> Any:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            return message if left >= 0 else {"type": "http.disconnect"}
+
+        async def dressed(message: Any) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message | {"headers": [*message["headers"], *headers]}
+                if not _is_page(start):
+                    await send(start)
+            elif start is None or not _is_page(start):
+                await send(message)
+            else:
+                # The whole document is one message, or a few: its scripts get the nonce.
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    body = _SCRIPT.sub(b'<script nonce="' + nonce.encode() + b'"', body)
+                    length = (b"content-length", str(len(body)).encode())
+                    others = [h for h in start["headers"] if h[0].lower() != b"content-length"]
+                    await send(start | {"headers": [*others, length]})
+                    await send({"type": "http.response.body", "body": body})
+
+        await self._application(scope, bounded, dressed)
+        return None
+
+    def _may_draw(self) -> bool:
+        """Whether one more page may be drawn now."""
+        _forget_unseen()
+        now_s = time.monotonic()
+        self._pages = min(PAGES_AT_ONCE, self._pages + (now_s - self._since_s) * PAGES_PER_S)
+        self._since_s = now_s
+        if self._pages < 1:
+            return False
+        self._pages -= 1
+        return True
+
+
+async def _refuse(send: Any, status: int, words: bytes) -> None:
+    headers = [*_HEADERS, (b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": words})
+
+
+def _length(scope: Any) -> int:
+    text = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(text) if text.isdigit() else 0
+
+
+def _is_page(start: Any) -> bool:
+    """Whether an answer is a document that NiceGUI's template made; data is escaped in it: it has no < ."""
+    return any(name.lower() == b"x-nicegui-content" for name, _ in start["headers"])
+
+
+def _forget_unseen() -> None:
+    """Let go of pages that nobody looks at, beyond some: a crowd of requests would fill the memory."""
+    unseen = [c for c in Client.instances.values() if not c.has_socket_connection]
+    for client in sorted(unseen, key=lambda c: c.created)[: max(0, len(unseen) - MOST_UNSEEN)]:
+        client.delete()

@@ -1,0 +1,177 @@
+"""The store as the page sees it: read only, watched for commits, each question answered once for all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from nicegui import background_tasks, context
+
+from ..server.answers.store_reader import StoreReader
+from ..server.errors import HushmoteError
+from ..server.overview.fleets import Overview, overview
+from ..server.overview.watch import StoreState, StoreWatch
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+TURN_S = 0.25  # between two looks: a commit shows within a second
+_MOST_ANSWERS = 256  # kept at once; the oldest goes first
+_ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
+_REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
+_MOST_REST_S = 5.0
+_FIRST_S = 1.0  # that a page waits for what it shows before it is sent
+_WHOLE_S = 60.0  # after which the overview is added up anew, as whoever merges stores changes older windows
+
+
+class LiveStore:
+    """One store for all readers of the page.
+
+    state: how it is; its version is another after each commit. at: when that was last seen to change. All
+    methods belong to the event loop's thread.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._watch = StoreWatch(url)
+        self._looking = ThreadPoolExecutor(1, "look")  # no question that takes long keeps a look waiting
+        self._answering = ThreadPoolExecutor(_ANSWERING, "answer")
+        self._taking_long = ThreadPoolExecutor(1, "slow")  # nor does it keep quick questions waiting
+        self.state = StoreState("absent", "The store was not looked at yet.", 0)
+        self.at = _now()
+        self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
+        self._followers: set[Callable[[], None]] = set()
+        self._overview: tuple[StoreReader, Overview] | None = None
+        self._whole_s = 0.0
+
+    @property
+    def version(self) -> int:
+        """Another number after each commit."""
+        return self.state.version
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the store cannot be read now, in one sentence, or None."""
+        return self.state.words or None
+
+    async def run(self) -> None:
+        """Look for commits until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(TURN_S)
+
+    async def look(self) -> None:
+        """Look once, and tell who follows where something changed."""
+        state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.look)
+        if state != self.state:
+            self.state, self.at = state, _now()
+            self.wake()
+
+    def wake(self) -> None:
+        """Let who follows come up to date, as after a commit."""
+        for wake in tuple(self._followers):
+            wake()
+
+    def close(self) -> None:
+        """Close the store; what is being worked out is waited for by nobody."""
+        for pool in (self._looking, self._answering, self._taking_long):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._watch.close()
+
+    async def ask(self, question: Hashable, answer: Callable[[StoreReader], T], *, slow: bool = False) -> T:
+        """Return answer(reader), worked out in a thread once for each commit, whoever else asks the same.
+
+        question: what names it among all questions, such as ("share", fleet, name, low, high). slow: it takes
+        seconds, and waits for others that do. Raises what answer raises, and StoreError where the store
+        cannot be read.
+        """
+        kept = self._answers.get(question)
+        if kept is not None and kept[0] == self.version and not _failed(kept[1]):
+            return await asyncio.shield(kept[1])
+        while len(self._answers) >= _MOST_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        pool = self._taking_long if slow else self._answering
+        work = asyncio.get_running_loop().run_in_executor(pool, lambda: answer(self._watch.reader()))
+        future = asyncio.ensure_future(work)
+        self._answers.pop(question, None)
+        self._answers[question] = self.version, future
+        return await asyncio.shield(future)
+
+    async def overview(self) -> Overview:
+        """What there is to see at a glance; raises StoreError."""
+        return await self.ask("overview", self._look_over)
+
+    def _look_over(self, reader: StoreReader) -> Overview:
+        now_s, before = time.monotonic(), None
+        if self._overview is not None and self._overview[0] is reader and now_s - self._whole_s < _WHOLE_S:
+            before = self._overview[1]
+        else:
+            self._whole_s = now_s
+        seen = overview(reader.store, _now(), before)
+        self._overview = reader, seen
+        return seen
+
+    async def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Await refresh() now and again after each commit, until the reader who is being served leaves.
+
+        Commits that come while it runs are one more call after it. It runs with the reader's page as context.
+        A first call that takes long goes on after the page was sent.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._start(refresh).wait(), _FIRST_S)
+
+    def _start(self, refresh: Callable[[], Awaitable[None]]) -> asyncio.Event:
+        """Follow in the background; returns an event that the first call sets when it ends."""
+        client = context.client
+        due, done = asyncio.Event(), asyncio.Event()
+        due.set()
+
+        async def turn() -> None:
+            self._followers.add(due.set)
+            try:
+                while not client.is_deleted:
+                    await due.wait()
+                    due.clear()
+                    began_s = time.monotonic()
+                    with client:
+                        await _guarded(refresh)
+                    done.set()
+                    await asyncio.sleep(min(_REST * (time.monotonic() - began_s), _MOST_REST_S))
+            finally:
+                self._followers.discard(due.set)
+
+        task = background_tasks.create(turn(), name="follow")
+        client.on_delete(lambda: task.cancel())
+        return done
+
+    def each_change(self, show: Callable[[], None]) -> None:
+        """Call show() now and after each commit, until the reader who is being served leaves."""
+
+        async def refresh() -> None:
+            show()
+
+        show()
+        self._start(refresh)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _failed(future: asyncio.Future[Any]) -> bool:
+    return future.done() and (future.cancelled() or future.exception() is not None)
+
+
+async def _guarded(refresh: Callable[[], Awaitable[None]]) -> None:
+    """Await refresh(); what it did not expect is a line in the log, never a trace on the page."""
+    try:
+        await refresh()
+    except HushmoteError as e:
+        log.warning("the page could not be brought up to date: %s", e)
+    except Exception:
+        log.exception("a fault in the page")

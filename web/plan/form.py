@@ -1,0 +1,150 @@
+"""The fields of the Plan view; what they say goes out as changes of a `Setting`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
+
+from nicegui import ui
+
+from ..frame import heading
+from ..reader import Reader
+from .quantity import Quantity, number
+from .question import FIELDS, Setting
+from .question import Quantity as Name
+
+Change = Callable[..., None]
+
+_FORMS = {"number": "a number", "labels": "one of some labels", "yes_no": "yes or no"}
+_KINDS = {
+    "frequency": "how many boards hold one value",
+    "range": "how many lie in any range",
+    "quantile": "a quantile, such as the median",
+}
+_OFTEN = {False: "once", True: "again and again"}
+_SPANS: dict[str, tuple[str, str, tuple[float, float], bool]] = {
+    "devices": ("Devices", "boards", (10, 1_000_000_000), True),
+    "epsilon": ("ε, what one report may tell", "nats", (0.01, 16), False),
+    "domain": ("Values to tell apart", "bins", (2, 4096), True),
+    "error": ("Error", "± % of boards", (0.05, 49), False),
+}
+_LIFETIME = ("ε, what all reports of a board may tell", "nats", (0.1, 100.0))
+
+
+class Form:
+    """All fields. change: called with each field of the setting that a reader has changed."""
+
+    def __init__(self, who: Reader, setting: Setting, change: Change) -> None:
+        self._change = change
+        self._quantities: dict[str, Quantity] = {}
+        self._inputs: dict[str, Any] = {}
+        with ui.element("div").classes("plan-form"):
+            heading("What a board reads", 2)
+            self._choice("form", "What a board reads", _FORMS, setting.form)
+            self._reading(setting)
+            heading("What you want to know", 2)
+            self._asked(setting)
+            heading("Three of four give the fourth", 2)
+            for name in get_args(Name):
+                self._quantity(name, who, setting)
+            heading("How often each board is asked", 2)
+            self._choice("lasting", "How often each board is asked", _OFTEN, setting.lasting)
+            self._life(who, setting)
+        self._quantities[setting.answer].tell(answer=True)
+        self._fit(setting.form)
+
+    def tell(self, name: str, **told: Any) -> None:
+        """Set the note or the fault of one of the numbers."""
+        self._quantities[name].tell(**told)
+
+    def show(self, name: str, value: float) -> None:
+        """Put what was worked out into its field."""
+        self._quantities[name].show(value)
+
+    def clear(self) -> None:
+        """Take all faults away."""
+        for quantity in self._quantities.values():
+            quantity.tell(fault="")
+        for field in self._inputs.values():
+            field.error = None
+
+    def refuse(self, name: str, text: str) -> bool:
+        """Say at a field why it cannot be; False where there is no such field."""
+        if name in self._quantities:
+            self._quantities[name].tell(fault=text)
+        elif name in self._inputs:
+            self._inputs[name].error = text
+        return name in self._quantities or name in self._inputs
+
+    def _choice(self, field: str, label: str, options: dict[Any, str], value: Any) -> None:
+        choice = ui.radio(options, value=value, on_change=lambda e: self._chosen(field, e.value))
+        choice.props["aria-label"] = label
+
+    def _chosen(self, field: str, value: Any) -> None:
+        if field == "form":
+            self._fit(value)
+            if value != "number" and self._quantities["domain"].props["answer"]:
+                self._answer("error")
+        elif field == "lasting":
+            self._lasting.set_visibility(bool(value))
+        elif field == "kind":
+            self._inputs["quantile"].set_visibility(value == "quantile")
+        self._change(**{field: value})
+
+    def _fit(self, form: str) -> None:
+        """Show only the fields that a reading of this form has."""
+        self._number.set_visibility(form == "number")
+        self._inputs["labels"].set_visibility(form == "labels")
+        self._quantities["domain"].set_visibility(form == "number")
+        self._kinds.set_visibility(form == "number")
+        self._single.set_visibility(form != "number")
+
+    def _reading(self, setting: Setting) -> None:
+        with ui.element("div").classes("plan-fields") as self._number:
+            for name, label in (("low", "Lowest reading"), ("high", "Highest reading")):
+                self._numeric(name, label, getattr(setting, name))
+            self._text("unit", "Unit", setting.unit)
+        self._text("labels", "Labels, with commas between them", setting.labels)
+
+    def _asked(self, setting: Setting) -> None:
+        with ui.element("div") as self._kinds:
+            self._choice("kind", "What you want to know", _KINDS, setting.kind)
+            self._numeric("quantile", "Which quantile, % of boards below it", setting.quantile)
+        self._inputs["quantile"].set_visibility(setting.kind == "quantile")
+        self._single = ui.label("How many boards say each of these, as a share of all.")
+
+    def _quantity(self, name: Name, who: Reader, setting: Setting) -> None:
+        label, unit, span, whole = _SPANS[name]
+        self._quantities[name] = Quantity(
+            name, label, unit, span, getattr(setting, FIELDS[name]), who.tag, whole=whole,
+            on_number=lambda value: self._change(**{FIELDS[name]: value}),
+            on_chosen=partial(self._answer, name),
+        )  # fmt: skip
+
+    def _answer(self, name: Name) -> None:
+        for other, quantity in self._quantities.items():
+            quantity.tell(answer=other == name)
+        self._change(answer=name)
+
+    def _life(self, who: Reader, setting: Setting) -> None:
+        with ui.element("div") as self._lasting:
+            with ui.element("div").classes("plan-fields"):
+                self._text("horizon", "For how long", setting.horizon)
+                self._text("call", "A board looks at its reading every", setting.call)
+            label, unit, span = _LIFETIME
+            self._quantities["lifetime"] = Quantity(
+                "lifetime", label, unit, span, setting.lifetime or span[0], who.tag,
+                on_number=lambda value: self._change(lifetime=value),
+            )  # fmt: skip
+        self._lasting.set_visibility(setting.lasting)
+
+    def _text(self, name: str, label: str, value: str) -> None:
+        field = ui.input(
+            label, value=value, on_change=lambda e: self._change(**{name: str(e.value or "")[:2000]})
+        )
+        self._inputs[name] = field.without_auto_validation()
+
+    def _numeric(self, name: str, label: str, value: float | None) -> None:
+        field = ui.number(label, value=value, on_change=lambda e: self._change(**{name: number(e.value)}))
+        self._inputs[name] = field.without_auto_validation()

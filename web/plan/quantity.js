@@ -1,0 +1,77 @@
+// One of a plan's numbers: a slider over round numbers, a field for any other, and whether it is the answer.
+const MANTISSAS = [];
+for (let m = 100; m < 200; m += 5) MANTISSAS.push(m);
+for (let m = 200; m < 500; m += 10) MANTISSAS.push(m);
+for (let m = 500; m < 1000; m += 20) MANTISSAS.push(m);
+
+function roundNumbers(low, high, whole) {
+  const numbers = new Set([low]);
+  for (let power = Math.floor(Math.log10(low)) - 2; power <= Math.log10(high); power++) {
+    for (const mantissa of MANTISSAS) {
+      let number = Number(`${mantissa}e${power}`);
+      if (whole) number = Math.round(number);
+      if (number > low && number < high) numbers.add(number);
+    }
+  }
+  return [...numbers.add(high)].sort((a, b) => a - b);
+}
+
+export default {
+  template: `
+    <div class="quantity" role="group" :aria-label="label">
+      <div class="quantity-head">
+        <label :for="field">{{ label }}</label>
+        <label v-if="choosable" class="quantity-choice">
+          <input type="radio" name="quantity-answer" :checked="answer" @change="$emit('chosen')"
+                 :aria-label="'Work out: ' + label" />
+          work this out
+        </label>
+      </div>
+      <div class="quantity-row">
+        <input type="range" min="0" step="1" :max="numbers.length - 1" :value="place" :disabled="answer"
+               :aria-label="label" :aria-valuetext="spoken" @input="slid" />
+        <input type="number" step="any" :id="field" :value="text" :readonly="answer" @input="typed"
+               :aria-invalid="fault ? 'true' : 'false'" :aria-describedby="field + '-note'" />
+        <span class="quantity-unit">{{ unit }}</span>
+      </div>
+      <div :id="field + '-note'" class="quantity-note">
+        <span>{{ note }}</span> <span v-if="fault" class="quantity-fault" role="alert">{{ fault }}</span>
+      </div>
+    </div>`,
+  props: {
+    label: String, unit: String, low: Number, high: Number, whole: Boolean, start: Number,
+    choosable: Boolean, answer: Boolean, note: String, fault: String, locale: String, field: String,
+  },
+  emits: ["number", "chosen"],
+  data() {
+    return { text: String(this.start) };
+  },
+  computed: {
+    numbers() {
+      return roundNumbers(this.low, this.high, this.whole);
+    },
+    number() {
+      return this.text.trim() === "" ? null : Number(this.text);
+    },
+    place() {
+      const at = this.numbers.findIndex((number) => number >= (this.number ?? this.low));
+      return at < 0 ? this.numbers.length - 1 : at;
+    },
+    spoken() {
+      return this.number === null ? "" : `${new Intl.NumberFormat(this.locale).format(this.number)} ${this.unit}`;
+    },
+  },
+  methods: {
+    slid(event) {
+      this.text = String(this.numbers[Number(event.target.value)]);
+      this.$emit("number", this.number);
+    },
+    typed(event) {
+      this.text = event.target.value; // "" where it is not a number
+      this.$emit("number", this.number);
+    },
+    show(number) {
+      this.text = String(number);
+    },
+  },
+};

@@ -1,0 +1,61 @@
+"""One of a plan's numbers as an element of the page: a slider, a field, and whether it is the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from nicegui.element import Element
+
+
+class Quantity(Element, component="quantity.js"):
+    """A slider over the round numbers from low to high, and a field beside it that takes any number.
+
+    on_number: called with the number, None where the field holds none. on_chosen: where given, the number can
+    be made the answer; it is then shown and cannot be moved. locale: for the browser's Intl.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        unit: str,
+        span: tuple[float, float],
+        start: float,
+        locale: str,
+        *,
+        whole: bool = False,
+        on_number: Callable[[float | None], None],
+        on_chosen: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.props(f"field=quantity-{name}")
+        self._props.update(
+            label=label, unit=unit, low=span[0], high=span[1], start=start, locale=locale, whole=whole,
+            choosable=on_chosen is not None, answer=False, note="", fault="",
+        )  # fmt: skip
+        self.on("number", lambda event: on_number(number(event.args)), throttle=0.1)
+        if on_chosen is not None:
+            self.on("chosen", lambda _: on_chosen())
+
+    def tell(self, **told: str | bool) -> None:
+        """Set answer, note or fault, where it is another than before."""
+        if any(self._props[name] != value for name, value in told.items()):
+            self._props.update(told)
+            self.update()
+
+    def show(self, value: float) -> None:
+        """Put a number into the field and under the slider."""
+        self.run_method("show", value)
+
+
+def number(value: Any) -> float | None:
+    """What a browser sent as a number, or None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None

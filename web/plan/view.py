@@ -1,0 +1,137 @@
+"""The Plan view: what to ask of a fleet, answered as one moves it, and the experiment file that follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nicegui import background_tasks, ui
+
+from ...server.epsilon import belief
+from ...server.errors import HushmoteError
+from ...server.planning.sentences import ALL_SEEN
+from .. import charts
+from ..frame import frame
+from ..glossary import words
+from ..in_locale import in_locale
+from ..page import Page
+from ..reader import Reader, reader
+from .answer import Answer, answered
+from .form import Form
+from .question import FIELDS, FieldRefused, Setting
+from .result import Result
+
+log = logging.getLogger(__name__)
+
+_WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
+_KEPT: dict[Setting, Answer] = {}
+_MOST_KEPT = 256
+_PAUSE_S = 0.1  # no work before the slider has rested so long
+
+
+class Superseded(Exception):
+    """The reader has moved on: nobody waits for this answer any more."""
+
+
+def register(page: Page) -> None:
+    """Put the view on its route."""
+    charts.register()
+    ui.add_css(Path(__file__).with_name("plan.css"), shared=True)
+
+    @ui.page("/plan")
+    async def _() -> None:
+        with frame(page, "Plan", "/plan"):
+            PlanView(reader())
+            words(
+                "ε (epsilon)",
+                "What an ε means",
+                "ε of a report",
+                "ε of the histogram",
+                "δ (delta)",
+                "Histogram",
+            )
+
+
+class PlanView:
+    """What one reader sets, and the answer to it; the latest setting wins."""
+
+    def __init__(self, who: Reader) -> None:
+        self._reader = who
+        self._client = ui.context.client
+        self._now = Setting()
+        self._at_work = False
+        ui.label(
+            "Three of four numbers give the fourth: choose which one is worked out, and move the others."
+        )
+        with ui.element("div").classes("plan"):
+            self._form = Form(who, self._now, self._change)
+            self._result = Result(who)
+        self._change()
+
+    def _change(self, **fields: Any) -> None:
+        """Take what a field says now, and see that it is answered."""
+        self._now = replace(self._now, **fields)
+        self._tell_beliefs()
+        if not self._at_work:
+            self._at_work = True
+            background_tasks.create(self._work(), name="plan")
+
+    def _tell_beliefs(self) -> None:
+        """What the ε that stand there mean, at once: no search is needed for that."""
+        for name, nats, seen in (
+            ("epsilon", self._now.epsilon, "the report"),
+            ("lifetime", self._now.lifetime, ALL_SEEN),
+        ):
+            told = belief(nats, seen=seen) if nats is not None and 0 < nats <= 1000 else ""
+            self._form.tell(name, note=in_locale(told, self._reader))
+
+    async def _work(self) -> None:
+        try:
+            setting = None
+            while setting != self._now.given and not self._client.is_deleted:
+                setting = self._now.given
+                await asyncio.sleep(_PAUSE_S)
+                if setting == self._now.given:
+                    with self._client:
+                        await self._answer(setting)
+        finally:
+            self._at_work = False
+
+    async def _answer(self, setting: Setting) -> None:
+        def still_wanted() -> None:
+            if setting != self._now.given or self._client.is_deleted:
+                raise Superseded
+
+        self._form.clear()
+        try:
+            answer = _KEPT.get(setting)
+            if answer is None:
+                self._result.at_work()
+                loop = asyncio.get_running_loop()
+                answer = await loop.run_in_executor(_WORKERS, answered, setting, still_wanted)
+                while len(_KEPT) >= _MOST_KEPT:
+                    del _KEPT[next(iter(_KEPT))]
+                _KEPT[setting] = answer
+        except Superseded:
+            return
+        except FieldRefused as e:
+            self._result.refuse("" if self._form.refuse(e.field, str(e)) else str(e))
+        except HushmoteError as e:
+            self._result.refuse(str(e))
+        except Exception:
+            log.exception("a fault in the plan of %s", setting)
+            self._result.refuse("this plan could not be worked out; the page's log says why")
+        else:
+            if setting == self._now.given:
+                self._show(answer)
+
+    def _show(self, answer: Answer) -> None:
+        """The number that was worked out stays where it is when another one is chosen to be the answer."""
+        self._now = replace(self._now, **{FIELDS[answer.setting.answer]: answer.solved})
+        self._form.show(answer.setting.answer, answer.solved)
+        self._tell_beliefs()
+        self._result.show(answer)

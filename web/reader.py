@@ -1,0 +1,55 @@
+"""How a reader wants numbers and dates written: by the languages that the browser asks for."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_time
+from babel.numbers import format_decimal, format_percent
+from nicegui import context
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader's locale; every number and date on the page is written by it."""
+
+    locale: Locale
+
+    def number(self, value: float, digits: int | None = None) -> str:
+        """A number; digits: how many stand behind the point, at most 3 significant ones if None."""
+        pattern = None if digits is None else "#,##0" + ("." + "0" * digits if digits else "")
+        return format_decimal(value, pattern, self.locale)
+
+    def percent(self, share: float, digits: int = 1) -> str:
+        """A share, such as 41.2 %."""
+        return format_percent(share, "#,##0" + ("." + "0" * digits if digits else "") + " %", self.locale)
+
+    def day(self, day: datetime.date) -> str:
+        """A day, such as Nov 21, 2026."""
+        return format_date(day, "medium", self.locale)
+
+    def time(self, moment: datetime.datetime) -> str:
+        """A time of day with seconds."""
+        return format_time(moment, "medium", locale=self.locale)
+
+    @property
+    def tag(self) -> str:
+        """The locale for the browser's Intl, such as de-CH."""
+        return str(self.locale).replace("_", "-")
+
+
+def reader() -> Reader:
+    """The reader who is being served, by the request's Accept-Language; English where nothing is known."""
+    request = context.client.request
+    return Reader(_locale(request.headers.get("accept-language", "")))
+
+
+def _locale(accepted: str) -> Locale:
+    for part in accepted[:200].split(","):
+        try:
+            return Locale.parse(part.split(";")[0].strip(), sep="-")
+        except (ValueError, UnknownLocaleError):
+            continue
+    return Locale("en", "US")

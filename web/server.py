@@ -1,0 +1,66 @@
+"""The page's process: a bounded HTTP server with WebSockets, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import signal
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+import uvicorn
+
+from ..server.service.bounded_http import TAKEN_AT_ONCE, BoundedHTTP, PatientServer
+
+MOST_CONNECTIONS = 256
+_REQUEST_S = 60.0  # the board's interpreter is a megabyte, over whatever link
+_HEAD_BYTES = 16_384
+_MESSAGE_BYTES = 1 << 20  # of a WebSocket
+_GRACE_S = 1.0
+
+
+class _PageServer(PatientServer):
+    """A server whose end is no failure, whoever asked for it. on_ready: called once it answers."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config, _GRACE_S)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        # uvicorn would raise the signal again after a clean end.
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        yield
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+
+async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; on_ready is called once it answers."""
+    protocol: Any = functools.partial(BoundedHTTP, most=MOST_CONNECTIONS, request_s=_REQUEST_S)
+    config = uvicorn.Config(
+        application,
+        http=protocol,
+        loop="asyncio",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=TAKEN_AT_ONCE,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        ws_max_size=_MESSAGE_BYTES,
+        timeout_graceful_shutdown=2,
+    )
+    await _PageServer(config, on_ready).serve(sockets=[listener])

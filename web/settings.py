@@ -1,0 +1,33 @@
+"""What the page is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..server.planning.policy import Policy
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """Where the page listens and what it shows.
+
+    store       URL of the store, which is only read
+    host, port  where it listens
+    fleet       the one fleet that is shown, or None for all
+    aggregator  URL of the aggregator's HTTP endpoint, or None where nobody is to ask it
+    token       what readers have to know, or None where only this machine's readers come
+    door        the HTTP door as an ASGI application, or None: then the board counts in the browser
+    policy      of the boards' firmware, for what they can still give, or None where nobody said it
+    """
+
+    store: str
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    fleet: str | None = None
+    aggregator: str | None = None
+    token: str | None = field(default=None, repr=False)
+    door: Any = field(default=None, repr=False)
+    policy: Policy | None = None

@@ -72,10 +72,6 @@ def _policy(names):
     return policy
 
 
-class Board:
-    client = None
-
-
 def about():
     with open("/ldp_client.py", "rb") as f:
         source = f.read()
@@ -96,9 +92,13 @@ def parse(payload):
     return result
 
 
+client = None  # the board that localStorage holds, once it is powered on
+
+
 def start(device, names):
-    """Power on: the board that localStorage holds."""
-    Board.client = ldp_client.Client(_policy(names), BrowserSlots(), device)
+    """Power on."""
+    global client
+    client = ldp_client.Client(_policy(names), BrowserSlots(), device)
     return state()
 
 
@@ -107,32 +107,32 @@ def provision(replace):
 
 
 def enroll(payload):
-    Board.client.enroll(binascii.unhexlify(payload))
+    client.enroll(binascii.unhexlify(payload))
     return state()
 
 
 def state():
-    result = Board.client.status()
-    result["device"] = Board.client.device_id
-    result["policy"] = Board.client._policy
-    result["outbox"] = [_hex(report) for report in Board.client.outbox()]
+    result = client.status()
+    result["device"] = client.device_id
+    result["policy"] = client._policy
+    result["outbox"] = [_hex(report) for report in client.outbox()]
     return result
 
 
 def report(name, value):
     """One reading: its index, and the report or None."""
-    index = Board.client._experiments[name].bucket(value)
-    made = Board.client.report(name, value)
+    index = client._experiments[name].bucket(value)
+    made = client.report(name, value)
     return {"index": index, "report": made and _hex(made), "state": state()}
 
 
 def sent(data):
-    Board.client.sent(binascii.unhexlify(data))
+    client.sent(binascii.unhexlify(data))
     return state()
 
 
 def enable(value):
-    Board.client.enabled = value
+    client.enabled = value
     return state()
 
 
@@ -156,11 +156,11 @@ def crowd(device, payload, value):
     payload = binascii.unhexlify(payload)
     slots = MemorySlots()
     ldp_client.provision(slots)
-    client = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
-    exp = client.enroll(payload)
+    one = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
+    exp = one.enroll(payload)
     if exp.every > 1:
-        client.rng = CoinSaysYes(client.rng)
-    made = client.report(exp.name, value)
+        one.rng = CoinSaysYes(one.rng)
+    made = one.report(exp.name, value)
     return {"index": exp.bucket(value), "report": made and _hex(made)}
 
 

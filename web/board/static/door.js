@@ -38,9 +38,8 @@ export function door({ fleet, door: path, result }) {
         throw new NotSent('The door does not answer.');
       }
       if (response.status === 204) return;
-      const wait = Number(response.headers.get('Retry-After')) || 0;
-      const why = { 429: 'The door takes no more for a moment.', 503: 'The broker is away.' }[response.status];
-      throw new NotSent(why ?? `The door refused the report (${response.status}).`, wait);
+      const why = (await response.text()).split(/[;\n]/)[0] || `status ${response.status}`;
+      throw new NotSent(`The door says: ${why}.`, Number(response.headers.get('Retry-After')) || 0);
     },
     async result(name) {
       try {

@@ -22,8 +22,9 @@ const json = async (file) => {
   return response.ok ? response.json() : null;
 };
 
+/** Colours: as ?theme= says, else as the page around this one keeps them, else as the system. */
 function theme() {
-  const asked = new URLSearchParams(location.search).get('theme') ?? /(?:^|; )theme=(dark|light)/.exec(document.cookie)?.[1];
+  const asked = new URLSearchParams(location.search).get('theme') ?? kept('').read('hushmote-colours');
   if (asked === 'dark' || asked === 'light') document.documentElement.dataset.theme = asked;
 }
 
@@ -82,9 +83,10 @@ async function choose(name) {
   board.name = name;
   trouble(null);
   for (const id of ['measure', 'budget', 'crowd', 'view']) $(id).hidden = true;
-  const payload = await retried(() => board.to.payload(name));
+  const payload = await retried(() => board.to.payload(name), () => board.name === name);
+  if (!payload) return;
   const end = payload.indexOf(0);
-  const words = board.about[name] ?? {};
+  const words = board.about[name] ?? { unit: (await board.to.result(name))?.unit };
   $('purpose').textContent = words.purpose ?? '';
   if (end >= 0) {
     trouble('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
@@ -315,18 +317,21 @@ async function checkVectors() {
 
 // --- The page --------------------------------------------------------------------------------------
 
-async function retried(ask) {
-  for (let n = 0; ; n++) {
+/** What ask() gives, asked again until the door answers; null once nobody wants it any more. */
+async function retried(ask, wanted = () => true) {
+  for (let n = 0; wanted(); n++) {
     try {
       const answer = await ask();
       trouble(null);
       return answer;
     } catch (error) {
       if (!(error instanceof NotSent || error instanceof TypeError)) throw error;
-      trouble(`The door does not answer. This page asks again in ${number(backoff(n, error))} s.`);
+      const words = error instanceof NotSent ? error.message : 'The door does not answer.';
+      trouble(`${words} This page asks again in ${number(backoff(n, error))} s.`);
       await pause(backoff(n, error));
     }
   }
+  return null;
 }
 
 async function start() {

@@ -1,0 +1,171 @@
+"""The browser board behind a door: in a real Chromium, through HTTP and mosquitto into the store."""
+
+import datetime
+from collections.abc import Iterator
+
+import pytest
+from browser import Browser, browsing, needs_chromium
+from browser_board import BoardPage, behind_a_door
+from experiments import experiment_json, number_json
+from running import running, until
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store.store import Store
+from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+
+pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.broker]
+
+BOARDS = 1_000
+BUDGET = {"rule": "sum", "cap": 8_000_000}
+ROOM = number_json(16, name="room", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
+COIN = experiment_json(name="coin", every=4, budget=BUDGET)
+LABEL = "<img src=x onerror=document.title=1>"
+LABELS = experiment_json(name="labels", type="choice", labels=[LABEL, "b"], mechanism="grr", budget=BUDGET)
+
+
+class Whole:
+    """A broker, a store with an aggregator, the page over both, and a browser that looks at its board."""
+
+    def __init__(self, broker: MosquittoBroker, store: Store, page: BoardPage) -> None:
+        self.broker, self.store, self.page = broker, store, page
+
+    def counted(self, payload: bytes) -> int:
+        return int(self.store.histogram("home", Experiment.parse(payload).digest).sum())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed")
+    folder = tmp_path_factory.mktemp("whole")
+    store = Store(f"sqlite:///{folder / 'store.sqlite'}")
+    store.add_fleet("home", keyed=False)
+    for payload in (ROOM, COIN, LABELS):
+        store.add_experiment("home", payload, datetime.date.max)
+    broker = MosquittoBroker(free_port())
+    broker.start()
+    try:
+        with (
+            running(store, broker),
+            behind_a_door(broker, store, "home") as url,
+            browsing(folder) as browser,
+        ):
+            yield Whole(broker, store, BoardPage(browser, url))
+    finally:
+        broker.terminate()
+        store.close()
+
+
+@pytest.fixture
+def browser(whole: Whole) -> Browser:
+    return whole.page.browser
+
+
+@pytest.fixture
+def page(whole: Whole) -> BoardPage:
+    """A board that was just made, asked for the room's temperature."""
+    whole.page.open(fresh=True)
+    ask(whole.page, "room")
+    whole.page.browser.errors()
+    return whole.page
+
+
+def ask(page: BoardPage, name: str) -> None:
+    page.browser.until(lambda: page.browser.find(f'#experiment option[value="{name}"]'))
+    page.choose("experiment", name)
+    page.browser.until(lambda: page.module("main.js", "return m.board.exp?.name") == name)
+    page.ready()
+
+
+def test_a_report_is_acknowledged_and_the_count_moves(whole: Whole, page: BoardPage):
+    before = whole.counted(ROOM)
+    page.report()
+    page.says("step-sent", f"Acknowledged by the broker. The count moved from {before} to {before + 1}.")
+    assert whole.counted(ROOM) == before + 1
+    assert page.call("state")["outbox"] == []
+    assert page.browser.errors() == []
+
+
+def test_a_reload_before_the_acknowledgement_sends_the_same_bytes_again(whole: Whole, page: BoardPage):
+    """The broker goes away, the board has debited and made its report, and the page is reloaded."""
+    before = whole.counted(ROOM)
+    whole.broker.terminate()
+    report = page.report()
+    page.says("step-sent", "Not yet. The door says: the broker is away.")
+    page.open()
+    ask(page, "room")
+    page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+    assert page.call("state")["outbox"] == [report.hex()]
+    page.says("waiting", f"1 waiting to be sent, as they are: {report.hex()}")
+    whole.broker.start()
+    page.says("step-sent", f"The count moved from {before} to {before + 1}.")
+    assert page.call("state")["outbox"] == []
+    page.report()
+    page.says("step-sent", f"The count moved from {before + 1} to {before + 2}.")
+    assert whole.counted(ROOM) == before + 2
+
+
+def test_many_boards_come_in_and_the_estimate_closes_in_on_the_truth(whole: Whole, page: BoardPage):
+    """A crowd of 1,000 over 16 bins at ε 2, through door, broker and aggregator.
+
+    Each share lies within 9 standard errors of the truth: by a Chernoff bound for 1,000 reports a false alarm
+    has a chance below 1e-12.
+    """
+    before = whole.counted(ROOM)
+    page.choose("population", "groups")
+    page.fill("many", BOARDS)
+    page.click("send")
+    said = page.says("crowd-said", "1,000 of 1,000 reports are acknowledged by the broker.")
+    print(said)
+    until(lambda: whole.counted(ROOM) == before + BOARDS, "all reports are in the store")
+    page.says("source", f"The aggregator has counted {before + BOARDS:,} reports")
+    print(page.text("compared"))
+    script = (
+        "return [...document.querySelectorAll('#rows tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+    )
+    rows = page.browser.script(script)
+    assert len(rows) == 16
+    for _, share, interval, truth in rows:
+        low, high = (float(x.rstrip("%")) for x in interval.split(" to "))
+        assert abs(float(share.rstrip("%")) - float(truth.rstrip("%"))) < 9 * (high - low) / 2 / 1.96
+
+
+def test_a_crowd_outlasts_a_broker_that_goes_away(whole: Whole, page: BoardPage):
+    before = whole.counted(ROOM)
+    page.fill("many", 200)
+    page.click("send")
+    page.browser.until(lambda: page.browser.script("return document.getElementById('progress').value > 10"))
+    whole.broker.terminate()
+    page.says("crowd-said", "The door says: the broker")
+    whole.broker.start()
+    page.says("crowd-said", "200 of 200 reports are acknowledged")
+    until(lambda: whole.counted(ROOM) == before + 200, "all reports are in the store, each once")
+
+
+def test_a_coin_lets_one_reading_in_some_through(whole: Whole, page: BoardPage):
+    ask(page, "coin")
+    page.says("facts", "It speaks once in 4 readings, by a coin.")
+    before = whole.counted(COIN)
+    page.click("until")
+    page.says("step-sent", f"to {before + 1}.")
+    page.fill("many", 50)
+    page.click("send")
+    page.says("crowd-said", "50 of 50")
+    until(lambda: whole.counted(COIN) == before + 51, "the crowd's coins said yes")
+
+
+def test_labels_of_strangers_stay_text(whole: Whole, page: BoardPage):
+    ask(page, "labels")
+    page.fill("many", 30)
+    page.click("send")
+    page.says("crowd-said", "30 of 30")
+    page.browser.until(lambda: LABEL in page.text("rows"))
+    assert page.browser.script("return document.querySelectorAll('img').length") == 0
+    assert page.browser.driver.title != "1"
+
+
+def test_an_experiment_that_is_no_more_is_one_sentence(whole: Whole, page: BoardPage):
+    whole.store.withdraw_experiment("home", "labels")
+    page.browser.until(lambda: "labels" not in page.module("main.js", "return m.board.to.experiments()"))
+    page.choose("experiment", "labels")
+    page.says("trouble-text", "The door has no experiment labels")

@@ -259,6 +259,19 @@ class TestStart:
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
         assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
 
+    def test_it_opens_a_browser_only_when_told_to(self, store, tmp_path):
+        opened = tmp_path / "opened"
+        script = tmp_path / "browser"
+        script.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+        script.chmod(0o755)
+        told = {"BROWSER": str(script)}
+        with paged(store, environment=told) as page:
+            assert ask(page)[0] == 200
+            assert not opened.exists()
+        with paged(store, "--open", environment=told) as page:
+            until(opened.exists, "no browser was opened")
+            until(lambda: opened.read_text() == f"{page}/\n", opened.read_text)
+
     def test_without_nicegui_it_says_how_to_get_it(self):
         script = (
             "import sys; sys.modules['nicegui'] = None; sys.argv = ['hushmote', 'page'];"

@@ -115,7 +115,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "page": (
         "hushmote page",
-        "hushmote page --store sqlite:///hushmote.sqlite --aggregator http://127.0.0.1:9417",
+        "hushmote page --aggregator http://127.0.0.1:9417",
     ),
     "estimate": (
         "hushmote estimate room_temp",

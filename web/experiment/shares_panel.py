@@ -32,7 +32,9 @@ class SharesPanel:
         self._number = experiment.type == "number"
         self._answer: Answer | None = None
         heading("Share of the fleet", 2)
-        self._sentence = ui.label().classes("experiment-sentence").props('id="share" role="status"')
+        self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
+        # What a reader chose is read aloud, what comes by itself is not: it would never end.
+        self._aloud = ui.label().classes("unseen").props('role="status"')
         self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
         (self._fields if self._number else self._labels)()
         self._processed = ui.label().props('id="processed"')
@@ -117,6 +119,10 @@ class SharesPanel:
                     said = sentences.value(row, self._unit, self._reader)
                     ui.label(f"{said[0].upper()}{said[1:]}")
         self._fill()
+
+    def read_aloud(self) -> None:
+        """Tell who does not see it what the share is."""
+        self._aloud.text = self._sentence.text
 
     def show_share(self, choices: Choices, asked: Answer) -> None:
         """Show the share of what is chosen alone."""

@@ -140,6 +140,7 @@ class View:
         await self._show_share()
         await asyncio.sleep(_PAUSE_S)
         if self._still(choices):  # not dragged on meanwhile
+            self._shares.read_aloud()
             self._keep_address()
             self._show_rest()
 

@@ -146,7 +146,7 @@ class View:
 
     def _still(self, choices: Choices) -> bool:
         """Whether a reader is there who looks at this."""
-        return choices is self._choices and not self._client.is_deleted
+        return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
         query = self._choices.query()

@@ -235,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The page's first view, and what its readers cost.")
     parser.add_argument("--quick", action="store_true", help="100,000 boards, 5,000 messages; writes no file")
     quick = parser.parse_args().quick
-    boards, messages, rounds, views = (100_000, 5_000, 1, 1) if quick else (4_100_000, 60_000, 2, 5)
+    boards, messages, rounds, views = (100_000, 5_000, 1, 1) if quick else (4_100_000, 30_000, 2, 5)
     console = Console(width=100)
     with tempfile.TemporaryDirectory() as name:
         url = filled(Path(name), boards)

@@ -177,6 +177,10 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     browser.until(lambda: text(browser, "share") == f"10 to 20.5 °C: {said(after)}", said(after))
     browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
     assert said(after) != said(before)
+    # What is chosen elsewhere leaves it alone.
+    drag(browser, 1, 2, nth=1)
+    browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
+    assert "ranges=10%3A20.5" in browser.driver.current_url
 
 
 def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):

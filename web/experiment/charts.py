@@ -1,7 +1,7 @@
 """What the pictures show, as ECharts reads it. Names stand in it as text of vectors, never as HTML.
 
 A key that begins with : is JavaScript that the browser works out, by its locale. None of it holds anything
-that came from a store. Colours are the page's style's, light or dark: see experiment.css.
+that came from a store. Colours are the page's style's, light or dark: see static/experiment.css.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from .board.files import BoardConfig
 from .budget import view as budget
 from .experiment import view as experiment
 from .health import Aggregator
-from .limits import Limits
+from .limits import Drawing, Limits
 from .live import LiveStore
 from .page import Page
 from .plan import view as plan
@@ -74,7 +74,7 @@ async def _serve(
 
 def guarded(application: Any, token: str | None, port: int) -> Any:
     """An ASGI application behind what guards the page."""
-    return GZipMiddleware(Limits(Access(application, token, port)), minimum_size=1000)
+    return GZipMiddleware(Limits(Access(Drawing(application), token, port)), minimum_size=1000)
 
 
 def application(page: Page) -> Any:

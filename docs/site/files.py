@@ -28,6 +28,7 @@ PATTERNS = (
     "benchmarks/results/*.md",
     "benchmarks/results/*.png",
     "deploy/*",
+    "deploy/postgres/*",
     "device/*.py",
     "examples/*.ipynb",
     "examples/*.toml",

@@ -56,7 +56,8 @@ def sensor(result: Result, learned: Learned, expire_s: int) -> bytes:
 
 def _picked(statistic: str) -> str:
     """The statement of a template that sets s to the statistic, or to nothing."""
-    return f"{{% set s = value_json.statistics | selectattr('id', 'eq', '{statistic}') | first %}}"
+    known = "(value_json.statistics if value_json is defined else [])"  # cleared, it is empty
+    return f"{{% set s = {known} | selectattr('id', 'eq', '{statistic}') | first %}}"
 
 
 def _value_template(statistic: str, share: bool) -> str:

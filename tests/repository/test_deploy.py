@@ -1,17 +1,21 @@
 """The files of deploy/: what systemd checks of the units, and their command lines run as systemd would."""
 
 import json
+import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from boards import FLEET_KEYS, MASTER, experiment, payload_of
 from certificates import Authority
-from running import until
+from command_line import parse
+from running import WAIT_S, until
 from served import add_fleet, get, served
 from traffic import crowd, needs_mosquitto, publish
 
@@ -21,7 +25,8 @@ from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNITS = ("hushmote.service", "hushmote@.service")
+AGGREGATORS = ("hushmote.service", "hushmote@.service")
+UNITS = (*AGGREGATORS, "hushmote-page.service", "hushmote-door.service")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 
 
@@ -68,7 +73,7 @@ def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
 
 
 @needs_mosquitto
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", AGGREGATORS)
 def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_path):
     ca, port, http = Authority(tmp_path), free_port(), free_port()
     certificate, key = ca.sign("aggregator_1")
@@ -123,6 +128,45 @@ def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_
         assert all(json.loads(line) for line in process.log().splitlines())
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_units_command_is_one_that_we_have(unit):
+    program, *command = shlex.split(dict(settings(unit))["ExecStart"])
+    assert program == "/opt/hushmote/bin/hushmote"
+    parse(command)
+    # What a command names of its credentials, systemd has loaded.
+    named = set(re.findall(r"%d/([\w.]+)", " ".join(command)))
+    assert named == {value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"}
+
+
+def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
+    found = settings("hushmote-page.service")
+    (tmp_path / "page.token").write_text("0123456789abcdef\n")
+    http = free_port()
+    specifiers = {"%d": str(tmp_path), "%S": str(tmp_path), "%t": str(tmp_path)}
+    text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(found)["ExecStart"])
+    assert ":9419" in text
+    command = [sys.executable, "-m", *shlex.split(text.replace(":9419", f":{http}"))]
+    command[2] = "hushmote"
+    (tmp_path / "hushmote").mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+    assigned = [re.sub("%[dSt]", lambda name: specifiers[name[0]], v) for n, v in found if n == "Environment"]
+    environment |= dict(value.split("=", 1) for value in assigned)
+    with Store(environment["HUSHMOTE_STORE"]) as store:
+        add_fleet(store)
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert str(http) in process.stdout.readline().decode()  # it says where it is once it listens
+            page = f"http://127.0.0.1:{http}"
+            assert get(f"{page}/healthz")[0] == 200
+            assert get(page)[0] == 401
+            assert get(f"{page}/?token=not-this-one-either")[0] == 401
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
+        finally:
+            process.kill()
+
+
 def instructions() -> list[tuple[str, str]]:
     """The container file's (instruction, rest), its continued lines joined."""
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text())
@@ -143,6 +187,36 @@ def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
     users = [rest for name, rest in found if name == "USER"]
     assert users == ["10001"]
     assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
+
+
+def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
+    root, source = DEPLOY.parent, tmp_path / "source"
+    board = runpy.run_path(str(root / "web/board/fetch.py"))
+    if not board["is_there"]() and shutil.which("npm") is None:
+        pytest.skip("MicroPython for browsers is not fetched, and npm is not installed")
+    board["fetch"]()
+    for name, rest in instructions():
+        if name == "COPY":
+            *paths, to = rest.split()
+            for path in paths:
+                where = source / to if (root / path).is_dir() else source / to / Path(path).name
+                where.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (root / path).is_dir() else shutil.copy
+                copy(root / path, where)
+    (step,) = (rest for name, rest in instructions() if name == "RUN" and rest.startswith("pip wheel "))
+    command = [sys.executable, "-m", *step.replace("/wheels", str(tmp_path)).split()]
+    tools = {"PATH": os.path.dirname(sys.executable)}  # no npm, as in the image
+    build = subprocess.run(
+        command, cwd=source, env=os.environ | tools, capture_output=True, text=True, check=False
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    (wheel,) = tmp_path.glob("hushmote-*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        # What browsers are sent: a page without its styles does not even start.
+        kinds = {".css", ".html", ".js", ".mjs", ".wasm"}
+        sent = {path.relative_to(root) for path in (root / "web").rglob("*") if path.suffix in kinds}
+        assert Path("web/static/page.css") in sent
+        assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
 
 @needs_mosquitto

@@ -5,13 +5,14 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from hushmote.__main__ import main
+from hushmote.cli.main import load
 from hushmote.server.answers import tables as show
 
 Run = Callable[..., str]
@@ -75,6 +76,13 @@ def _checked(status: object, out: str, error: str, expect: int) -> str:
         assert 1 <= error.count("\n") <= expect  # with status 2 a second line may say where the options are
         return error
     return out
+
+
+def parse(command: Sequence[str]) -> None:
+    """Raise the command line's own error where it does not know a command or an option; runs nothing."""
+    program, *arguments = command
+    with load(program).make_context(program, arguments):
+        pass
 
 
 def runner(

@@ -35,6 +35,7 @@ MARKS: Mapping[str, str] = {
     "RUNTIMES": "micropython",
     "Served": "slow",  # a process of `hushmote serve`
     "hushmote_process": "slow",
+    "HomeAssistant": "slow",
     "Ran": "slow",  # a whole study, of which the tests of its module look at parts
 }
 # A program, and the marker without which a test may not start it.

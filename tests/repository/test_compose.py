@@ -1,0 +1,358 @@
+"""deploy/compose.yaml: what every container lacks, and each of its commands run here as a plain process."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import HTTPCookieProcessor, build_opener
+
+import psycopg
+import pytest
+import yaml
+from command_line import hushmote, parse
+from fleet_broker import context, visit
+from postgres import Cluster
+from running import WAIT_S, until
+from served import get
+from traffic import needs_mosquitto
+
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.provisioning import fleet_folder
+from hushmote.server.provisioning.master_key import load_keys
+from hushmote.server.store import Store
+from hushmote.server.wire import keys, report, topics
+from hushmote.simulator.broker import find_mosquitto, free_port
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+COMPOSE = DEPLOY / "compose.yaml"
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*)|:\?([^}]*))?\}")
+DIGEST = "ab" * 32
+OURS = ("aggregator", "page")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to the containers' users")
+
+
+def composed(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the file says, its variables replaced as compose does."""
+    values = environment or {"STATE": "/srv/hushmote"}
+    text = VARIABLE.sub(lambda found: values.get(found[1], found[2] or DIGEST), COMPOSE.read_text())
+    return yaml.safe_load(text)
+
+
+SERVICES: dict[str, dict[str, Any]] = composed()["services"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_is_contained(name):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert "privileged" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert int(service["user"].partition(":")[0]) > 0
+    assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
+    assert service["restart"] == "unless-stopped"
+    for limit in ("mem_limit", "cpus", "pids_limit", "stop_grace_period"):
+        assert service[limit], limit
+    assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+    for needed, how in service.get("depends_on", {}).items():
+        assert needed in SERVICES
+        assert how["condition"] in ("service_healthy", "service_started")
+    assert not re.search(r"password=|[0-9a-f]{40}", str(service.get("environment", "")).lower())
+
+
+def test_images_are_known_by_digests_that_have_no_default():
+    needed = {name for name, default, hint in VARIABLE.findall(COMPOSE.read_text()) if hint}
+    assert needed == {
+        "STATE",
+        *(f"{n}_DIGEST" for n in ("PYTHON", "MOSQUITTO", "POSTGRES", "PROMETHEUS", "GRAFANA")),
+    }
+    for name, service in SERVICES.items():
+        if name in OURS:
+            assert service["build"]["args"] == {"PYTHON_DIGEST": DIGEST}
+        else:
+            assert re.fullmatch(rf"docker\.io/[a-z/-]+:[\w.-]+@sha256:{DIGEST}", service["image"])
+
+
+def test_nothing_but_the_broker_can_be_published_beyond_this_machine():
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert set(published) == {"broker", "page", "prometheus", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+    open_to_all = composed({"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "0.0.0.0"})["services"]
+    assert [name for name, service in open_to_all.items() if "0.0.0.0:" in str(service.get("ports"))] == [
+        "broker"
+    ]
+
+
+def test_networks_let_each_reach_what_it_needs_and_no_more():
+    on = {
+        network: {name for name, service in SERVICES.items() if network in service["networks"]}
+        for network in composed()["networks"]
+    }
+    assert on == {
+        "boards": {"broker"},
+        "inside": {"broker", "aggregator", "page", "prometheus"},
+        "data": {"store", "aggregator", "page"},
+        "people": {"page", "prometheus", "grafana"},
+    }
+    assert {name for name, network in composed()["networks"].items() if network.get("internal")} == {
+        "inside",
+        "data",
+    }
+
+
+def test_every_file_that_a_container_gets_is_there_and_cannot_be_written():
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", ()):
+            source, _, rest = volume.partition(":")
+            if source.startswith("./"):
+                assert (DEPLOY / source).exists(), f"{name}: {source}"
+                assert rest.endswith(":ro"), volume
+            elif not source.startswith("/"):
+                assert source in composed()["volumes"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_commands_are_ours_and_name_only_secrets_that_the_container_gets(name):
+    service = SERVICES[name]
+    parse(service["command"])
+    text = " ".join([*service["command"], *service["environment"].values()])
+    assert set(re.findall(r"/run/secrets/([\w.]+)", text)) == set(service["secrets"])
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_compose_itself_takes_the_file():
+    values = {found[0]: DIGEST for found in VARIABLE.findall(COMPOSE.read_text())}
+    values |= {"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "127.0.0.1"}
+    command = ["docker-compose", "--file", COMPOSE, "config", "--quiet"]
+    taken = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
+    assert taken.returncode == 0, taken.stderr
+    refused = subprocess.run(
+        command,
+        env=os.environ | values | {"POSTGRES_DIGEST": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert "sha256 of postgres" in refused.stderr
+
+
+def prepared(folder: Path, *hosts: str) -> Path:
+    """A fleet's folder, and beside it what deploy/prepare.sh makes of it, which is returned."""
+    named = [part for host in ("broker", *hosts) for part in ("--host", host)]
+    hushmote(
+        "provision",
+        "fleet",
+        "home",
+        "--fleet",
+        "home",
+        *named,
+        "--broker-folder",
+        "/mosquitto/hushmote",
+        cwd=folder,
+    )
+    prepare(folder)
+    return folder / "state"
+
+
+def prepare(folder: Path) -> None:
+    command = ["sh", DEPLOY / "prepare.sh", folder / "home", folder / "state"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+@needs_root
+def test_each_secret_can_be_read_by_the_user_of_its_container_alone(tmp_path):
+    state = prepared(tmp_path)
+    given = {
+        name: Path(secret["file"]) for name, secret in composed({"STATE": str(state)})["secrets"].items()
+    }
+    assert {path.name for path in (state / "secrets").iterdir()} == set(given)
+    for name, path in given.items():
+        assert path.stat().st_mode & 0o777 == 0o400, name
+    for name, service in SERVICES.items():
+        user = int(service["user"].partition(":")[0])
+        for secret in service.get("secrets", ()):
+            assert given[secret].stat().st_uid == user, f"{name} cannot read {secret}"
+    broker = int(SERVICES["broker"]["user"].partition(":")[0])
+    for path in (state / "broker", *(state / "broker").rglob("*")):
+        assert path.stat().st_uid == broker
+        assert path.stat().st_mode & 0o077 == 0
+    assert (state / "secrets").stat().st_mode & 0o777 == 0o711
+
+
+@needs_root
+def test_preparing_again_keeps_passwords_and_takes_new_certificates(tmp_path):
+    state = prepared(tmp_path)
+    before = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
+    assert len(set(before.values())) == len(before)
+    (tmp_path / "home" / "aggregator" / "aggregator_1.pem").write_bytes(b"renewed")
+    (state / "broker" / "data" / "mosquitto.db").write_bytes(b"what waits")
+    prepare(tmp_path)
+    after = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
+    assert after == before | {"aggregator.pem": b"renewed"}
+    assert (state / "broker" / "data" / "mosquitto.db").read_bytes() == b"what waits"
+
+
+class Machine:
+    """One machine in place of the containers: names, ports and paths of the file as they are here.
+
+    state: what prepare.sh made. cluster: the PostgreSQL that stands for the container `store`.
+    """
+
+    def __init__(self, state: Path, cluster: Cluster) -> None:
+        self.state = state
+        self.ports = {port: free_port() for port in (8883, 9417, 9419)}
+        self._names = {
+            "/run/secrets": f"{state}/secrets",
+            "/mosquitto/hushmote": f"{state}/broker",
+            "user mosquitto": "user root",
+            "@store/": f"@127.0.0.1:{cluster.port}/",
+            "store:5432:": f"127.0.0.1:{cluster.port}:",
+            "mqtts://broker:": "mqtts://localhost:",
+            "http://aggregator:": "http://127.0.0.1:",
+            "0.0.0.0:": "127.0.0.1:",
+            ":22B3 ": f":{self.ports[8883]:04X} ",
+        } | {str(port): str(here) for port, here in self.ports.items()}
+        for path in (state / "broker" / "mosquitto.conf", *(state / "secrets").glob("*.pgpass")):
+            path.write_text(self.here(path.read_text()))
+
+    def here(self, text: str) -> str:
+        """A text of the file with what is different here."""
+        for there, here in self._names.items():
+            text = text.replace(there, here)
+        return text
+
+    def environment(self, name: str) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("HUSHMOTE_", "PG"))}
+        return clean | {k: self.here(v) for k, v in SERVICES[name].get("environment", {}).items()}
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[Path]:
+        """A container's command as a process; yields its log, which is what it says on both outputs."""
+        command = [self.here(part) for part in SERVICES[name]["command"]]
+        if name in OURS:
+            command = [sys.executable, "-m", "hushmote", *command]
+        log = self.state / f"{name}.log"
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                command, env=self.environment(name), cwd=self.state, stdout=output, stderr=subprocess.STDOUT
+            )
+        try:
+            yield log
+            assert process.poll() is None, log.read_text()
+            process.terminate()
+            assert process.wait(60) in (0, -15), log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+    def is_healthy(self, name: str) -> bool:
+        """What the container's health check says."""
+        kind, *check = (self.here(part) for part in SERVICES[name]["healthcheck"]["test"])
+        command = ["sh", "-c", *check] if kind == "CMD-SHELL" else check
+        if command[0] == "python":
+            command[0] = sys.executable
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def with_roles(state: Path) -> Iterator[Cluster]:
+    """A PostgreSQL that wants passwords, after deploy/postgres/roles.sql."""
+    with Cluster() as cluster:
+        roles = (DEPLOY / "postgres" / "roles.sql").read_text().replace("/run/secrets", f"{state}/secrets")
+        (state / "roles.sql").write_text(roles)
+        superuser = ["-h", "127.0.0.1", "-p", str(cluster.port), "-U", "postgres", "-d", "postgres"]
+        cluster.run("psql", *superuser, "-v", "ON_ERROR_STOP=1", "-f", str(state / "roles.sql"))
+        (where,) = cluster.execute("SHOW hba_file")[0]
+        Path(where).write_text(
+            "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        cluster.execute("SELECT pg_reload_conf()")
+        yield cluster
+
+
+@needs_root
+@needs_mosquitto
+def test_the_containers_commands_count_a_report_and_show_it(tmp_path, monkeypatch):
+    assert find_mosquitto() == SERVICES["broker"]["command"][0]
+    state = prepared(tmp_path, "localhost")
+    with with_roles(state) as cluster:
+        machine = Machine(state, cluster)
+        monkeypatch.setenv("PGPASSFILE", machine.environment("aggregator")["PGPASSFILE"])
+        url = machine.environment("aggregator")["HUSHMOTE_STORE"]
+        (tmp_path / "room_temp.toml").write_text((DEPLOY.parent / "examples" / "room_temp.toml").read_text())
+        add = ("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")
+        hushmote(*add, cwd=tmp_path, environment={"HUSHMOTE_STORE": url})
+        with Store(url) as store:
+            (version,) = store.experiments("home")
+        assert not any(map(machine.is_healthy, ("broker", *OURS)))
+        with Store(url) as store, machine.running("broker") as broker:
+            until(lambda: machine.is_healthy("broker"), broker.read_text)
+            with machine.running("aggregator") as counting, machine.running("page") as showing:
+                until(lambda: machine.is_healthy("aggregator"), counting.read_text)
+                until(lambda: machine.is_healthy("page"), showing.read_text)
+                send_report(tmp_path / "home", machine.ports[8883], store)
+                until(
+                    lambda: store.histogram("home", version.experiment.digest).sum() == 1, counting.read_text
+                )
+                page = f"http://127.0.0.1:{machine.ports[9419]}/"
+                assert get(page)[0] == 401
+                assert get_with_token(page, (state / "secrets" / "page.token").read_text()) == 200
+        monkeypatch.setenv("PGPASSFILE", machine.environment("page")["PGPASSFILE"])
+        with StoreReader(machine.environment("page")["HUSHMOTE_STORE"]) as shown:
+            assert shown.fleet("home").experiments == ("room_temp",)
+            assert shown.store.histogram("home", version.experiment.digest).sum() == 1
+
+
+def send_report(fleet: Path, port: int, store: Store) -> None:
+    """A report of a board that the fleet's folder has made, over TLS with its certificate."""
+    folder, (version,) = fleet_folder.find(fleet), store.experiments("home")
+    pem = fleet / "k3f9.pem"
+    pem.write_bytes(folder.issue_device("k3f9", fleet_folder.now_utc()).to_pem())
+    fleet_keys = load_keys(folder.master_file())
+    assert fleet_keys is not None
+    boards_key = keys.device_key(fleet_keys.masters[0], "home", "k3f9")
+    sent = report.encode(version.experiment, 1, 0, "k3f9", boards_key)
+    with visit(port, context(folder, pem), client_id="k3f9") as visitor:
+        assert visitor.connected()
+        visitor.publish(topics.report_topic("home", "k3f9"), sent)
+        assert visitor.acknowledged == ["Success"]
+
+
+def get_with_token(page: str, token: str) -> int:
+    """The status of a page for who has logged in."""
+    browser = build_opener(HTTPCookieProcessor())
+    with browser.open(f"{page}?token={token}", timeout=WAIT_S) as answer:
+        return answer.status
+
+
+@needs_root
+def test_the_page_s_role_can_read_and_not_write(tmp_path):
+    state = prepared(tmp_path)
+    with with_roles(state) as cluster:
+
+        def connect(role: str, password: str) -> psycopg.Connection:
+            return psycopg.connect(cluster.dsn("hushmote", role), password=password, autocommit=True)
+
+        passwords = {
+            "hushmote": (state / "secrets" / "aggregator_password").read_text(),
+            "page": (state / "secrets" / "page_password").read_text(),
+        }
+        with connect("hushmote", passwords["hushmote"]) as owner, connect("page", passwords["page"]) as page:
+            owner.execute("CREATE TABLE counts (n integer)")
+            owner.execute("INSERT INTO counts VALUES (3)")
+            assert page.execute("SELECT n FROM counts").fetchall() == [(3,)]
+            page.execute("SET default_transaction_read_only = off")  # a role may; it then lacks the right
+            for statement in ("DELETE FROM counts", "CREATE TABLE more (n integer)", "DROP TABLE counts"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    page.execute(statement)
+        for role in passwords:
+            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                connect(role, "another")

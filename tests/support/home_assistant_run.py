@@ -1,0 +1,73 @@
+"""A Home Assistant that runs: its core and its MQTT integration, without the web interface.
+
+Run with the Python of the rig (get_home_assistant.py): PORT of the broker, a free PORT for what else it
+serves, and a FOLDER for its files. A line of input is answered by a line of JSON, all sensors. The end of the
+input is its end.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from pathlib import Path
+
+from homeassistant import auth, bootstrap, config_entries, core, loader
+from homeassistant.helpers import device_registry, entity_registry
+from homeassistant.setup import async_setup_component
+
+MQTT = {"discovery": True, "discovery_prefix": "homeassistant", "broker": "127.0.0.1"}
+
+
+async def start(port: int, own_port: int, folder: str) -> core.HomeAssistant:
+    """A started Home Assistant that is connected to the broker."""
+    (Path(folder) / "configuration.yaml").touch()
+    hass = core.HomeAssistant(folder)
+    hass.config.skip_pip = True
+    loader.async_setup(hass)
+    hass.config_entries = config_entries.ConfigEntries(hass, {})
+    await bootstrap.async_load_base_functionality(hass)
+    hass.auth = await auth.auth_manager_from_config(hass, [], [])
+    http = {"server_host": ["127.0.0.1"], "server_port": own_port}
+    assert await async_setup_component(hass, "http", {"http": http})
+    entry = config_entries.ConfigEntry(
+        version=1, minor_version=1, domain="mqtt", title="rig", data=MQTT | {"port": port}, source="user"
+    )
+    await hass.config_entries.async_add(entry)
+    await hass.async_start()
+    assert entry.state is config_entries.ConfigEntryState.LOADED, entry.reason
+    return hass
+
+
+def states(hass: core.HomeAssistant) -> list[dict]:
+    """Every sensor: its state, attributes, unique id and device."""
+    entities, devices = entity_registry.async_get(hass), device_registry.async_get(hass)
+    found = []
+    for state in hass.states.async_all("sensor"):
+        entity = entities.async_get(state.entity_id)
+        device = devices.async_get(entity.device_id) if entity and entity.device_id else None
+        found.append(
+            {
+                "entity_id": state.entity_id,
+                "state": state.state,
+                "attributes": dict(state.attributes),
+                "unique_id": entity and entity.unique_id,
+                "device": device and device.name,
+            }
+        )
+    return found
+
+
+async def main(port: int, own_port: int, folder: str) -> None:
+    """Answer until the input ends."""
+    hass = await start(port, own_port, folder)
+    print("ready", flush=True)
+    while await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
+        print(json.dumps(states(hass), default=str), flush=True)
+    with contextlib.suppress(asyncio.CancelledError):
+        await hass.async_stop(force=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -212,8 +212,11 @@ def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
     assert build.returncode == 0, build.stdout + build.stderr
     (wheel,) = tmp_path.glob("hushmote-*.whl")
     with zipfile.ZipFile(wheel) as packed:
-        page = {"app.py", "board/static/index.html", "board/static/micropython/micropython.wasm"}
-        assert {f"hushmote/web/{name}" for name in page} <= set(packed.namelist())
+        # What browsers are sent: a page without its styles does not even start.
+        kinds = {".css", ".html", ".js", ".mjs", ".wasm"}
+        sent = {path.relative_to(root) for path in (root / "web").rglob("*") if path.suffix in kinds}
+        assert Path("web/static/page.css") in sent
+        assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
 
 @needs_mosquitto

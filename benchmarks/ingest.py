@@ -108,12 +108,12 @@ def drain(target: Callable[..., None], port: int, wanted: int, *rest: str) -> tu
     return measured
 
 
-def publish(port: int, messages: list[tuple[str, bytes]]) -> float:
-    """Publish all at QoS 1; returns the seconds until the broker had acknowledged them."""
+def publish(port: int, messages: list[tuple[str, bytes]], window: int = _WINDOW) -> float:
+    """Publish all at QoS 1, `window` at a time; returns the seconds until the broker acknowledged all."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
-    client.max_inflight_messages_set(_WINDOW)
+    client.max_inflight_messages_set(window)
     # No more at a time than there are packet ids, by far: paho gives an id to what only waits, too.
-    room = threading.Semaphore(_WINDOW)
+    room = threading.Semaphore(window)
     client.on_publish = lambda *_: room.release()
     client.connect("127.0.0.1", port)
     client.loop_start()
@@ -122,7 +122,7 @@ def publish(port: int, messages: list[tuple[str, bytes]]) -> float:
         if not room.acquire(timeout=_DEADLINE_S):
             break
         client.publish(topic, payload, qos=1)
-    if not all(room.acquire(timeout=_DEADLINE_S) for _ in range(_WINDOW)):
+    if not all(room.acquire(timeout=_DEADLINE_S) for _ in range(window)):
         raise SystemExit("the broker did not acknowledge everything")
     client.loop_stop()
     client.disconnect()

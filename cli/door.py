@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -14,6 +14,7 @@ from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, 
 
 DEFAULT_HTTP = "127.0.0.1:9418"
 _LEAST_TOKEN = 16
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _ACCESS = "Who may use it"
 _LIMITS = "How much is let in"
 
@@ -93,7 +94,6 @@ def door_command(
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.process import set_up_log
 
-    set_up_log(as_json=False)
     host, port = parse_endpoint(http)
     local = _is_loopback(host)
     if token_file is not None and open_door:
@@ -123,6 +123,7 @@ def door_command(
     typed = source is not None and source.name == "COMMANDLINE"
     address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
     publisher = Publisher(address, tls, fleets=fleet or None)
+    set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
 
 
@@ -135,11 +136,6 @@ def _is_loopback(host: str) -> bool:
 
 def _origin(text: str) -> str:
     """An origin as browsers write it; UsageError for any other text."""
-    parts = urlsplit(text)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.netloc
-        or f"{parts.scheme}://{parts.netloc}" != text
-    ):
+    if _ORIGIN.fullmatch(text) is None:
         raise UsageError(f"--origin {text!r} must be https://host or https://host:port, without a path")
     return text

@@ -108,6 +108,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote ledger --policy main.py --boards 20000",
         "hushmote ledger --status status.json --per-day 0.5",
     ),
+    "watch": (
+        "hushmote watch",
+        "hushmote watch --aggregator http://127.0.0.1:9417",
+    ),
     "page": (
         "hushmote page",
         "hushmote page --store sqlite:///hushmote.sqlite --aggregator http://127.0.0.1:9417",

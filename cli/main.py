@@ -42,6 +42,10 @@ COMMANDS = {
         "door:door_command",
         "Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
     ),
+    "watch": (
+        "watch:watch_command",
+        "Watch fleets in a terminal: what came, what is learned, what is wrong.",
+    ),
     "page": ("page:page_command", "Look at a store in a browser: live, and only read."),
     "estimate": (
         "estimate:estimate_command",
@@ -100,7 +104,7 @@ PANELS = {
     "Plan": ("plan", "epsilon", "budget"),
     "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
     "Boards": ("flash", "board", "audit", "ledger"),
-    "Read results": ("page", "estimate"),
+    "Read results": ("page", "watch", "estimate"),
     "Look after": ("store", "merge"),
     "Study": ("study",),
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..server.errors import UsageError
-from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection
+from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection, secret_in
 from .options import DEFAULT_STORE, FleetName, StoreUrl
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def page_command(
     from ..server.service.process import set_up_log
 
     host, port = parse_endpoint(http)
-    token = None if token_file is None else access.read_token(token_file)
+    token = None
+    if token_file is not None:
+        token = access.check_token(secret_in(token_file, "token"), token_file)
     if token is None and not access.is_loopback(host):
         raise UsageError(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "

@@ -223,7 +223,7 @@ def serve_command(
             if publisher is not None:
                 from ..server.results.gauges import Gauges
 
-                metrics.add(Gauges(lambda: publisher.shown))
+                metrics.add(Gauges(lambda: publisher.findings))
             stack.enter_context(Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition)))
         if publisher is not None:
             stack.enter_context(publisher)

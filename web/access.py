@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 
-from ..server.errors import UsageError, refusing
+from ..server.errors import UsageError
 
 HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
 LOGIN = "/login"
@@ -38,15 +38,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def read_token(path: Path) -> str:
-    """Return the token in a file; raises UsageError for one that can be guessed or typed wrong."""
-    with refusing(UsageError, f"read {path}"):
-        content = path.read_bytes()[:_MOST_FORM]
-    token = content.decode("ascii", "replace").strip()
+def check_token(token: str, path: Path) -> str:
+    """Return a token that a file held; raises UsageError for one that can be guessed or typed wrong."""
     if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
         raise UsageError(
-            f"{path} must hold one line of {_LEAST_TOKEN} or more letters and digits: "
-            f"openssl rand -hex 16 > {path}"
+            f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
         )
     return token
 

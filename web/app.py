@@ -20,6 +20,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
+from ..server.ingest.clock import SIMULATED
 from ..server.results.result import result_of
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
@@ -30,7 +31,7 @@ from .board.files import BoardConfig
 from .budget import view as budget
 from .experiment import view as experiment
 from .health import Aggregator
-from .limits import Limits
+from .limits import Drawing, Limits
 from .live import LiveStore
 from .page import Page
 from .plan import view as plan
@@ -74,7 +75,7 @@ async def _serve(
 
 def guarded(application: Any, token: str | None, port: int) -> Any:
     """An ASGI application behind what guards the page."""
-    return GZipMiddleware(Limits(Access(application, token, port)), minimum_size=1000)
+    return GZipMiddleware(Limits(Access(Drawing(application), token, port)), minimum_size=1000)
 
 
 def application(page: Page) -> Any:
@@ -135,6 +136,7 @@ async def _open_fleet(page: Page) -> str | None:
     except StoreError:
         return None
     asked = [f.name for f in seen.fleets if not f.keyed and any(e.state == "current" for e in f.experiments)]
+    asked.sort(key=lambda name: name.startswith(SIMULATED))  # those are their simulator's
     return next((name for name in asked if page.settings.fleet in (None, name)), None)
 
 

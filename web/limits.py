@@ -9,15 +9,13 @@ from typing import Any
 
 from nicegui import Client
 
-from .access import HEALTH
-
 MOST_BODY = 2 << 20  # bytes of a request
 MOST_SOCKETS = 128
 PAGES_PER_S = 8.0  # that are drawn, of all readers together: each costs some milliseconds of a core
 PAGES_AT_ONCE = 40.0
 MOST_UNSEEN = 64  # pages that were sent and whose browser has not come back yet; then the oldest is forgotten
 
-_NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", HEALTH, "/favicon.ico")
+_NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -51,7 +49,6 @@ class Limits:
     def __init__(self, application: Any) -> None:
         self._application = application
         self._sockets = 0
-        self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, as ASGI has it."""
@@ -75,8 +72,6 @@ class Limits:
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if _length(scope) > MOST_BODY:
             return await _refuse(send, 413, b"This is too long.\n")
-        if not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
-            return await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
         nonce = secrets.token_urlsafe(16)
         headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
         left = MOST_BODY
@@ -110,6 +105,21 @@ class Limits:
         await self._application(scope, bounded, dressed)
         return None
 
+
+class Drawing:
+    """An ASGI application around another that draws pages: so many a second, for those who may see them."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request, as ASGI has it."""
+        if scope["type"] == "http" and not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
+            await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
+        else:
+            await self._application(scope, receive, send)
+
     def _may_draw(self) -> bool:
         """Whether one more page may be drawn now."""
         _forget_unseen()
@@ -123,7 +133,7 @@ class Limits:
 
 
 async def _refuse(send: Any, status: int, words: bytes) -> None:
-    headers = [*_HEADERS, (b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": words})
 

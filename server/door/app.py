@@ -9,7 +9,8 @@ By itself, `hushmote door` serves it. Inside another ASGI application, mounted a
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
 GET /v1/FLEET/result/NAME; outside of /v1, so only by itself, GET /healthz and GET /metrics. Until the
-publisher has read what the broker retains, and while the broker is away, a report is answered 503.
+publisher has read what the broker retains, and while the broker is away, a report is answered 503; so it is
+where no aggregator has ever subscribed at the broker, which then drops what it acknowledges.
 `access` says who may use it; the default is anybody who reaches it, from web pages of its own host alone.
 """
 
@@ -234,6 +235,8 @@ async def _content(headers: Headers, receive: Any, most: int) -> bytes:
     close = ("connection", "close")
     too_long = f"the body is too long: it may have {most} bytes"
     length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        _refuse(400, "the Content-Length must be a number", close)
     if len(length) > 9 or int(length) > most:
         _refuse(413, too_long, close)
     content = b""

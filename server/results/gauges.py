@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .publication import Gauge, Shown
+from .publication import Findings, Gauge
 
 WORDS = {
     "hushmote_estimate": "A statistic: a reading in its unit, or a share of the fleet, 0 to 1.",
@@ -28,10 +28,10 @@ WORDS = {
 
 
 class Gauges(Collector):
-    """The gauges that shown() returns, for a registry."""
+    """The gauges that findings() returns, for a registry."""
 
-    def __init__(self, shown: Callable[[], Shown]) -> None:
-        self._shown = shown
+    def __init__(self, findings: Callable[[], Findings]) -> None:
+        self._findings = findings
 
     def describe(self) -> list[Metric]:
         """Nothing: so that registering it asks for no numbers yet."""
@@ -39,9 +39,9 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield them as they are now."""
-        shown = self._shown()
+        found = self._findings()
         by_name: dict[str, list[Gauge]] = {}
-        for gauge in shown.gauges:
+        for gauge in found.gauges:
             by_name.setdefault(gauge.name, []).append(gauge)
         for name, words in WORDS.items():
             if name in by_name:
@@ -52,8 +52,8 @@ class Gauges(Collector):
         yield GaugeMetricFamily(
             "hushmote_results_failing",
             "1 where the last look at the store failed.",
-            value=float(shown.failing),
+            value=float(found.failing),
         )
-        if shown.looked_at is not None:
+        if found.looked_at is not None:
             words = "When results were last worked out, unix time; absent before the first time."
-            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=shown.looked_at)
+            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=found.looked_at)

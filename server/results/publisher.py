@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ingest.pacing import Backoff
-from .publication import Gauge, Publication, Shown
+from .publication import Findings, Gauge, Publication
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Publisher:
     """The results of a store, as a context manager; a process of its own keeps them up to date.
 
     store: its URL. retained: topic -> what the broker is to keep there, empty for nothing; another object
-    whenever anything changed. shown: what a scrape shows.
+    whenever anything changed. findings: what a scrape shows.
     """
 
     def __init__(self, store: str, publication: Publication) -> None:
@@ -43,7 +43,7 @@ class Publisher:
         self._noted: set[str] = set()
         self._trouble = ""
         self.retained: Mapping[str, bytes] = MappingProxyType({})
-        self.shown = Shown()
+        self.findings = Findings()
 
     def __enter__(self) -> Publisher:
         self._thread.start()
@@ -106,13 +106,13 @@ class Publisher:
                 self._noted.add(note)
                 log.warning("%s", note)
         self.retained = MappingProxyType({t: payload.encode() for t, payload in said["retained"].items()})
-        self.shown = Shown([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
+        self.findings = Findings([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
 
     def _fail(self, text: str) -> None:
         if text != self._trouble:
             log.error("%s", text)
         self._trouble = text
-        self.shown = self.shown._replace(failing=True)
+        self.findings = self.findings._replace(failing=True)
 
 
 def _environment() -> dict[str, str]:

@@ -1,12 +1,16 @@
 """The command line on a terminal of its own: what a person would see and type."""
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import sys
+import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 INTERRUPT = "\x03"
 
@@ -45,3 +49,64 @@ def on_terminal(arguments: Sequence[str], typed: Sequence[str], cwd: Path) -> tu
         raise TimeoutError(shown.decode())
     os.close(terminal)
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Terminal:
+    """hushmote on a terminal of this size, which goes on until it ends; a context manager.
+
+    screen: what it has written so far, with all that steers a terminal.
+    """
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, columns: int = 80, lines: int = 40) -> None:
+        self.screen = b""
+        self._status: int | None = None
+        self._child, self._terminal = pty.fork()
+        if self._child == 0:
+            os.chdir(cwd)
+            clean = {
+                k: v for k, v in os.environ.items() if not k.startswith(("HUSHMOTE_", "COLUMNS", "LINES"))
+            }
+            size = struct.pack("HHHH", lines, columns, 0, 0)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+            os.execve(
+                sys.executable, [sys.executable, "-m", "hushmote", *arguments], clean | {"TERM": "xterm"}
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is None:
+            os.kill(self._child, 9)
+            os.waitpid(self._child, 0)
+        os.close(self._terminal)
+
+    def until(self, words: str) -> None:
+        """Return once it has written the words since this was last asked; TimeoutError after a minute."""
+        began, end = len(self.screen), time.monotonic() + 60
+        while words.encode() not in self.screen[began:]:
+            if time.monotonic() > end or not self._read():
+                raise TimeoutError(self.screen[began:].decode(errors="replace"))
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+        os.write(self._terminal, text.encode())
+
+    def kill(self, number: int) -> None:
+        """Send its process a signal."""
+        os.kill(self._child, number)
+
+    def wait(self) -> int:
+        """Return its exit status once it has ended."""
+        while self._read():
+            pass
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        return self._status
+
+    def _read(self) -> bool:
+        if select.select([self._terminal], [], [], 1.0)[0]:
+            try:
+                self.screen += os.read(self._terminal, 65_536)
+            except OSError:
+                return False
+        return True

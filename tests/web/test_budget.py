@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import json
 import re
 from pathlib import Path
 
@@ -17,8 +19,10 @@ from hushmote.server.planning.policy import Policy, policy_for
 from hushmote.server.planning.remaining import BudgetLine, FleetLedger
 from hushmote.server.store import Store
 from hushmote.server.wire.report import encode
-from hushmote.web.budget.answer import COUNTED, NO_POLICY, fleet_budget
+from hushmote.web.budget.answer import COUNTED, NO_POLICY, fleet_supply
+from hushmote.web.budget.ledgers import Ledgers
 from hushmote.web.glossary import WORDS
+from hushmote.web.live import LiveStore
 
 TODAY = datetime.date(2026, 11, 22)
 DAYS = {TODAY - datetime.timedelta(days=n): 100 for n in range(1, 8)}
@@ -31,12 +35,12 @@ def line(state: str = "current", days=DAYS, **fields) -> BudgetLine:
 
 
 def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
-    return fleet_budget(FleetLedger("home", lines, profiles, policy), TODAY)
+    return fleet_supply(FleetLedger("home", lines, profiles, policy), TODAY)
 
 
 def test_what_is_left_stands_first_and_agrees_with_the_ledger():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    told, (row,) = fleet_budget(ledger, TODAY), ledger.lines(TODAY)
+    told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
     assert row.left == 600 * 4 + 300 * 2
     assert e.said[0] == f"Boards of home can still send {row.left:,} reports to room."
@@ -50,7 +54,7 @@ def test_what_is_left_stands_first_and_agrees_with_the_ledger():
 
 def test_the_series_are_the_ledgers_forecast():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    (e,), (row,) = fleet_budget(ledger, TODAY).experiments, ledger.lines(TODAY)
+    (e,), (row,) = fleet_supply(ledger, TODAY).experiments, ledger.lines(TODAY)
     assert row.forecast is not None
     assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
     assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
@@ -152,13 +156,40 @@ def report(store: Store, devices: range, number: int) -> None:
     assert tally.accepted == len(messages)
 
 
+def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+    async def readers(store: Store) -> None:
+        live, loop = LiveStore(url), asyncio.get_running_loop()
+        await live.look()
+        ledgers = Ledgers(live, None)
+        first, *others = await asyncio.gather(*(ledgers.read("home") for _ in range(20)))
+        assert all(other is first for other in others)
+        report(store, range(5), 1)
+        await live.look()
+        assert live.version != first.version
+        early = await ledgers.read("home")
+        assert early is first or loop.time() >= first.due_s
+        await asyncio.sleep(first.due_s - loop.time())
+        later = await ledgers.read("home")
+        assert (later.version, later.budget.boards) == (live.version, 5)
+        live.close()
+
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", ROOM)
+        asyncio.run(readers(store))
+
+
 @needs_chromium
 def test_the_view_follows_a_store_that_grows(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store:
         store.add_fleet("home", keyed=False)
         store.add_experiment("home", ROOM)
-        with paged(url) as page, browsing(tmp_path, languages="de-CH") as browser:
+        known = tmp_path / "policy.json"
+        known.write_text(json.dumps(policy_for(8, 0, ("room",)).to_dict()))
+        with paged(url, "--policy", known) as page, browsing(tmp_path, languages="de-CH") as browser:
             browser.open(f"{page}/budget")
             browser.says("No board of home that was heard from can send anything more to room.")
             report(store, range(2_000), 1)
@@ -166,6 +197,7 @@ def test_the_view_follows_a_store_that_grows(tmp_path):
             report(store, range(1_000), 2)
             browser.says("Boards of home can still send 5’000 reports to room.")
             browser.says("0 of 2’000")
+            browser.says("The boards' firmware allows Σε up to 8,")
             browser.resize(360)
             assert browser.overflow() == 0
             assert not [word for word in browser.text.split() if re.fullmatch(r"d\d+", word)]

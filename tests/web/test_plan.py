@@ -79,9 +79,10 @@ def test_three_give_the_fourth_as_the_planner_does():
     assert 20_000 in at
 
 
-def test_an_error_is_never_shown_smaller_than_it_is():
+def test_the_field_and_the_sentence_show_the_same_error():
     answer = answered(SMALL)
-    assert answer.plan.error <= answer.solved / 100 < 1.01 * answer.plan.error
+    assert f"±{answer.solved:g}%" in answer.sentences[0]
+    assert answer.solved == pytest.approx(100 * answer.plan.error, rel=0.01)
 
 
 def test_the_curve_goes_through_the_plan_and_falls():

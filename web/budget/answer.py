@@ -29,7 +29,7 @@ NO_POLICY = (
 
 
 @dataclass(frozen=True)
-class ExperimentBudget:
+class ExperimentSupply:
     """What boards can still give to one experiment.
 
     said: sentences, the most important one first. promise: what holds for all reports of a board to it.
@@ -52,32 +52,32 @@ class ExperimentBudget:
 
 
 @dataclass(frozen=True)
-class FleetBudget:
+class FleetSupply:
     """A fleet's boards and budgets. life: what is known of a board's whole life, in sentences."""
 
     fleet: str
     boards: int
-    experiments: tuple[ExperimentBudget, ...]
+    experiments: tuple[ExperimentSupply, ...]
     life: tuple[str, ...]
 
 
-def fleet_budget(ledger: FleetLedger, today: datetime.date) -> FleetBudget:
+def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
     """Return what the Budget view shows of a ledger."""
     lines = ledger.lines(today)
     soon, far = shown_days(lines, today)
     experiments = tuple(_experiment(ledger.fleet, line, today, soon, far) for line in lines)
     boards = sum(ledger.profiles.values())
-    return FleetBudget(ledger.fleet, boards, experiments, _life(ledger.policy, len(lines)))
+    return FleetSupply(ledger.fleet, boards, experiments, _life(ledger.policy, len(lines)))
 
 
 def _experiment(
     fleet: str, line: Remaining, today: datetime.date, soon: float, far: float
-) -> ExperimentBudget:
+) -> ExperimentSupply:
     e, forecast = line.budget.experiment, line.forecast
     promised = rule_guarantee(e.rule, e.cap, line.budget.dearest)
     promise = promised.words if e.rule == "unlimited" else _promise(promised)
     near, later = np.linspace(0, soon, _POINTS), np.linspace(0, far, _POINTS)
-    return ExperimentBudget(
+    return ExperimentSupply(
         e.name,
         (_left(fleet, line), *_dates(line, today), *_boards(line)),
         promise,

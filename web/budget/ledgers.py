@@ -11,7 +11,7 @@ from ...server.answers.store_reader import StoreReader
 from ...server.planning import remaining
 from ...server.planning.policy import Policy
 from ..live import LiveStore
-from .answer import FleetBudget, fleet_budget
+from .answer import FleetSupply, fleet_supply
 
 _REST = 10  # times as long as reading took, a ledger is shown before it is read again
 _LEAST_REST_S = 0.3
@@ -21,7 +21,7 @@ _LEAST_REST_S = 0.3
 class Read:
     """A ledger that was read at a version of the store; due_s: when it may be read again, the loop's time."""
 
-    budget: FleetBudget
+    budget: FleetSupply
     version: int
     day: datetime.date
     due_s: float
@@ -44,8 +44,8 @@ class Ledgers:
             if kept is not None and kept.day == day and (kept.version == version or now_s < kept.due_s):
                 return kept
 
-            def work(reader: StoreReader) -> FleetBudget:
-                return fleet_budget(remaining.read(reader.store, fleet, day, self._policy), day)
+            def work(reader: StoreReader) -> FleetSupply:
+                return fleet_supply(remaining.read(reader.store, fleet, day, self._policy), day)
 
             budget = await self._live.ask(("budget", fleet), work)
             end_s = asyncio.get_running_loop().time()

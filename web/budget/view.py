@@ -16,7 +16,7 @@ from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import ExperimentBudget, FleetBudget
+from .answer import ExperimentSupply, FleetSupply
 from .ledgers import Ledgers
 
 _HEADS = (
@@ -96,7 +96,7 @@ class FleetSection:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._shown: FleetBudget | None = None
+        self._shown: FleetSupply | None = None
         with ui.element("section"):
             self._title = heading("", 2)
             self._said = ui.element("div")
@@ -107,7 +107,7 @@ class FleetSection:
             heading("What a board's life holds", 3)
             self._life = ui.element("div")
 
-    def show(self, budget: FleetBudget) -> None:
+    def show(self, budget: FleetSupply) -> None:
         """Show a ledger; what did not change stays as it is."""
         if budget == self._shown:
             return
@@ -130,7 +130,7 @@ class FleetSection:
             for e in budget.experiments:
                 ui.label(self._written(f"{e.name} alone: {e.promise}")).classes("budget-said")
 
-    def _row(self, e: ExperimentBudget) -> list[str]:
+    def _row(self, e: ExperimentSupply) -> list[str]:
         cells = (
             "no cap" if e.left is None else f"{e.left:,}",
             f"{e.silent:,} of {e.boards:,}",
@@ -140,7 +140,7 @@ class FleetSection:
         )
         return [e.name, *map(self._written, cells)]
 
-    def _draw(self, budget: FleetBudget) -> None:
+    def _draw(self, budget: FleetSupply) -> None:
         reports: list[dict[str, Any]] = []
         able: list[dict[str, Any]] = []
         for number, e in enumerate(budget.experiments):

@@ -17,7 +17,7 @@ from ...server.planning.experiment_file import Named
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
 from ...server.planning.second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
 from ...server.planning.words import mechanism, percent
-from .question import Asked, FieldRefused, Setting, asked
+from .question import FieldRefused, PlanQuestion, Setting, asked
 
 _POINTS = 41
 _FACTORS = (0.25, 1, 4)
@@ -46,11 +46,11 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanAnswer:
     """A plan, as the view shows it. seen: what the histogram of one report from each device gives away."""
 
     setting: Setting
-    asked: Asked
+    asked: PlanQuestion
     plan: Plan
     seen: HistogramEpsilon
     life: LifetimePlan | None
@@ -58,17 +58,17 @@ class Answer:
 
     @property
     def solved(self) -> float:
-        """The fourth, in the unit of its field: devices, nats, values or %; an error is rounded up."""
+        """The fourth, in the unit of its field: devices, nats, values, or % as the sentence has it."""
         plan = self.plan
         values = {"devices": plan.devices, "epsilon": plan.epsilon, "domain": plan.design.domain}
-        return values[plan.solved] if plan.solved in values else float(rounded_up(100 * plan.error))
+        return values[plan.solved] if plan.solved in values else float(f"{100 * plan.error:.3g}")
 
     @property
     def sentences(self) -> list[str]:
         """What to take, and how exact that is; what an ε means stands beside it."""
         if self.life is None:
             return sentences.one_report(self.plan).split("\n")[:1]
-        return sentences.lifetime(self.life, self.asked.wanted).split("\n")[:2]
+        return sentences.lifetime(self.life, self.asked.error).split("\n")[:2]
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -140,7 +140,7 @@ class Answer:
             words += ["--unit", reading.unit] if reading.unit else []
             words += ["--for", question.kind]
             words += ["--quantile", repr(question.share)] if question.kind == "quantile" else []
-        words += ["--error", repr(self.asked.wanted)] if self.asked.wanted is not None else []
+        words += ["--error", repr(self.asked.error)] if self.asked.error is not None else []
         file = f"{named.name}.toml"
         words += ["--output", file, "--owner", named.owner]
         words += [] if experiment_file.name_from(Path(file)) == named.name else ["--name", named.name]
@@ -159,7 +159,7 @@ def _plain(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def answered(setting: Setting, before_each: Callable[[], object] = object) -> Answer:
+def answered(setting: Setting, before_each: Callable[[], object] = object) -> PlanAnswer:
     """Work a setting out; up to seconds where many designs are looked at.
 
     before_each: called before each of them; what it raises ends the work. Raises FieldRefused for what a
@@ -174,10 +174,10 @@ def answered(setting: Setting, before_each: Callable[[], object] = object) -> An
     before_each()
     seen = histogram(plan.design, plan.devices)
     if what.life is None:
-        return Answer(setting, what, plan, seen, None, ())
+        return PlanAnswer(setting, what, plan, seen, None, ())
     before_each()
     life = plan_lifetime(what.question, plan.devices, plan.design.domain, *what.life, plan.design.epsilon)
-    return Answer(setting, what, plan, seen, life, _windows(life))
+    return PlanAnswer(setting, what, plan, seen, life, _windows(life))
 
 
 def _windows(life: LifetimePlan) -> tuple[Window, ...]:

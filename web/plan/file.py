@@ -9,10 +9,9 @@ from nicegui import ui
 
 from ...server.errors import HushmoteError
 from ...server.planning.experiment_file import FileRefused, Named
-from ..charts import COLOURS
 from ..frame import heading, sentence
 from ..reader import Reader
-from .answer import Answer
+from .answer import PlanAnswer
 
 _PLAIN = {
     "name": "write 1 to 32 of a-z, 0-9, _ and -",
@@ -20,12 +19,12 @@ _PLAIN = {
 }
 
 
-class File:
+class FilePart:
     """Name, purpose and owner, and the file that follows from them and the answer."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._answer: Answer | None = None
+        self._answer: PlanAnswer | None = None
         self._text = ""
         heading("The experiment's file", 2)
         self._inputs: dict[str, Any] = {}
@@ -40,7 +39,7 @@ class File:
         self._fault = ui.label().classes("plan-fault").props('role="alert"')
         self._hint = ui.label("Write who owns the experiment: then its file is here.")
         with ui.element("div") as self._ready:
-            ui.button("Download the file", on_click=self._download, color=COLOURS[0]).props("no-caps")
+            ui.button("Download the file", on_click=self._download, color=None).props("outline no-caps")
             self._file = ui.label().classes("plan-code").props('tabindex="0" role="region"')
             self._file.props["aria-label"] = "The experiment's file"
             ui.label("The same on the command line:")
@@ -51,7 +50,7 @@ class File:
             self._next.props["aria-label"] = "What to do next"
         self._ready.set_visibility(False)
 
-    def show(self, answer: Answer | None) -> None:
+    def show(self, answer: PlanAnswer | None) -> None:
         """Write the file anew for this answer; for none there is no file."""
         self._answer = answer
         self._write()

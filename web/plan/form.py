@@ -11,8 +11,7 @@ from nicegui import ui
 from ..frame import heading
 from ..reader import Reader
 from .quantity import Quantity, number
-from .question import FIELDS, Setting
-from .question import Quantity as Name
+from .question import FIELDS, Fourth, Setting
 
 Change = Callable[..., None]
 
@@ -32,7 +31,7 @@ _SPANS: dict[str, tuple[str, str, tuple[float, float], bool]] = {
 _LIFETIME = ("ε, what all reports of a board may tell", "nats", (0.1, 100.0))
 
 
-class Form:
+class FormPart:
     """All fields. change: called with each field of the setting that a reader has changed."""
 
     def __init__(self, who: Reader, setting: Setting, change: Change) -> None:
@@ -46,7 +45,7 @@ class Form:
             heading("What you want to know", 2)
             self._asked(setting)
             heading("Three of four give the fourth", 2)
-            for name in get_args(Name):
+            for name in get_args(Fourth):
                 self._quantity(name, who, setting)
             heading("How often each board is asked", 2)
             self._choice("lasting", "How often each board is asked", _OFTEN, setting.lasting)
@@ -114,7 +113,7 @@ class Form:
         self._inputs["quantile"].set_visibility(setting.kind == "quantile")
         self._single = ui.label("How many boards say each of these, as a share of all.")
 
-    def _quantity(self, name: Name, who: Reader, setting: Setting) -> None:
+    def _quantity(self, name: Fourth, who: Reader, setting: Setting) -> None:
         label, unit, span, whole = _SPANS[name]
         self._quantities[name] = Quantity(
             name, label, unit, span, getattr(setting, FIELDS[name]), who.tag, whole=whole,
@@ -122,7 +121,7 @@ class Form:
             on_chosen=partial(self._answer, name),
         )  # fmt: skip
 
-    def _answer(self, name: Name) -> None:
+    def _answer(self, name: Fourth) -> None:
         for other, quantity in self._quantities.items():
             quantity.tell(answer=other == name)
         self._change(answer=name)
@@ -131,7 +130,7 @@ class Form:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
                 self._text("horizon", "For how long", setting.horizon)
-                self._text("call", "A board looks at its reading every", setting.call)
+                self._text("call", "A board looks every", setting.call)
             label, unit, span = _LIFETIME
             self._quantities["lifetime"] = Quantity(
                 "lifetime", label, unit, span, setting.lifetime or span[0], who.tag,

@@ -13,9 +13,9 @@ from ...server.planning.expected_error import Kind, Question
 from ...server.planning.experiment_file import Reading, labels_in
 from ...server.planning.lifetime import LifetimeBudget, Rhythm, parse_duration
 
-Quantity = Literal["devices", "epsilon", "domain", "error"]
+Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]
-FIELDS: dict[Quantity, str] = {
+FIELDS: dict[Fourth, str] = {
     "devices": "devices",
     "epsilon": "epsilon",
     "domain": "bins",
@@ -41,7 +41,7 @@ class Setting:
     are asked again and again, for `horizon`, and look at their reading each `call`.
     """
 
-    answer: Quantity = "error"
+    answer: Fourth = "error"
     devices: float | None = 20_000
     epsilon: float | None = 2.0
     error: float | None = 2.0
@@ -65,7 +65,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanQuestion:
     """A setting as the planner takes it: micro-nats, error a share of devices; None: the answer."""
 
     question: Question
@@ -73,11 +73,10 @@ class Asked:
     devices: int | None
     epsilon: int | None
     error: float | None
-    wanted: float | None
     life: tuple[LifetimeBudget, Rhythm] | None
 
 
-def asked(setting: Setting) -> Asked:
+def asked(setting: Setting) -> PlanQuestion:
     """Return what a setting asks. Raises FieldRefused for the first field that cannot be."""
     reading = reading_of(setting)
     question = _question(setting)
@@ -92,7 +91,7 @@ def asked(setting: Setting) -> Asked:
         check_sizes(question, None, reading.domain)
     except PlanError as e:
         raise FieldRefused("domain", str(e)) from None
-    return Asked(question, reading, devices, epsilon, error, error, _life(setting))
+    return PlanQuestion(question, reading, devices, epsilon, error, _life(setting))
 
 
 def reading_of(setting: Setting) -> Reading:

@@ -13,13 +13,13 @@ from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import Answer
-from .file import File
+from .answer import PlanAnswer
+from .file import FilePart
 
 _HALF_WIDTH = "error, ± %"
 
 
-class Result:
+class ResultPart:
     """What is shown of an answer; of a refusal only its one line, with the last answer greyed below."""
 
     def __init__(self, who: Reader) -> None:
@@ -36,7 +36,7 @@ class Result:
                 self._chart = chart({}, "Error by number of devices")
                 self._steps = ui.label()
                 self._life = ui.element("div")
-            self._file = File(who)
+            self._file = FilePart(who)
         self._rest.set_visibility(False)
 
     def at_work(self) -> None:
@@ -52,7 +52,7 @@ class Result:
         self._rest.classes(add="plan-old")
         self._file.show(None)
 
-    def show(self, answer: Answer) -> None:
+    def show(self, answer: PlanAnswer) -> None:
         """Show an answer in the place of the last one."""
         self._busy.set_visibility(False)
         self._fault.set_text("")
@@ -74,7 +74,7 @@ class Result:
         self._show_life(answer)
         self._file.show(answer)
 
-    def _options(self, answer: Answer) -> dict[str, Any]:
+    def _options(self, answer: PlanAnswer) -> dict[str, Any]:
         tag = self._reader.tag
         here = [float(answer.plan.devices), 100 * answer.plan.error]
         series: list[dict[str, Any]] = [
@@ -84,8 +84,8 @@ class Result:
             },
             {"type": "scatter", "name": "this plan", "data": [here], "symbolSize": 12, "color": COLOURS[1]},
         ]  # fmt: skip
-        if answer.asked.wanted is not None:
-            wanted = {"yAxis": 100 * answer.asked.wanted, "name": "wanted"}
+        if answer.asked.error is not None:
+            wanted = {"yAxis": 100 * answer.asked.error, "name": "wanted"}
             series[0]["markLine"] = {
                 "symbol": "none", "silent": True, "data": [wanted], "lineStyle": {"color": COLOURS[2]},
                 "label": {"formatter": "wanted", "position": "insideStartTop"},
@@ -99,7 +99,7 @@ class Result:
             "series": series,
         }
 
-    def _show_life(self, answer: Answer) -> None:
+    def _show_life(self, answer: PlanAnswer) -> None:
         self._life.clear()
         if answer.life is None:
             return

@@ -20,15 +20,15 @@ from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import Answer, answered
-from .form import Form
+from .answer import PlanAnswer, answered
+from .form import FormPart
 from .question import FIELDS, FieldRefused, Setting
-from .result import Result
+from .result import ResultPart
 
 log = logging.getLogger(__name__)
 
 _WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
-_KEPT: dict[Setting, Answer] = {}
+_KEPT: dict[Setting, PlanAnswer] = {}
 _MOST_KEPT = 256
 _PAUSE_S = 0.1  # no work before the slider has rested so long
 
@@ -68,8 +68,8 @@ class PlanView:
             "Three of four numbers give the fourth: choose which one is worked out, and move the others."
         )
         with ui.element("div").classes("plan"):
-            self._form = Form(who, self._now, self._change)
-            self._result = Result(who)
+            self._form = FormPart(who, self._now, self._change)
+            self._result = ResultPart(who)
         self._change()
 
     def _change(self, **fields: Any) -> None:
@@ -129,7 +129,7 @@ class PlanView:
             if setting == self._now.given:
                 self._show(answer)
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: PlanAnswer) -> None:
         """The number that was worked out stays where it is when another one is chosen to be the answer."""
         self._now = replace(self._now, **{FIELDS[answer.setting.answer]: answer.solved})
         self._form.show(answer.setting.answer, answer.solved)

@@ -213,7 +213,7 @@ def test_a_keyed_fleet_over_tls_as_provisioned(tmp_path: Path):
 
 def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with Publisher(f"sqlite:///{tmp_path / 'absent.sqlite'}", Publication()) as publisher:
-        until(lambda: publisher.shown.failing, "a failing look")
+        until(lambda: publisher.findings.failing, "a failing look")
         assert publisher.retained == {}
     (line,) = [record.getMessage() for record in caplog.records]
     assert "there is no store at" in line

@@ -24,7 +24,7 @@ export function door({ fleet, door: path, result }) {
       return Array.isArray(answer) ? answer : answer.experiments;
     },
     async payload(name) {
-      const response = await fetch(`${base}/experiment/${name}`, { cache: 'no-store' });
+      const response = await fetch(`${base}/experiment/${encodeURIComponent(name)}`, { cache: 'no-store' });
       if (!response.ok) throw new NotSent(`The door has no experiment ${name}.`);
       return new Uint8Array(await response.arrayBuffer());
     },

@@ -1,7 +1,8 @@
 // The page: one board, its experiment, its budget, and many boards beside it.
-import { newDevice, populations, readings, send } from './crowd.js';
+import { newDevice } from './crowd.js';
 import { NotSent, backoff, door, examples, pause } from './door.js';
 import { readingInput } from './input.js';
+import { fillPopulations, sendMany } from './many.js';
 import { BoardError, boot, fromHex, kept, toHex } from './port.js';
 import { makeView } from './view.js';
 import { belief, codeMeaning, codeOf, element, indexName, nats, number, reportParts } from './words.js';
@@ -12,8 +13,7 @@ const NEW_BOARD =
   'A new board has a new id and an empty ledger. That starts a new bound: what the old board has told and what the new one tells add up. Reports that were not sent yet are lost.';
 
 /** What the page has: call (of the port), storage, to (door or examples), about (words by experiment's name). */
-export const board = { call: null, state: null, exp: null, view: null };
-let input = null; // {value(), words()} of the reading
+export const board = { call: null, state: null, exp: null, view: null, input: null };
 let sending = false;
 const indices = new Map(); // report -> index of its reading, for the truth in the view
 
@@ -46,7 +46,8 @@ const lockedWords = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] 
 
 function identity() {
   try {
-    return JSON.parse(board.storage.read('board'));
+    const known = JSON.parse(board.storage.read('board'));
+    return known?.id && Array.isArray(known.names) ? known : null;
   } catch {
     return null;
   }
@@ -97,8 +98,8 @@ async function choose(name) {
     board.exp = board.call('parse', board.payload);
     $('facts').textContent = facts(board.exp, words.unit);
     board.view = board.views[name] ??= makeView(board.exp, board.to);
-    input = readingInput($('input'), board.exp, words.unit ?? '', words.reading);
-    fillPopulations();
+    board.input = readingInput($('input'), board.exp, words.unit ?? '', words.reading);
+    fillPopulations(board.exp);
     $('until').hidden = board.exp.every === 1;
     for (const id of ['crowd', 'view']) $(id).hidden = false;
     powerOn(name);
@@ -106,7 +107,10 @@ async function choose(name) {
     board.state = board.call('enroll', board.payload);
     for (const id of ['measure', 'budget']) $(id).hidden = false;
     $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes, whose code chance has a hand in. Beside it only this board’s random name, ${board.state.device}.`;
-    $('learn').textContent = belief(board.exp.epsilon);
+    const line = board.state.experiments[name];
+    const all = line.reports + line.left;
+    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget holds`)}` : '';
+    $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
     showState();
     drain();
   } catch (error) {
@@ -160,7 +164,7 @@ function whyNone({ state, exp }) {
 
 /** One reading; with patience, as many as it takes until the coin of `every` lets one through. */
 async function reportReading(patient) {
-  const value = input.value();
+  const value = board.input.value();
   let [answer, readings] = [null, 0];
   do {
     answer = board.call('report', board.exp.name, value);
@@ -170,7 +174,7 @@ async function reportReading(patient) {
   const { index, report } = answer;
   showState();
   $('steps').hidden = false;
-  $('step-reading').textContent = `${input.words()} – it stays in this browser`;
+  $('step-reading').textContent = `${board.input.words()} – it stays in this browser`;
   $('step-index').textContent = `${number(index)} (${indexName(board.exp, index)})`;
   for (const id of ['step-code', 'step-report', 'step-debit', 'step-sent']) $(id).textContent = '–';
   if (!report) {
@@ -241,62 +245,7 @@ async function countMoved(view, before) {
   return say(`Acknowledged by the broker. The published count is still ${number(before)}: results may come only when their window has ended.`);
 }
 
-// --- Many boards -----------------------------------------------------------------------------------
-
-function fillPopulations() {
-  const known = populations(board.exp);
-  $('population').replaceChildren(...Object.entries(known).map(([key, [words]]) => element('option', { value: key }, words)));
-  $('own-field').hidden = true;
-}
-
-async function sendMany(event) {
-  event.preventDefault();
-  const { exp, view } = board;
-  const [, draw] = populations(exp)[$('population').value];
-  const many = Number($('many').value);
-  const mine = input.value();
-  let source = () => draw(mine);
-  if (!draw) {
-    try {
-      const list = readings(exp, $('own').value);
-      let i = 0;
-      source = () => list[i++ % list.length];
-    } catch (error) {
-      $('crowd-said').textContent = error.message;
-      return;
-    }
-  }
-  const stop = new AbortController();
-  $('cancel').onclick = () => stop.abort();
-  $('cancel').hidden = $('progress').hidden = false;
-  $('send').disabled = $('experiment').disabled = true;
-  const [begun, bar] = [performance.now(), $('progress')];
-  bar.max = many;
-  let at = { made: 0, sent: 0, silent: 0 };
-  const progress = (now) => {
-    at = now;
-    bar.value = now.sent + now.silent;
-  };
-  const words = () => `${number(at.sent)} of ${number(many)} reports are ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
-  const refresh = setInterval(() => {
-    $('crowd-said').textContent = `${words()} ${at.waiting ?? ''}`;
-    view.refresh();
-  }, 700);
-  try {
-    const each = (index, hex) => view.add(index, hex);
-    await send({ call: board.call, payloadHex: board.payload, many, source, to: board.to, each, progress, signal: stop.signal });
-    const silent = at.silent ? ` ${number(at.silent)} boards never spoke.` : '';
-    $('crowd-said').textContent = `Done in ${number((performance.now() - begun) / 1000)} s. ${words()}${silent}`;
-  } catch (error) {
-    if (error.name !== 'AbortError') throw error;
-    $('crowd-said').textContent = `Cancelled. ${words()} What was sent stays sent.`;
-  } finally {
-    clearInterval(refresh);
-    $('cancel').hidden = bar.hidden = true;
-    $('send').disabled = $('experiment').disabled = false;
-  }
-  await view.refresh();
-}
+// --- The page --------------------------------------------------------------------------------------
 
 async function checkVectors() {
   let [done, failed, end] = [0, [], false];
@@ -314,8 +263,6 @@ async function checkVectors() {
     ? `${number(failed.length)} of ${number(done)} vectors do not agree: ${failed[0]}`
     : `${number(done)} vectors agree, bit for bit: this board does what boards and servers do.`;
 }
-
-// --- The page --------------------------------------------------------------------------------------
 
 /** What ask() gives, asked again until the door answers; null once nobody wants it any more. */
 async function retried(ask, wanted = () => true) {
@@ -371,7 +318,10 @@ $('form').addEventListener('submit', (event) => {
   reportReading(false).catch(failed);
 });
 $('until').addEventListener('click', () => $('form').reportValidity() && reportReading(true).catch(failed));
-$('crowd-form').addEventListener('submit', (event) => sendMany(event).catch(failed));
+$('crowd-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  sendMany(board).catch(failed);
+});
 $('population').addEventListener('change', () => ($('own-field').hidden = $('population').value !== 'own'));
 $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
@@ -399,6 +349,6 @@ setInterval(() => {
 
 function failed(error) {
   console.error(error);
-  $('boot').textContent = `The board did not start: ${error.message}`;
+  $('boot').textContent = `Something went wrong: ${error.message}`;
 }
 start().catch(failed);

@@ -12,6 +12,7 @@ export function makeView(exp, to) {
   const counts = new Float64Array(estimated ? exp.code_count : 0);
   const truth = new Float64Array(exp.domain);
   let [counted, known] = [0, 0];
+  let underWay = null;
 
   function ours() {
     const rows = counted > 1 && estimated ? estimated(counts, groups) : [];
@@ -56,7 +57,12 @@ export function makeView(exp, to) {
     },
     result: () => to.result(exp.name),
     counted: () => counted,
-    async refresh() {
+    /** Show what is known now; what is asked while an answer is under way gets that answer. */
+    refresh() {
+      underWay ??= this.draw().finally(() => (underWay = null));
+      return underWay;
+    },
+    async draw() {
       const result = await to.result(exp.name);
       const rows = result?.histogram?.length ? theirs(result) : ours();
       $('source').textContent = source(result);

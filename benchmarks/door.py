@@ -1,0 +1,299 @@
+"""Reports a second through the HTTP door and by MQTT directly, and what a flood of requests does to it.
+
+    python benchmarks/door.py [--quick]
+
+Side by side: a real mosquitto, `hushmote serve` on SQLite and `hushmote door`, each a process of its own. A
+client publishes reports of as many devices with QoS 1, CLIENTS of them unacknowledged at a time; then the
+same number go through the door over CLIENTS kept connections, each waiting for its 204. Three rounds in turn;
+the median is told. Every 204 must be counted once at the end.
+
+Flood: a door with its usual limits, 200 requests a second of one address, is offered FLOOD a second over
+FLOODING connections for some seconds, by a client that waits for no answer, while /healthz of door and
+aggregator are asked every 0.1 s. Told are how many the door's connections took, the answers by status, the
+door's memory before and its peak, the slowest /healthz, and the longest time that the aggregator's loop did
+not come round. Writes benchmarks/results/door.json.
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import re
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from accuracy import experiment_payload
+from ingest import publish
+from results_file import machine, write
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store
+from hushmote.server.wire import report, topics
+from hushmote.simulator import vectorised
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+FLEET = "bench"
+CLIENTS = 32
+FLOOD = 10_000  # requests a second
+FLOODING = 200  # connections
+_WAIT_S = 120.0
+
+
+class Process:
+    """A hushmote command that serves HTTP at `port`, ready when entered."""
+
+    def __init__(self, command: str, *arguments: str) -> None:
+        self.port = free_port()
+        http = ("--http", f"127.0.0.1:{self.port}")
+        self._command = [sys.executable, "-m", "hushmote", command, *http, *arguments]
+
+    def __enter__(self) -> "Process":
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(self._command, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise SystemExit(f"{' '.join(self._command)} did not start")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.terminate()
+        if self._process.wait(_WAIT_S):
+            raise SystemExit(f"{' '.join(self._command)} ended with status {self._process.returncode}")
+
+    def memory_mib(self, field: str) -> float:
+        """VmRSS, or VmHWM for its peak."""
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+        assert found
+        return int(found[1]) / 1024
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    def metric(self, name: str) -> float:
+        return float(re.findall(rf"^{name} (\S+)$", self.get("/metrics")[1], re.MULTILINE)[0])
+
+
+def requests(messages: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    """The same reports as HTTP requests."""
+    made = []
+    for topic, payload in messages:
+        path = "/v1/" + topic.removeprefix("hushmote/v1/")
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+        made.append(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
+    return made
+
+
+def complete(came: bytes) -> bool:
+    """Whether an answer has come as a whole."""
+    head, end, content = came.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    return bool(end) and (length is None or len(content) >= int(length[1]))
+
+
+def send(port: int, made: Sequence[bytes]) -> tuple[float, Counter[int]]:
+    """Send all over CLIENTS connections, the next on each after its answer.
+
+    Returns the seconds and the answers by status, 0 for connections that were closed on us.
+    """
+    selector, answers = selectors.DefaultSelector(), Counter[int]()
+    todo, held = iter(made), dict[socket.socket, bytes]()
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(CLIENTS)]
+    start, sent, busy = time.perf_counter(), 0, 0
+    while True:
+        while idle:
+            request = next(todo, None)
+            if request is None:
+                break
+            s = idle.pop()
+            s.sendall(request)
+            selector.register(s, selectors.EVENT_READ)
+            sent, busy = sent + 1, busy + 1
+        if not busy and sent == len(made):
+            return time.perf_counter() - start, answers
+        for key, _ in selector.select(0.001):
+            s = key.fileobj
+            assert isinstance(s, socket.socket)
+            try:
+                piece = s.recv(4096)
+            except ConnectionError:
+                piece = b""
+            came = held.pop(s, b"") + piece
+            if piece and not complete(came):
+                held[s] = came
+                continue
+            selector.unregister(s)
+            busy -= 1
+            answers[int(came[9:12]) if piece else 0] += 1
+            if not piece:
+                s.close()
+                s = socket.create_connection(("127.0.0.1", port))
+            idle.append(s)
+
+
+def pour(port: int, made: Sequence[bytes]) -> int:
+    """Send FLOOD requests a second over FLOODING connections and wait for no answer; returns how many went.
+
+    What a connection does not take at its time is left out: the door, or TCP for it, holds it back.
+    """
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(FLOODING)]
+    for s in connections:
+        s.setblocking(False)
+    rest, went, start = [b""] * FLOODING, 0, time.perf_counter()
+    for number, request in enumerate(made):
+        at = number % FLOODING
+        s = connections[at]
+        if number % 100 == 0:
+            time.sleep(max(0.0, start + number / FLOOD - time.perf_counter()))
+        try:
+            with contextlib.suppress(BlockingIOError):
+                s.recv(1 << 16)
+            went += not rest[at]
+            rest[at] = rest[at] or request
+            rest[at] = rest[at][s.send(rest[at]) :]
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            s.close()
+            connections[at], rest[at] = socket.create_connection(("127.0.0.1", port)), b""
+            connections[at].setblocking(False)
+    for s in connections:
+        s.close()
+    return went
+
+
+def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
+    """Reports a second by MQTT and through the door."""
+    payload = experiment_payload("hh", 256, 1_000_000)
+    exp = Experiment.parse(payload)
+    rng = np.random.default_rng(1)
+    url = f"sqlite:///{folder}/store.sqlite"
+    with Store(url) as store:
+        store.add_fleet(FLEET, keyed=False)
+        store.add_experiment(FLEET, payload)
+    rates: dict[str, list[float]] = {"mqtt": [], "door": []}
+    with MosquittoBroker() as broker:
+        where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
+        free = ("--rate", "1e6", "--rate-address", "1e6", "--rate-device", "1e6")
+        with Process("serve", "--store", url, *where) as serve, Process("door", *where, *free) as door:
+            for i in range(rounds):
+                for way, taken in rates.items():
+                    codes = vectorised.codes(exp, rng.integers(0, 256, devices), rng)
+                    messages = [
+                        (topics.report_topic(FLEET, f"{way}-{i}-{j}"), report.encode(exp, 1, int(code)))
+                        for j, code in enumerate(codes)
+                    ]
+                    if way == "mqtt":
+                        seconds = publish(broker.port, messages, CLIENTS)
+                    else:
+                        seconds, answers = send(door.port, requests(messages))
+                        if answers != {204: devices}:
+                            raise SystemExit(f"the door answered {dict(answers)}")
+                    taken.append(devices / seconds)
+            wanted, end = 2 * rounds * devices, time.monotonic() + _WAIT_S
+            while serve.metric("hushmote_reports_accepted_total") < wanted:
+                if time.monotonic() > end:
+                    raise SystemExit("not every report that was acknowledged is counted")
+                time.sleep(0.1)
+    mqtt, through = (statistics.median(taken) for taken in rates.values())
+    return {"mqtt_per_s": round(mqtt), "door_per_s": round(through), "ratio": round(through / mqtt, 3)}
+
+
+def posted(door: Process) -> dict[str, int]:
+    """How often a door has answered POST, by status."""
+    counts = re.findall(r'answers_total{method="POST",status="(\d+)"} (\S+)', door.get("/metrics")[1])
+    return {status: int(float(count)) for status, count in counts}
+
+
+def flood(folder: str, seconds: int) -> dict[str, object]:
+    """What a door with its usual limits does under FLOOD requests a second."""
+    url = f"sqlite:///{folder}/flood.sqlite"
+    payload = experiment_payload("hh", 256, 1_000_000)
+    exp = Experiment.parse(payload)
+    with Store(url) as store:
+        store.add_fleet(FLEET, keyed=False)
+        store.add_experiment(FLEET, payload)
+    messages = [
+        (topics.report_topic(FLEET, f"f{j}"), report.encode(exp, 1, j % 256)) for j in range(FLOOD * seconds)
+    ]
+    slowest = {"door": 0.0, "aggregator": 0.0}
+    standstill, stopped = 0.0, threading.Event()
+    with MosquittoBroker() as broker:
+        where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with Process("serve", "--store", url, *where) as serve, Process("door", *where) as door:
+
+            def watch() -> None:
+                nonlocal standstill
+                while not stopped.wait(0.1):
+                    for name, process in (("door", door), ("aggregator", serve)):
+                        begun = time.perf_counter()
+                        if process.get("/healthz")[0] != 200:
+                            raise SystemExit(f"the {name} is not healthy under the flood")
+                        slowest[name] = max(slowest[name], time.perf_counter() - begun)
+                    standstill = max(standstill, serve.metric("hushmote_since_turn_seconds"))
+
+            before = door.memory_mib("VmRSS")
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                begun = time.perf_counter()
+                went = pool.apply(pour, (door.port, requests(messages)))
+                took = time.perf_counter() - begun
+            stopped.set()
+            watcher.join()
+            time.sleep(2)  # the door has read what the connections still held
+            peak, answers = door.memory_mib("VmHWM"), posted(door)
+            end = time.monotonic() + _WAIT_S
+            while serve.metric("hushmote_reports_accepted_total") < answers["204"]:
+                if time.monotonic() > end:
+                    raise SystemExit("not every report that was acknowledged is counted")
+                time.sleep(0.1)
+    return {
+        "seconds": round(took, 1),
+        "offered": len(messages),
+        "sent": went,
+        "answers": answers,
+        "door_mib_before": round(before, 1),
+        "door_mib_peak": round(peak, 1),
+        "slowest_healthz_s": {name: round(value, 3) for name, value in slowest.items()},
+        "aggregator_standstill_s": round(standstill, 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Reports a second through the HTTP door, and a flood.")
+    parser.add_argument("--quick", action="store_true", help="2,000 reports, one round, 2 s; writes no file")
+    quick = parser.parse_args().quick
+    devices, rounds, seconds = (2_000, 1, 2) if quick else (20_000, 3, 10)
+    console = Console(width=100)
+    with tempfile.TemporaryDirectory() as folder:
+        speed = side_by_side(folder, devices, rounds)
+        table = Table("way", "reports a second", title=f"{devices:,} reports, {CLIENTS} unacknowledged")
+        table.add_row("MQTT, QoS 1", f"{speed['mqtt_per_s']:,}")
+        table.add_row("HTTP door", f"{speed['door_per_s']:,}")
+        console.print(table)
+        flooded = flood(folder, seconds)
+        console.print_json(data=flooded)
+    if not quick:
+        write("door.json", {"machine": machine(), "side_by_side": speed, "flood": flooded})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The HTTP door, asked what nobody should ask.
+
+    python benchmarks/fuzz_door.py [--inputs 1000000] [--seed 1]
+
+A request is mostly a valid one whose path, headers or body are mutated. It must be answered with a documented
+status, a refusal in one line of text. What the door hands to its publisher must be a well-formed report on a
+well-formed topic of a fleet that is known, the very bytes that came in, and only where the answer is 204; and
+what is right by an independent reading must be taken. tests/server/door/test_fuzz.py makes the same requests
+from hypothesis's choices. Prints the answers by status; exits with 1 at the first that is wrong.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import time
+from collections import Counter
+from typing import Any, NamedTuple
+
+from fuzz import DEVICES, Choices, Random, make_report, mutate, no_hang, odd_value
+
+from hushmote.server.door import body
+from hushmote.server.door.access import LOOPBACK, Access
+from hushmote.server.door.app import door_application
+from hushmote.server.door.limits import Rate, Rates
+from hushmote.server.door.publisher import Published, Publisher
+from hushmote.server.ingest.broker_url import BrokerAddress
+
+STATUSES = {200, 204, 400, 401, 403, 404, 405, 413, 415}
+FLEETS = ("home", "away_1")
+TOKEN = "0123456789abcdef"
+ORIGIN = "https://board.example"
+_TOPIC = re.compile("hushmote/v1/(home|away_1)/report/[a-z0-9-]{1,32}")
+_PATH = re.compile(rb"/v1/(home|away_1)/report/[a-z0-9-]{1,32}")
+_ANY = Rate(1e9, 1_000_000_000)
+
+
+class Request(NamedTuple):
+    """A request as a server hands it to the application: the body in the pieces that it came in."""
+
+    method: str
+    path: bytes
+    headers: list[tuple[bytes, bytes]]
+    pieces: list[bytes]
+
+
+class Recorder(Publisher):
+    """A publisher that is always at its broker, and keeps what it is handed."""
+
+    def __init__(self) -> None:
+        super().__init__(BrokerAddress("localhost"), fleets=FLEETS)
+        self.ready.set()
+        self.retained.take("hushmote/v1/home/experiment/temp", b"{}")
+        self.taken: list[tuple[str, bytes]] = []
+
+    async def publish(self, topic: str, payload: bytes) -> Published:
+        self.taken.append((topic, payload))
+        return Published.RECEIVED
+
+
+def well_formed(payload: bytes) -> bool:
+    """Whether these are a report's bytes, read anew from docs/wire-format.md."""
+    code_bytes = len(payload) - 9 - (8 if payload[:1] == b"\x11" else 0)
+    return payload[:1] in (b"\x10", b"\x11") and 1 <= code_bytes <= 3 and payload[5:9] != bytes(4)
+
+
+def decoded(text: bytes) -> bytes:
+    """The bytes in base64, none where it is not."""
+    with contextlib.suppress(ValueError):
+        return base64.b64decode(text)
+    return b""
+
+
+def make_document(choose: Choices, payload: bytes) -> bytes:
+    """A LoRaWAN server's document, mutated in its fields or its bytes."""
+    encoded = base64.b64encode(payload).decode()
+    device: Any = choose.one_of(DEVICES)
+    things = {"end_device_ids": {"device_id": device}, "uplink_message": {"frm_payload": encoded}}
+    chirp = {"deviceInfo": {"deviceName": device, "tags": {}}, "data": encoded, "fPort": 1}
+    fields: dict[str, Any] = choose.one_of((things, chirp, things | chirp))
+    if choose.integer(0, 2) == 0:
+        name = choose.one_of((*fields, "extra"))
+        fields = fields | {name: odd_value(choose, [device, encoded, {}, []])}
+    return (
+        mutate(choose, json.dumps(fields).encode()) if choose.integer(0, 1) else json.dumps(fields).encode()
+    )
+
+
+def make_request(choose: Choices) -> Request:
+    """A request to any of the door's paths, mostly a report."""
+    fleet, device = choose.one_of(FLEETS), choose.one_of(DEVICES)
+    others = (
+        f"/v1/{fleet}/report",
+        f"/v1/{fleet}/experiment/temp",
+        "/metrics",
+        "/healthz",
+        f"/v1/{fleet}/result/x",
+    )
+    path = f"/v1/{fleet}/report/{device}" if choose.integer(0, 3) else choose.one_of(others)
+    raw = path.encode() if choose.integer(0, 2) else mutate(choose, path.encode())
+    content, kind = make_report(choose), body.RAW
+    if choose.integer(0, 2) == 0:
+        content, kind = make_document(choose, content), body.JSON
+    headers = [(b"content-type", kind.encode()), (b"host", b"localhost:9418")]
+    headers.append((b"authorization", f"Bearer {TOKEN}".encode()))
+    if choose.integer(0, 4) == 0:
+        headers.append(
+            (b"content-length", str(choose.one_of((len(content), 0, 20, 21, 65_537, 10**30))).encode())
+        )
+    if choose.integer(0, 4) == 0:
+        headers.append(
+            (b"origin", choose.one_of((ORIGIN, "http://localhost:9418", "null", "https://x.y")).encode())
+        )
+    if choose.integer(0, 3) == 0:
+        at = choose.integer(0, len(headers) - 1)
+        headers[at] = headers[at][0], mutate(choose, headers[at][1])
+    cut = choose.integer(0, len(content))
+    pieces = [content] if choose.integer(0, 1) else [content[:cut], content[cut:]]
+    method = choose.one_of((*["POST"] * 15, "GET", "HEAD", "OPTIONS", "PUT", "é"))
+    return Request(method, raw, headers, pieces)
+
+
+class Asked:
+    """A door that is asked; answers: how often which status came."""
+
+    def __init__(self) -> None:
+        self._publisher = Recorder()
+        access = Access(TOKEN, LOOPBACK, frozenset({ORIGIN}), trust_proxy=True)
+        self._door = door_application(self._publisher, access=access, rates=Rates(_ANY, _ANY, _ANY))
+        self.answers = Counter[int]()
+
+    async def check(self, request: Request) -> None:
+        """Ask, and raise AssertionError where the answer or what is published is wrong."""
+        sent: list[dict[str, Any]] = []
+        pieces = [{"type": "http.request", "body": piece, "more_body": True} for piece in request.pieces]
+        pieces[-1]["more_body"] = False
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "path": request.path.decode("latin-1"),
+            "raw_path": request.path,
+            "headers": request.headers,
+            "client": ("192.0.2.1", 1),
+        }
+
+        async def receive() -> dict[str, Any]:
+            return pieces.pop(0) if pieces else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        self._publisher.taken.clear()
+        await self._door(scope, receive, send)
+        start, content = sent
+        status, taken = start["status"], self._publisher.taken
+        self.answers[status] += 1
+        assert status in STATUSES, status
+        kind = dict(start["headers"]).get(b"content-type", b"")
+        if status >= 400:
+            assert kind == b"text/plain; charset=utf-8", kind
+            assert content["body"].endswith(b"\n"), content
+            assert content["body"].count(b"\n") == 1, content
+        assert len(taken) == (status == 204 and request.method == "POST"), (status, taken)
+        whole, headers = b"".join(request.pieces), dict(request.headers)
+        for topic, payload in taken:
+            assert _TOPIC.fullmatch(topic), topic
+            assert well_formed(payload), payload
+            if headers[b"content-type"].startswith(body.RAW.encode()):
+                assert payload == whole
+            else:
+                texts = re.findall(rb"[A-Za-z0-9+/]+={0,2}", whole)
+                assert payload in map(decoded, texts) or b"\\" in whole  # JSON can write it in escapes
+        plain = [name for name, _ in request.headers] == [b"content-type", b"host", b"authorization"]
+        right = plain and headers[b"authorization"] == f"Bearer {TOKEN}".encode()
+        right &= headers[b"host"] == b"localhost:9418" and headers[b"content-type"] == body.RAW.encode()
+        if right and request.method == "POST" and _PATH.fullmatch(request.path) and well_formed(whole):
+            assert status == 204, status
+
+
+async def run(inputs: int, seed: int) -> Counter[int]:
+    """Make and check requests; returns the answers by status."""
+    asked, choose = Asked(), Random(seed)
+    for _ in range(inputs):
+        request = make_request(choose)
+        with no_hang():
+            await asked.check(request)
+    return asked.answers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    answers = asyncio.run(run(options.inputs, options.seed))
+    print(f"{options.inputs:,} requests in {time.perf_counter() - start:.0f} s, answered as they should be:")
+    print(", ".join(f"{status}: {count:,}" for status, count in sorted(answers.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The picture that `hushmote watch` draws: lines that fit terminals of 45 columns and more; pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from ..server.epsilon import rounded_up
+from ..server.overview.aggregator import AggregatorHealth
+from ..server.overview.fleets import ExperimentOverview, FleetOverview, Overview, state_words
+from ..server.overview.watch import StoreState
+from ..server.plain_text import shortened, visible
+from ..server.results.result import Learned, Result
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MOST_LABELS = 5
+_LABEL = 12  # columns
+_BAR = 20
+_LIVE = (
+    "What you see changes with every commit. Who watches a histogram change report by report learns single "
+    "reports: then only the ε of a report holds."
+)
+_Name = tuple[str, str]  # fleet, experiment
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is drawn: the store's state, the aggregator's, and where the store can be read what is in it.
+
+    results, rates: by fleet and experiment; rates are reports a second, empty where they are not known yet.
+    at: when the store was last read anew, UTC. where: the store's path, or URL without a password.
+    """
+
+    state: StoreState
+    health: AggregatorHealth | None
+    overview: Overview | None = None
+    results: Mapping[_Name, Result] = field(default_factory=dict)
+    rates: Mapping[_Name, float] = field(default_factory=dict)
+    at: datetime.datetime | None = None
+    where: str = ""
+
+
+def picture(seen: Seen) -> Group:
+    """All of it, for a terminal of any width."""
+    lines: list[Text | Padding] = []
+    if seen.overview is None:
+        lines.append(Text(_sentence(seen.state.words), "bold red"))
+    else:
+        at = "" if seen.at is None else f", updated {seen.at.astimezone():%H:%M:%S}"
+        count = f"{seen.overview.reports:,} reports in {visible(seen.where)}{at}"
+        lines.append(Text(count, "bold"))
+        if not seen.overview.fleets:
+            lines.append(Text("There is no fleet yet: hushmote experiment add FILE --fleet NAME adds one."))
+        for fleet in seen.overview.fleets:
+            lines += _fleet(fleet, seen)
+        lines += [Text(r.words(), "yellow") for r in seen.overview.rejects]
+    lines.append(Text())
+    if seen.health is not None:
+        lines.append(Text(seen.health.words, "red" if seen.health.trouble else "green"))
+    lines.append(Text(_LIVE, "dim"))
+    return Group(*lines)
+
+
+def _fleet(fleet: FleetOverview, seen: Seen) -> list[Text | Padding]:
+    kind = "keyed" if fleet.keyed else "open, so anyone can forge reports"
+    lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
+    if not fleet.experiments:
+        lines.append(Padding(Text("Nothing is asked."), (0, 0, 0, 2)))
+    for e in fleet.experiments:
+        name = e.fleet, e.name
+        lines += [
+            Padding(line, (0, 0, 0, 2), expand=False)
+            for line in _experiment(e, seen.results.get(name), seen.rates.get(name))
+        ]
+    lines += [Text(r.words(), "dim" if r.harmless else "yellow") for r in fleet.rejects]
+    return lines
+
+
+def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None) -> list[Text]:
+    came = f"{e.reports:,} report{'' if e.reports == 1 else 's'}"
+    came += "" if e.today is None else f", {e.today:,} today"
+    came += "" if rate is None else f", {rate:,.1f} a second"
+    lines = [Text.assemble((e.name, "bold"), f"  {came}")]
+    if e.purpose:
+        lines.append(Text(e.purpose, "dim"))
+    if e.state != "current" or not e.reports:
+        lines.append(Text(state_words(e), "dim"))
+    if e.implausible:
+        lines.append(Text(_sentence(e.implausible), "bold red"))
+    if result is not None:
+        lines += _learned(result)
+    return lines
+
+
+def _learned(result: Result) -> list[Text]:
+    """What is learned: the mean, or the shares, with intervals and small bars."""
+    if not result.statistics:
+        return [Text(_sentence(result.note), "dim")] if result.note and result.reports else []
+    if result.type == "number":
+        lines = [_line(result, one) for one in result.statistics[:1]]
+        lines.append(Text(_bars(result), "cyan"))
+    else:
+        largest = sorted(result.statistics, key=lambda one: -one.value)[:_MOST_LABELS]
+        lines = [_line(result, one) for one in largest]
+    over = "" if result.window_count == 1 else f"over {result.window_count:,} windows; "
+    return [*lines, Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")]
+
+
+def _line(result: Result, one: Learned) -> Text:
+    confidence = f"{result.confidence:.0%}".replace("%", " %")
+    if one.quantity == "share":
+        name = (
+            f"{shortened(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
+        )
+        text = f"{one.value:.1%}, {one.low:.1%} to {one.high:.1%}".replace("%", " %")
+        return Text.assemble((name.rstrip(), "cyan"), f" {text}")
+    unit = f" {result.unit}" if result.unit else ""
+    return Text(f"{one.name} {one.value:.4g}{unit}, {one.low:.4g} to {one.high:.4g} ({confidence})")
+
+
+def _bars(result: Result) -> str:
+    """A number's histogram in one line: two columns a row, between the ends of its range."""
+    most = max((bar.share for bar in result.histogram), default=0.0)
+    if most <= 0:
+        return ""
+    heights = (max(0.0, bar.share) / most for bar in result.histogram)
+    drawn = "".join(_BARS[round(height * (len(_BARS) - 1))] * 2 for height in heights)
+    low, high = result.histogram[0].lower, result.histogram[-1].upper
+    return f"{low:g} {drawn} {high:g}" if low is not None and high is not None else drawn
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")

@@ -1,0 +1,177 @@
+"""`hushmote door` as a process: who may reach it, its end, and mistakes in one line."""
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from boards import experiment, payload_of, reports
+from command_line import hushmote
+from running import WAIT_S, until
+from served import get
+from traffic import needs_mosquitto, publish
+
+from hushmote.simulator.broker import MosquittoBroker, free_port
+
+EXPERIMENT = experiment()
+REPORTS = reports("d1", EXPERIMENT, 2)
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def started(*arguments, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "hushmote", "door", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean | environment,
+    )
+
+
+@contextlib.contextmanager
+def running_door(*arguments, ready=True, **environment):
+    """A door's process; killed at the end where it still runs."""
+    process = started(*arguments, **environment)
+    killer = threading.Timer(WAIT_S, process.kill)
+    killer.start()
+    try:
+        assert process.stdout is not None
+        if ready:
+            assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        killer.cancel()
+        process.kill()
+        process.communicate()
+
+
+def post(port, payload, device="d1", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    headers = {"Content-Type": "application/octet-stream"} | headers
+    connection.request("POST", f"/v1/open/report/{device}", payload, headers)
+    with contextlib.closing(connection):
+        return connection.getresponse().status
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with MosquittoBroker() as broker:
+        publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
+        yield broker
+
+
+@needs_mosquitto
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_door_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
+    port = free_port()
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    with running_door("--broker", url, "--http", f"127.0.0.1:{port}") as process:
+        # Nobody counts at this broker, so that the answer is 503; what matters here is that one comes.
+        assert post(port, REPORTS[0], "secret-device") == 503
+        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        idle = http.client.HTTPConnection("127.0.0.1", port)
+        idle.connect()
+        process.send_signal(number)
+        assert process.wait(WAIT_S) == 0
+        out, error = process.communicate()
+        idle.close()
+    assert out == ""
+    assert len(error.splitlines()) == 1, error
+    assert f"publishing at 127.0.0.1:{broker.port} with MQTT 5" in error
+    assert "secret" not in error
+
+
+@needs_mosquitto
+@pytest.mark.slow
+def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
+    token = tmp_path / "token"
+    token.write_text(TOKEN + "\n")
+    token.chmod(0o600)
+    port = free_port()
+    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"0.0.0.0:{port}")
+    with running_door(*arguments, HUSHMOTE_DOOR_TOKEN_FILE=str(token)):
+        assert post(port, REPORTS[0]) == 401
+        assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}") == 503
+        assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}", Host="door.example") == 503
+    with running_door(*arguments, "--open"):
+        assert post(port, REPORTS[0], Host="door.example") == 503
+
+
+@needs_mosquitto
+@pytest.mark.slow
+def test_on_this_machine_it_is_asked_by_its_own_names(broker):
+    port = free_port()
+    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
+    with running_door(*arguments, "--origin", "https://board.example"):
+        assert post(port, REPORTS[0], Host="evil.example") == 403
+        assert post(port, REPORTS[0], Origin="https://evil.example") == 403
+        assert post(port, REPORTS[0], Origin="https://board.example") == 503
+
+
+@pytest.mark.slow
+def test_without_a_broker_it_goes_on_and_says_why():
+    port = free_port()
+    arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")
+    with running_door(*arguments, ready=False) as process:
+
+        def asked():
+            with contextlib.suppress(OSError):
+                return get(f"http://127.0.0.1:{port}/healthz")
+            return None
+
+        until(asked, "it answers")
+        assert asked() == (503, '{"healthy": false, "reason": "not connected to the broker"}\n')
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+        assert "trying again" in process.communicate()[1]
+
+
+@needs_mosquitto
+@pytest.mark.slow
+def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
+    passwords = tmp_path / "passwords"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "door", "right"], check=True)
+    with MosquittoBroker(password_file=passwords) as broker:
+        process = started(
+            "--broker",
+            f"mqtt://door@127.0.0.1:{broker.port}",
+            "--http",
+            f"127.0.0.1:{free_port()}",
+            HUSHMOTE_BROKER_PASSWORD="wrong",
+        )
+        out, error = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, out) == (1, "")
+    assert error.splitlines()[-1].startswith("hushmote: the broker at 127.0.0.1")
+    assert "refuses the connection: not authorized" in error
+
+
+def test_mistakes_are_one_line_that_says_what_would_be_right(tmp_path):
+    def mistake(*arguments):
+        return hushmote("door", *arguments, cwd=tmp_path, expect=1)
+
+    assert "give --token-file FILE, or --open" in mistake("--http", "0.0.0.0:9418")
+    assert "give --token-file FILE, or --open" in mistake("--http", "door.example:9418")
+    assert "must be host:port" in mistake("--http", "9418")
+    assert "take one of them" in mistake("--open", "--token-file", "token")
+    for wrong in ("board.example", "https://board.example/", "ftp://x", "*", "http://[", "https://a@b"):
+        assert "must be https://host" in mistake("--origin", wrong)
+    assert "must be 1 to 32 of a-z" in mistake("--fleet", "Home")
+    token = tmp_path / "token"
+    assert "cannot read the token" in mistake("--token-file", "token")
+    token.write_text(TOKEN)
+    token.chmod(0o644)
+    assert "chmod 600" in mistake("--token-file", "token")
+    token.chmod(0o600)
+    token.write_text("short")
+    assert "16 or more letters and digits: openssl rand -hex 16" in mistake("--token-file", "token")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "Address already in use" in mistake("--http", f"127.0.0.1:{port}")

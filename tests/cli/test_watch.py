@@ -1,0 +1,122 @@
+"""`hushmote watch` on a real terminal while a store grows, and its one picture in a pipe."""
+
+import datetime
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from boards import experiment, payload_of, reports
+from command_line import hushmote
+from terminal import INTERRUPT, Terminal
+
+from hushmote.server.ingest import pipeline
+from hushmote.server.store import Description, Store
+from hushmote.server.wire import topics
+
+TEMP = experiment()
+MODE = experiment(
+    name="mode", type="choice", labels=["off", "on", "boost"], bins=None, low=None, high=None, mechanism="grr"
+)
+_ENTER, _LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"  # the alternate screen
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture
+def store(url: str):
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        words = Description("°C", "How warm is it?\x1b[31m", "me")
+        store.add_experiment("home", payload_of(TEMP), description=words)
+        store.add_experiment("home", payload_of(MODE))
+        yield store
+
+
+def count(store: Store, exp, devices) -> None:
+    sent = [
+        (topics.report_topic("home", d), one)
+        for d in devices
+        for one in reports(d, exp, 2, value=_VALUE[exp.name])
+    ]
+    pipeline.ingest(store, sent, pipeline.fleets(store), datetime.datetime.now(datetime.UTC))
+
+
+_VALUE = {"temp": 20.0, "mode": "on"}
+
+
+def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, url, tmp_path):
+    with Terminal(["watch", "--store", url], tmp_path) as terminal:
+        terminal.until("0 reports in ")
+        count(store, TEMP, ["a", "b", "c"])
+        terminal.until("6 reports in ")
+        assert b"mean " in terminal.screen
+        count(store, MODE, ["a"])
+        terminal.until("8 reports in ")
+        terminal.type(INTERRUPT)
+        assert terminal.wait() == 0
+        assert terminal.screen.count(_ENTER) == terminal.screen.count(_LEAVE) == 1
+        assert b"Traceback" not in terminal.screen
+        assert b"\x1b[31mHow" not in terminal.screen
+
+
+def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, url, tmp_path):
+    with Terminal(["watch", "--store", url], tmp_path, columns=45) as terminal:
+        terminal.until("reports in ")
+        store.close()
+        for file in tmp_path.glob("store.sqlite*"):
+            os.rename(file, file.with_name(f"away-{file.name}"))
+        terminal.until("There is no store at")
+        for file in tmp_path.glob("away-*"):
+            os.rename(file, file.with_name(file.name.removeprefix("away-")))
+        terminal.until("reports in ")
+        terminal.kill(signal.SIGTERM)
+        assert terminal.wait() == 0
+        assert _LEAVE in terminal.screen
+
+
+@pytest.mark.parametrize("columns", [80, 45])
+def test_one_picture_fits(store, url, tmp_path, columns):
+    count(store, TEMP, [f"d{i}" for i in range(40)])
+    count(store, MODE, [f"d{i}" for i in range(40)])
+    with Terminal(["watch", "--store", url, "--once"], tmp_path, columns=columns) as terminal:
+        assert terminal.wait() == 0
+    shown = re.sub("\x1b\\[[0-9;]*m", "", terminal.screen.decode())
+    assert max(map(len, shown.splitlines())) <= columns
+    assert shown.startswith("160 reports in ")
+    assert "80 reports, 80 today" in " ".join(shown.split())
+    assert "\x1b" not in shown
+    assert "ε 1 of a report" in shown
+    assert "only the ε of a report holds" in " ".join(shown.split())
+    assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", shown)
+
+
+def test_json_says_the_same(store, url, tmp_path):
+    count(store, TEMP, ["a", "b"])
+    pipeline.ingest(
+        store,
+        [("hushmote/v1/home/report/x", b"no")],
+        pipeline.fleets(store),
+        datetime.datetime.now(datetime.UTC),
+    )
+    said = json.loads(hushmote("watch", "--store", url, "--json", cwd=tmp_path))
+    (home,) = said["fleets"]
+    assert (home["fleet"], home["keyed"], home["rejected"]) == ("home", False, {"malformed": 1})
+    temp = next(e for e in home["experiments"] if e["name"] == "temp")
+    assert (temp["reports"], temp["today"], temp["state"], temp["result"]["reports"]) == (4, 4, "current", 4)
+    assert said["aggregator"] is None
+    assert "1 report was thrown away: they are no reports" in hushmote("watch", "--store", url, cwd=tmp_path)
+
+
+def test_mistakes_are_one_line(store, url, tmp_path):
+    said = hushmote("watch", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
+    assert said.startswith("hushmote: there is no store at none.sqlite")
+    said = hushmote("watch", "--store", url, "--fleet", "other", cwd=tmp_path, expect=1)
+    assert said == "hushmote: no fleet other in this store; its fleets: home\n"
+    away = hushmote("watch", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
+    assert "gives no answer: Connection refused." in " ".join(away.split())

@@ -1,0 +1,106 @@
+"""An HTTP door at a real broker, in this process, and clients that speak HTTP byte by byte."""
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from running import WAIT_S, until
+
+from hushmote.server.door.access import Access
+from hushmote.server.door.app import Door, door_application
+from hushmote.server.door.limits import Rate, Rates
+from hushmote.server.door.publisher import Publisher
+from hushmote.server.ingest.broker_url import BrokerAddress
+from hushmote.server.service.bounded_http import BoundedServer
+
+RAW = "application/octet-stream"
+WIDE = Rates(Rate(1e6, 1_000_000), Rate(1e6, 1_000_000), Rate(1e6, 1_000_000))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a door answered."""
+
+    status: int
+    content: bytes
+    headers: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+@dataclass
+class Opened:
+    """A running door."""
+
+    port: int
+    door: Door
+    publisher: Publisher
+
+    def ask(
+        self, method: str, path: str, content: bytes | None = None, kind: str | None = RAW, **headers: str
+    ) -> Told:
+        """Ask on a connection of its own; a header's _ is -."""
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        if content is not None and kind is not None:
+            more |= {"Content-Type": kind}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            connection.request(method, path, content, more)
+            answer = connection.getresponse()
+            fields = {name.lower(): value for name, value in answer.getheaders()}
+            return Told(answer.status, answer.read(), fields)
+        finally:
+            connection.close()
+
+    def report(self, device: str, payload: bytes, fleet: str = "open", **headers: str) -> Told:
+        return self.ask("POST", f"/v1/{fleet}/report/{device}", payload, **headers)
+
+    def raw(self, sent: bytes) -> bytes:
+        """Send bytes on a connection of their own; returns all that comes until it is closed."""
+        with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as s:
+            s.sendall(sent)
+            return received(s)
+
+
+def received(s: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    came = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := s.recv(65_536):
+            came += piece
+    return came
+
+
+def statuses(came: bytes) -> list[int]:
+    """The statuses of the answers in what a connection received."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", came)]
+
+
+@contextlib.contextmanager
+def opened(
+    broker: Any,
+    *,
+    access: Access | None = None,
+    rates: Rates = WIDE,
+    most_connections: int = 512,
+    ready: bool = True,
+    **options: Any,
+) -> Iterator[Opened]:
+    """A door at a broker; ready: wait until it takes reports."""
+    publisher = Publisher(BrokerAddress("127.0.0.1", broker.port), **options)
+    door = door_application(publisher, access=access, rates=rates)
+    with publisher, BoundedServer("127.0.0.1", 0, door, most_connections=most_connections) as server:
+        if ready:
+            until(publisher.ready.is_set, "the door is ready")
+        yield Opened(server.port, door, publisher)

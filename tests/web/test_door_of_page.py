@@ -1,0 +1,61 @@
+"""`hushmote page --broker`: the HTTP door and the board in the browser are parts of the page."""
+
+import http.client
+import json
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+from boards import experiment, payload_of, reports
+from browser import paged
+from running import running, until
+from traffic import needs_mosquitto
+
+from hushmote.server.store.store import Store
+from hushmote.simulator.broker import MosquittoBroker
+
+TEMP = experiment()
+
+
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def ask(page, path, method="GET", body=None, headers=None):
+    """Status and body."""
+    with closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=60)) as connection:
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        store.add_fleet("keyed", keyed=True)
+        store.add_fleet("visitors", keyed=False)
+        store.add_experiment("visitors", payload_of(TEMP))
+        yield store
+
+
+@needs_mosquitto
+def test_a_report_goes_through_the_page_into_the_store_and_onto_it(store):
+    with MosquittoBroker() as broker, running(store, broker, fleets=["visitors"]):
+        login = f"mqtt://{broker.username}:{broker.password}@" if broker.username else "mqtt://"
+        told = {"HUSHMOTE_BROKER": f"{login}127.0.0.1:{broker.port}"}
+        with paged(f"sqlite:///{store.where}", environment=told) as page:
+            until(lambda: ask(page, "/v1/visitors/experiment")[1] == b'["temp"]\n', "no experiment yet")
+            config = json.loads(ask(page, "/board/config.json")[1])
+            assert (config["fleet"], config["door"], config["result"]) == ("visitors", "/v1", "/api")
+            assert ask(page, "/v1/visitors/experiment/temp")[1] == payload_of(TEMP)
+            for sent in reports("one", TEMP, 3):
+                assert ask(page, "/v1/visitors/report/one", "POST", sent, BYTES) == (204, b"")
+            until(lambda: json.loads(ask(page, "/api/visitors/temp.json")[1])["reports"] == 3, "not counted")
+            foreign = BYTES | {"Origin": "https://evil.example"}
+            assert ask(page, "/v1/visitors/report/one", "POST", b"x", foreign)[0] == 403
+
+
+def test_without_a_broker_the_board_counts_in_the_browser(store):
+    with paged(f"sqlite:///{store.where}") as page:
+        config = json.loads(ask(page, "/board/config.json")[1])
+        assert (config["door"], config["result"], config["home"]) == (None, None, "/")
+        assert ask(page, "/v1/visitors/experiment")[0] == 404

@@ -1,0 +1,139 @@
+"""The first view in a real Chromium: what a store holds, while it changes, in a reader's own language."""
+
+import contextlib
+import datetime
+
+import pytest
+from accessibility import barriers
+from boards import experiment, payload_of, reports
+from browser import browsing, needs_chromium, paged
+from running import running
+from traffic import needs_mosquitto
+
+from hushmote.server.ingest import pipeline
+from hushmote.server.service.http_endpoint import Endpoint
+from hushmote.server.service.metrics import Metrics
+from hushmote.server.store import Description, schema
+from hushmote.server.store.store import Store
+from hushmote.server.wire import topics
+from hushmote.simulator.broker import MosquittoBroker
+
+pytestmark = needs_chromium
+TEMP = experiment()
+EVIL = experiment(name="evil", mechanism="rr", type="bool", bins=None, low=None, high=None)
+SCRIPT = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with browsing(tmp_path_factory.mktemp("browser"), languages="de-CH") as browser:
+        yield browser
+
+
+def count(store, devices, exp=TEMP):
+    """Commit reports of devices."""
+    value = True if exp is EVIL else 20.0
+    sent = [(topics.report_topic("home", d), one) for d in devices for one in reports(d, exp, 2, value=value)]
+    pipeline.ingest(store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with two experiments, one of them a stranger's."""
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        store.add_fleet("home", keyed=False)
+        store.add_fleet("work", keyed=True)
+        until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(41)
+        words = Description("°C", "How warm is it?", "heating@example.org")
+        store.add_experiment("home", payload_of(TEMP), until, description=words)
+        store.add_experiment("home", payload_of(EVIL), description=Description(SCRIPT, SCRIPT, SCRIPT))
+        yield store
+
+
+def url(store):
+    return f"sqlite:///{store.where}"
+
+
+def test_what_there_is_while_it_grows(browser, store):
+    count(store, [f"board-{i}" for i in range(1000)])
+    with paged(url(store)) as page:
+        browser.open(page)
+        browser.says("2’000 reports in all, 2’000 today (UTC).")  # as the Swiss write it
+        browser.says("How warm is it?")
+        browser.says("Asked by heating@example.org.")
+        browser.says("42 days are left.")
+        browser.says("This fleet is open: its reports have no tags, so anyone can forge some.")
+        browser.says("Every report has a tag that only its board can make.")
+        browser.says("No report was thrown away.")
+        browser.says("Nobody has told this page where the aggregator is")
+        before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
+        count(store, ["one-more"])
+        browser.says("2’002 reports in all")
+        assert browser.find("#reports").text == "2’002"
+        assert browser.script("return window.same && document.querySelectorAll('#main *').length") == before
+        sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
+        pipeline.ingest(
+            store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
+        )
+        browser.says(
+            "Fleet home: 3 reports were thrown away: they are no reports as the wire format has them."
+        )
+        store.withdraw_experiment("home", "temp")
+        browser.says("It was withdrawn: boards are asked no more.")
+        assert "board-1" not in browser.driver.page_source
+        assert browser.errors() == []
+        browser.named("temp").click()
+        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
+
+
+def test_a_strangers_words_are_words(browser, store):
+    browser.open("about:blank")
+    browser.errors()  # of the pages whose processes have ended
+    with paged(url(store)) as page:
+        browser.open(page)
+        browser.says(f"Asked by {SCRIPT}.")
+        browser.settled()
+        assert browser.driver.title == "Fleets - Hushmote"
+        assert browser.errors() == []
+
+
+def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
+    count(store, ["a"])
+    with store.writing() as connection:
+        row = {"experiment": 1, "window": "2026-11-21", "code": 5, "count": 5000}
+        connection.execute(schema.histogram.insert().values(**row))
+    with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
+        for width, dark in ((1440, False), (360, True)):
+            browser.resize(width, dark=dark)
+            browser.open(page)
+            browser.says("Honest boards do not send this")
+            browser.says("The aggregator at http://127.0.0.1:1 gives no answer: Connection refused.")
+            assert browser.overflow() <= 0
+            assert barriers(browser) == []
+    browser.resize(1440)
+
+
+@needs_mosquitto
+def test_how_the_aggregator_is(browser, store):
+    metrics = Metrics()
+    with MosquittoBroker() as broker, contextlib.ExitStack() as stack:
+        aggregator = stack.enter_context(running(store, broker, fleets=["home"], on_commit=metrics.committed))
+        metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
+        endpoint = stack.enter_context(Endpoint("127.0.0.1", 0, metrics.text, lambda: None))
+        with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
+            browser.open(page)
+            browser.says("The aggregator is connected to the broker, and all that came is counted.")
+
+
+def test_one_fleet_of_several_and_an_empty_store(browser, store, tmp_path):
+    count(store, ["a"])
+    with paged(url(store), "--fleet", "work") as page:
+        browser.open(page)
+        browser.says("Fleet work")
+        assert "Fleet home" not in browser.text
+        assert browser.find("#reports").text == "0"
+    empty = f"sqlite:///{tmp_path / 'empty.sqlite'}"
+    Store(empty).close()
+    with paged(empty) as page:
+        browser.open(page)
+        browser.says("This store has no fleet yet.")

@@ -1,0 +1,36 @@
+"""Sentences of the command line with a reader's numbers and days; what a browser sends as a number."""
+
+import pytest
+from babel import Locale
+
+from hushmote.web.in_locale import in_locale
+from hushmote.web.plan.quantity import number
+from hushmote.web.reader import Reader
+
+
+@pytest.mark.parametrize(
+    ("text", "german"),
+    [
+        ("Take 41,494 devices of ε = 1.425.", "Take 41.494 devices of ε = 1,425."),
+        ("known to ±2.50% by 2027-03-02, or 10,000,000", "known to ±2,50% by 02.03.2027, or 10.000.000"),
+        ("(8, 1e-06)-LDP, 0.5", "(8, 1e-06)-LDP, 0,5"),
+        ("to room_1.5 and 12345-a and 2026-99-99", "to room_1.5 and 12345-a and 2026-99-99"),
+        ("99 of 1,000.", "99 of 1.000."),
+    ],
+)
+def test_numbers_and_days_are_the_readers_and_the_rest_stays(text, german):
+    assert in_locale(text, Reader(Locale("de"))) == german
+
+
+def test_an_american_reader_reads_what_the_command_line_says():
+    text = "Take 41,494 devices of ε = 1.425: ±2.88% of 0.0516 in 10,000"
+    assert in_locale(text, Reader(Locale("en", "US"))) == text
+
+
+@pytest.mark.parametrize("sent", [None, "5", True, [], {}, 10**400, float("nan"), float("inf")])
+def test_what_is_no_number_is_none(sent):
+    assert number(sent) is None
+
+
+def test_a_number_is_one():
+    assert (number(5), number(-0.5)) == (5.0, -0.5)

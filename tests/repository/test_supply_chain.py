@@ -196,3 +196,17 @@ def test_an_audit_without_data_is_not_an_audit_without_flaws():
     assert verdict("x.txt", [clean, unknown])[0] == 2
     assert verdict("x.txt", [])[0] == 2
     assert verdict("x.txt", [clean, flawed, unknown]) == (1, ["x.txt: b 2 has CVE-1, mended in 3"])
+
+
+def test_what_comes_from_npm_is_pinned_by_hash_and_names_no_place():
+    """MicroPython for browsers, which wheels carry, and what tests pages."""
+    folder = ROOT / "web" / "board"
+    text = (folder / "package-lock.json").read_text()
+    lock = json.loads(text)["packages"]
+    asked = json.loads((folder / "package.json").read_text())
+    versions = {name.removeprefix("node_modules/"): one for name, one in lock.items() if name}
+    assert {name: one["version"] for name, one in versions.items()} == (
+        asked["dependencies"] | asked["devDependencies"]
+    )
+    assert all(one["integrity"].startswith("sha512-") for one in versions.values())
+    assert "://" not in text

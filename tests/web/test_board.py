@@ -287,6 +287,12 @@ def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPa
     page.says("left", "3 of 4")
 
 
-def test_the_page_can_be_told_to_be_dark(page: BoardPage):
+def test_colours_are_as_the_address_says_or_the_page_around_it_keeps_them(page: BoardPage):
+    back = "return getComputedStyle(document.body).backgroundColor"
     page.open(query="?theme=dark")
-    assert page.browser.script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
+    assert page.browser.script(back) == "rgb(20, 24, 29)"
+    page.browser.script("localStorage.setItem('hushmote-colours', 'dark')")
+    page.open()
+    assert page.browser.script(back) == "rgb(20, 24, 29)"
+    page.open(query="?theme=light")
+    assert page.browser.script(back) == "rgb(255, 255, 255)"

@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
     "provision list": ("hushmote provision list --folder fleet-home",),
     "provision aggregator": ("hushmote provision aggregator --folder fleet-home",),
+    "provision door": ("hushmote provision door --folder fleet-home",),
     "provision rotate broker": (
         "hushmote provision rotate broker --folder fleet-home",
         "hushmote provision rotate broker --folder fleet-home --host new.example",
@@ -114,7 +115,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "page": (
         "hushmote page",
-        "hushmote page --store sqlite:///hushmote.sqlite --aggregator http://127.0.0.1:9417",
+        "hushmote page --aggregator http://127.0.0.1:9417",
     ),
     "estimate": (
         "hushmote estimate room_temp",

@@ -1,7 +1,7 @@
 """A page of help: what a command does, its arguments and options in panels, examples that can be pasted.
 
 Texts are shown as they are written, without markup or emoji, and no value is cut. What --help prints
-and docs/command-line.md come from the same Page.
+and docs/command-line.md come from the same HelpPage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HelpRow:
 
 
 @dataclass(frozen=True)
-class Page:
+class HelpPage:
     """A command's help: its path, how it is called, paragraphs, panels of rows by their titles, examples."""
 
     path: str
@@ -47,7 +47,7 @@ class Page:
     examples: tuple[str, ...]
 
 
-def page_of(command: Any, context: Any) -> Page:
+def page_of(command: Any, context: Any) -> HelpPage:
     """Return the page of a click command or group, as typer makes them."""
     path = context.command_path
     text = (command.help or "").partition("\f")[0]
@@ -70,7 +70,7 @@ def page_of(command: Any, context: Any) -> Page:
         pieces.append("COMMAND ...")
     examples = EXAMPLES.get(" ".join(path.split()[1:]), ())
     usage = " ".join((path, *pieces))
-    return Page(path, usage, paragraphs, {k: tuple(v) for k, v in _ordered(panels)}, examples)
+    return HelpPage(path, usage, paragraphs, {k: tuple(v) for k, v in _ordered(panels)}, examples)
 
 
 def _ordered(panels: dict[str, list[HelpRow]]) -> Iterator[tuple[str, list[HelpRow]]]:
@@ -135,7 +135,7 @@ def _default(param: Any, context: Any) -> str:
     return str(value.value if isinstance(value, Enum) else value)
 
 
-def show(page: Page) -> None:
+def show(page: HelpPage) -> None:
     """Print a page on standard output, as wide as the terminal, 80 columns in a pipe."""
     # Only here: a command that is run needs none of it.
     from rich.console import Console

@@ -19,14 +19,14 @@ from ..server.answers import tables as show
 from ..server.answers.second_epsilon import Facts
 from ..server.errors import UsageError
 from ..server.overview.aggregator import AggregatorHealth, ask, check_url
-from ..server.overview.fleets import Overview, overview
+from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
 from ..server.results.result import Result, result_of
 from ..server.store.database import StoreError
 from ..server.store.store import Store
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json
 from .page import AggregatorUrl
-from .watch_picture import Seen, picture
+from .watch_picture import Watched, picture
 
 _TURN_S = 0.25  # between two looks: a commit shows within a second
 _REST = 3  # times as long as a picture took to work out, nothing is worked out
@@ -69,9 +69,9 @@ def _watch(watch: StoreWatch, counting: _Counting, url: str | None) -> None:
                 if watch.store is not None:
                     seen = counting.look(watch.store, state, asked.health)
                 else:
-                    seen = Seen(state, asked.health)
+                    seen = Watched(state, asked.health)
             except StoreError as e:  # damaged, or gone since the look
-                seen = Seen(StoreState("unreadable", str(e), state.version), asked.health)
+                seen = Watched(StoreState("unreadable", str(e), state.version), asked.health)
             live.update(picture(seen), refresh=True)
             time.sleep(max(_TURN_S, _REST * (time.monotonic() - began_s)))
 
@@ -82,13 +82,13 @@ class _Counting:
     def __init__(self, fleet: str | None) -> None:
         self._fleet = fleet
         self._store: Store | None = None
-        self._overview: Overview | None = None
+        self._overview: StoreOverview | None = None
         self._results: dict[tuple[str, str], Result] = {}
         self._version = -1
         self._at = datetime.datetime.now(datetime.UTC)
         self._before: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
 
-    def look(self, store: Store, state: StoreState, health: AggregatorHealth | None) -> Seen:
+    def look(self, store: Store, state: StoreState, health: AggregatorHealth | None) -> Watched:
         """What there is to see now; raises StoreError, and UsageError for a fleet that is not there."""
         now = datetime.datetime.now(datetime.UTC)
         if store is not self._store or state.version != self._version:
@@ -107,10 +107,12 @@ class _Counting:
             self._store, self._version, self._at = store, state.version, now
         assert self._overview is not None
         fleets = tuple(f for f in self._overview.fleets if self._fleet in (None, f.name))
-        shown = Overview(fleets, self._overview.rejects if self._fleet is None else (), self._overview.day)
-        return Seen(state, health, shown, self._results, self._rates(shown), self._at, store.where)
+        shown = StoreOverview(
+            fleets, self._overview.rejects if self._fleet is None else (), self._overview.day
+        )
+        return Watched(state, health, shown, self._results, self._rates(shown), self._at, store.where)
 
-    def _rates(self, seen: Overview) -> dict[tuple[str, str], float]:
+    def _rates(self, seen: StoreOverview) -> dict[tuple[str, str], float]:
         """Reports a second of each experiment over the last seconds; empty at first."""
         now_s = time.monotonic()
         counts = {(e.fleet, e.name): e.reports for f in seen.fleets for e in f.experiments}
@@ -147,7 +149,7 @@ def _asked(url: str | None) -> Iterator[_Asked]:
         over.set()
 
 
-def _document(seen: Seen) -> dict[str, Any]:
+def _document(seen: Watched) -> dict[str, Any]:
     """What is shown, as plain values."""
     assert seen.overview is not None
     fleets = []

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..server.epsilon import rounded_up
 from ..server.overview.aggregator import AggregatorHealth
-from ..server.overview.fleets import ExperimentOverview, FleetOverview, Overview, state_words
+from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
 from ..server.plain_text import shortened, visible
 from ..server.results.result import Learned, Result
@@ -29,7 +29,7 @@ _Name = tuple[str, str]  # fleet, experiment
 
 
 @dataclass(frozen=True)
-class Seen:
+class Watched:
     """What is drawn: the store's state, the aggregator's, and where the store can be read what is in it.
 
     results, rates: by fleet and experiment; rates are reports a second, empty where they are not known yet.
@@ -38,14 +38,14 @@ class Seen:
 
     state: StoreState
     health: AggregatorHealth | None
-    overview: Overview | None = None
+    overview: StoreOverview | None = None
     results: Mapping[_Name, Result] = field(default_factory=dict)
     rates: Mapping[_Name, float] = field(default_factory=dict)
     at: datetime.datetime | None = None
     where: str = ""
 
 
-def picture(seen: Seen) -> Group:
+def picture(seen: Watched) -> Group:
     """All of it, for a terminal of any width."""
     lines: list[Text | Padding] = []
     if seen.overview is None:
@@ -66,7 +66,7 @@ def picture(seen: Seen) -> Group:
     return Group(*lines)
 
 
-def _fleet(fleet: FleetOverview, seen: Seen) -> list[Text | Padding]:
+def _fleet(fleet: FleetOverview, seen: Watched) -> list[Text | Padding]:
     kind = "keyed" if fleet.keyed else "open, so anyone can forge reports"
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:

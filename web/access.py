@@ -47,7 +47,7 @@ def check_token(token: str, path: Path) -> str:
     return token
 
 
-class Access:
+class PageAccess:
     """An ASGI application that lets pass to another who may see it. token: None on loopback."""
 
     def __init__(self, application: Any, token: str | None, port: int) -> None:

@@ -25,12 +25,12 @@ from ..server.results.result import result_of
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server
-from .access import Access
+from .access import PageAccess
 from .board.app import BoardFiles
 from .board.files import BoardConfig
 from .budget import view as budget
 from .experiment import view as experiment
-from .health import Aggregator
+from .health import AskedAggregator
 from .limits import Drawing, Limits
 from .live import LiveStore
 from .page import Page
@@ -56,7 +56,7 @@ async def _serve(
 ) -> None:
     live = LiveStore(settings.store)
     await live.look()  # the first reader is not told that nobody has looked
-    page = Page(settings, live, Aggregator(settings.aggregator, live.wake))
+    page = Page(settings, live, AskedAggregator(settings.aggregator, live.wake))
     port = listener.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
@@ -75,7 +75,7 @@ async def _serve(
 
 def guarded(application: Any, token: str | None, port: int) -> Any:
     """An ASGI application behind what guards the page."""
-    return GZipMiddleware(Limits(Access(Drawing(application), token, port)), minimum_size=1000)
+    return GZipMiddleware(Limits(PageAccess(Drawing(application), token, port)), minimum_size=1000)
 
 
 def application(page: Page) -> Any:

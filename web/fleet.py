@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from ..server.overview.fleets import ExperimentOverview, FleetOverview, Overview, state_words
+from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.rejects import Rejected
 from .frame import frame, heading, sentence, tag
 from .page import Page
@@ -39,11 +39,11 @@ def register(page: Page) -> None:
         await page.live.follow(refresh)
 
 
-def _chosen(seen: Overview, fleet: str | None) -> Overview:
+def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:
     """The overview of the one fleet that the page shows, or of all."""
     if fleet is None:
         return seen
-    return Overview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.day)
+    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.day)
 
 
 class _Shown:
@@ -64,7 +64,7 @@ class _Shown:
         self._lines = ui.element("div").classes("lines")
         tag("p", _LIVE).classes("faint")
 
-    def show(self, seen: Overview | None) -> None:
+    def show(self, seen: StoreOverview | None) -> None:
         """Show what there is; None while the store cannot be read."""
         self._count.text = "–" if seen is None else self._reader.number(seen.reports, 0)
         self._counted.text = "" if seen is None else "reports counted so far"
@@ -81,7 +81,7 @@ class _Shown:
                     self._fill(experiment)
         self._seen = seen
 
-    def _build(self, seen: Overview | None) -> None:
+    def _build(self, seen: StoreOverview | None) -> None:
         if seen is None:
             return
         if not seen.fleets:

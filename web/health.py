@@ -10,7 +10,7 @@ from ..server.overview.aggregator import AggregatorHealth, ask
 _TURN_S = 2.0
 
 
-class Aggregator:
+class AskedAggregator:
     """health: what it said last; None before the first answer, and where nobody is to ask it (url None)."""
 
     def __init__(self, url: str | None, changed: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from nicegui import background_tasks, context
 
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError
-from ..server.overview.fleets import Overview, overview
+from ..server.overview.fleets import StoreOverview, overview
 from ..server.overview.watch import StoreState, StoreWatch
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class LiveStore:
         self.at = _now()
         self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
         self._followers: set[Callable[[], None]] = set()
-        self._overview: tuple[StoreReader, Overview] | None = None
+        self._overview: tuple[StoreReader, StoreOverview] | None = None
         self._whole_s = 0.0
 
     @property
@@ -102,11 +102,11 @@ class LiveStore:
         self._answers[question] = self.version, future
         return await asyncio.shield(future)
 
-    async def overview(self) -> Overview:
+    async def overview(self) -> StoreOverview:
         """What there is to see at a glance; raises StoreError."""
         return await self.ask("overview", self._look_over)
 
-    def _look_over(self, reader: StoreReader) -> Overview:
+    def _look_over(self, reader: StoreReader) -> StoreOverview:
         now_s, before = time.monotonic(), None
         if self._overview is not None and self._overview[0] is reader and now_s - self._whole_s < _WHOLE_S:
             before = self._overview[1]

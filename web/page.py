@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .health import Aggregator
+from .health import AskedAggregator
 from .live import LiveStore
 from .settings import PageSettings
 
@@ -15,4 +15,4 @@ class Page:
 
     settings: PageSettings
     live: LiveStore
-    aggregator: Aggregator
+    aggregator: AskedAggregator

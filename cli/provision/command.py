@@ -33,7 +33,7 @@ from .options import (
     open_folder,
 )
 from .roster import allow_command, list_command, revoke_command
-from .rotate import aggregator_command, rotate_app, say, say_next
+from .rotate import aggregator_command, door_command, rotate_app, say, say_next
 
 _WIFI, _BROKER = "Wi-Fi", "Broker"
 
@@ -327,4 +327,5 @@ provision_app.command("allow")(allow_command)
 provision_app.command("revoke")(revoke_command)
 provision_app.command("list")(list_command)
 provision_app.command("aggregator")(aggregator_command)
+provision_app.command("door")(door_command)
 provision_app.add_typer(rotate_app, name="rotate")

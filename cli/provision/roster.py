@@ -206,6 +206,8 @@ def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
     named += [
         ("aggregator", folder.certificate(f"aggregator/{name}.pem")) for name in folder.fleet.aggregators
     ]
+    if folder.has_door():
+        named.append(("door", folder.certificate(fleet_folder.DOOR)))
     lines = []
     for what, certificate in named:
         name = ", ".join(folder.fleet.hosts) if what == "broker" else common_name(certificate)

@@ -104,6 +104,11 @@ def rotate_signing(folder: Folder = None, as_json: AsJson = False) -> None:
     say(rotation.rotate_signing(open_folder(folder)), as_json)
 
 
+def door_command(folder: Folder = None, as_json: AsJson = False) -> None:
+    """A certificate for the HTTP door; one that it had is revoked."""
+    say(rotation.put_door(open_folder(folder, signs=True), now_utc()), as_json)
+
+
 def aggregator_command(folder: Folder = None, as_json: AsJson = False) -> None:
     """A certificate and rights for one more aggregator, to share the reports with the others."""
     say(rotation.add_aggregator(open_folder(folder, signs=True), now_utc()), as_json)

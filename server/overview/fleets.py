@@ -87,7 +87,7 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class Overview:
+class StoreOverview:
     """A store's fleets, by name. rejects: reports of no fleet that it has. day: which is today, UTC."""
 
     fleets: tuple[FleetOverview, ...]
@@ -101,7 +101,7 @@ class Overview:
         return sum(fleet.reports for fleet in self.fleets)
 
 
-def overview(store: Store, now: datetime.datetime, before: Overview | None = None) -> Overview:
+def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
     """Read a store's overview as it is at one moment; raises StoreError.
 
     before: what this function returned of the same store, so that only the newest windows are added up, and
@@ -114,7 +114,7 @@ def overview(store: Store, now: datetime.datetime, before: Overview | None = Non
         raise StoreError(f"{store.where} is damaged: {e}") from e
 
 
-def _overview(store: Store, now: datetime.datetime, before: Overview | None) -> Overview:
+def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None) -> StoreOverview:
     day = now.astimezone(datetime.UTC).date()
     known = {} if before is None else before.counted
     with store.snapshot() as connection:
@@ -136,7 +136,7 @@ def _overview(store: Store, now: datetime.datetime, before: Overview | None) -> 
         )
         for name, is_keyed in sorted(keyed.items())
     )
-    return Overview(fleets, rejected(thrown.get("", {})), day, counted)
+    return StoreOverview(fleets, rejected(thrown.get("", {})), day, counted)
 
 
 def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:

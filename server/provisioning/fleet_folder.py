@@ -42,6 +42,8 @@ BROKER = "broker/broker.pem"
 MASTER = "aggregator/master.key"
 SHARE = "aggregator/share"
 DEVICES = "devices"
+DOOR = f"door/{broker_config.DOOR}.pem"
+DOOR_CA = "door/ca.pem"
 
 
 class FolderError(ProvisionError):
@@ -140,6 +142,8 @@ class FleetFolder:
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
         self.put("aggregator/ca.pem", pem)
         self.put("broker/ca.pem", pem)
+        if self.has_door():
+            self.put(DOOR_CA, pem)
 
     def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
         """Write the broker's revocation lists, one for each root that is trusted."""
@@ -164,6 +168,21 @@ class FleetFolder:
         made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
         self._note(issued.certificate_line(made, "aggregator", signer))
         self.put(f"aggregator/{name}.pem", made.to_pem())
+        return made
+
+    def has_door(self) -> bool:
+        """Whether an HTTP door has a certificate."""
+        return (self.path / DOOR).exists()
+
+    def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
+        """Issue the HTTP door's client certificate, beside what it checks the broker with."""
+        made = authority.issue_client(signer, broker_config.DOOR, now, authority.AGGREGATOR_DAYS)
+        self._note(issued.certificate_line(made, "door", signer))
+        folder = (self.path / DOOR).parent
+        with refusing(FolderError, f"make {folder}"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        self.put(DOOR_CA, self._read("broker/ca.pem"))
+        self.put(DOOR, made.to_pem())
         return made
 
     # Boards

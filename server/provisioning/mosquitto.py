@@ -22,6 +22,9 @@ _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 _ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
 _SALT_BYTES = 12
 
+DOOR = "door_1"
+"""The user name of a fleet's HTTP door, which no board can have either."""
+
 MOST_PACKET_BYTES = 4096
 MOST_CONNECTIONS = 100_000
 # What waits for an absent aggregator takes QUEUE_BYTES at most, and 400 bytes for each message. It must stay
@@ -85,6 +88,12 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
             f"topic write {prefix}/result/+",
             f"topic write {discovery}",
         ]
+    lines += [
+        "",
+        "# The HTTP door, which has this name once a certificate was issued for it: any board's reports.",
+        f"user {DOOR}",
+        f"topic write {prefix}/report/+",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,7 @@ from ..errors import ProvisionError, refusing
 from ..wire import keys
 from . import authority
 from . import settings as provision
-from .fleet_folder import AUTHORITY, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .fleet_folder import AUTHORITY, DOOR, DOOR_CA, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
 from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
 from .mosquitto import aggregator_name
 from .settings import DeviceSettings
@@ -70,6 +70,24 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
             RELOAD_BROKER,
             f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
             f"{name}, and all with --share {folder.share()}",
+        ),
+    )
+
+
+def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+    """Give the HTTP door a new key and certificate, and revoke those that it had."""
+    old = folder.journal().valid("door", now)
+    made = folder.put_door(folder.signer(), now)
+    folder.put_fleet(folder.fleet)  # an access list of before there were doors
+    folder.withdraw(old, now)
+    revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
+    pem, ca = folder.path / DOOR, folder.path / DOOR_CA
+    return Rotated(
+        (f"{made.name}: certificate until {made.until:%Y-%m-%d} in {pem}", *revoked),
+        (
+            RELOAD_BROKER,
+            f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
+            f"--broker mqtts://HOST:{folder.fleet.port} --ca {ca} --cert {pem}",
         ),
     )
 
@@ -174,6 +192,9 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
     for name in folder.fleet.aggregators:
         if newest.get(name) != signer.name:
             folder.put_aggregator(signer, name, now)
+    doors = folder.journal().valid("door", now)
+    if folder.has_door() and (not doors or doors[-1].authority != signer.name):
+        folder.put_door(signer, now)
     folder.put_trust(signers)
 
 

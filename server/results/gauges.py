@@ -55,5 +55,5 @@ class Gauges(Collector):
             value=float(found.failing),
         )
         if found.looked_at is not None:
-            words = "When results were last worked out, unix time; absent before the first time."
+            words = "When the store was last looked at for results, unix time; absent before that."
             yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=found.looked_at)

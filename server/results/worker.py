@@ -25,6 +25,7 @@ from .publication import AGAIN_S, Gauge, Publication
 LOOK_S = 5.0  # how soon an experiment that was withdrawn is cleared
 _BUDGETS_S = 3600.0
 _NICE = 10
+_IDLE = 20  # times as long as a look took, until nothing but time makes another due
 
 
 @dataclass
@@ -35,21 +36,20 @@ class Watch:
     publication: Publication
     _seen: Look = field(default_factory=Look)
     _state: object = None
-    _due_at: float = float("-inf")
+    _look_due_at: float = float("-inf")
+    _say_due_at: float = float("-inf")
     _budgets: list[Gauge] = field(default_factory=list)
     _budgets_due_at: float = float("-inf")
 
     def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
         """What there is to say at a time (UTC), None where it is nothing new. Raises StoreError."""
         state = state_of(self.store.experiments(), at)
-        if state == self._state and clock_s < self._due_at:
+        if state != self._state or clock_s >= self._look_due_at:
+            self._look(at, clock_s)
+            self._state = state
+        elif clock_s < self._say_due_at:
             return None
-        live_s = self.publication.live_s
-        self._seen = look(self.store, self.publication, at)
-        if clock_s >= self._budgets_due_at:
-            self._budgets = budgets(self.store, at)
-            self._budgets_due_at = clock_s + _BUDGETS_S
-        self._state, self._due_at = state, clock_s + (AGAIN_S if live_s is None else live_s)
+        self._say_due_at = clock_s + AGAIN_S
         wanted = retained(self._seen, self.publication, at)
         return {
             "retained": {topic: payload.decode() for topic, payload in wanted.items()},
@@ -57,6 +57,17 @@ class Watch:
             "notes": list(self._seen.notes),
             "at": at.timestamp(),
         }
+
+    def _look(self, at: datetime.datetime, clock_s: float) -> None:
+        begun_s = time.monotonic()
+        self._seen = look(self.store, self.publication, at)
+        if clock_s >= self._budgets_due_at:
+            self._budgets = budgets(self.store, at)
+            self._budgets_due_at = clock_s + _BUDGETS_S
+        took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
+        # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
+        rest_s = max(AGAIN_S, _IDLE * took_s) if live_s is None else max(live_s, 2 * took_s)
+        self._look_due_at = clock_s + rest_s
 
 
 def main() -> None:

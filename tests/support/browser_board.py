@@ -1,7 +1,6 @@
 """The browser board in a real Chromium: on a static server, and what tests do with it."""
 
 import contextlib
-import datetime
 import functools
 import http.server
 import threading
@@ -10,23 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from browser import Browser
-from running import until
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Mount, Route
 
-from hushmote.server.door.app import door_application
-from hushmote.server.door.publisher import Publisher
-from hushmote.server.ingest.broker_url import parse_broker_url
-from hushmote.server.results.result import result_of
-from hushmote.server.store.store import Store
-from hushmote.simulator.broker import MosquittoBroker
-from hushmote.web.board.app import BoardFiles
 from hushmote.web.board.fetch import CannotFetch, fetch
-from hushmote.web.board.files import BoardConfig, copy
+from hushmote.web.board.files import copy
 
 
 def fetched() -> None:
@@ -52,33 +38,6 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-@contextlib.contextmanager
-def behind_a_door(broker: MosquittoBroker, store: Store, fleet: str) -> Iterator[str]:
-    """The board, the HTTP door and the results on one server, by the board's URL."""
-    fetched()
-
-    def result(request: Request) -> Response:
-        now = datetime.datetime.now(datetime.UTC)
-        return Response(result_of(store, fleet, request.path_params["name"], now, live=True).to_json())
-
-    with Publisher(parse_broker_url(f"mqtt://127.0.0.1:{broker.port}")) as publisher:
-        routes = [
-            Mount("/v1", door_application(publisher)),
-            Mount("/board", BoardFiles(BoardConfig(fleet, "/v1", "/api"))),
-            Route(f"/api/{fleet}/{{name}}.json", result),
-        ]
-        server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        try:
-            until(lambda: server.started, "the server listens")
-            port = server.servers[0].sockets[0].getsockname()[1]
-            yield f"http://127.0.0.1:{port}/board/"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 class BoardPage:

@@ -185,12 +185,13 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path):
 def test_the_view_follows_a_store_that_grows(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store:
-        store.add_fleet("home", keyed=False)
-        store.add_experiment("home", ROOM)
         known = tmp_path / "policy.json"
         known.write_text(json.dumps(policy_for(8, 0, ("room",)).to_dict()))
         with paged(url, "--policy", known) as page, browsing(tmp_path, languages="de-CH") as browser:
             browser.open(f"{page}/budget")
+            browser.says("This store has no fleet yet")
+            store.add_fleet("home", keyed=False)
+            store.add_experiment("home", ROOM)
             browser.says("No board of home that was heard from can send anything more to room.")
             report(store, range(2_000), 1)
             browser.says("Boards of home can still send 6’000 reports to room.")

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
+from accessibility import barriers
 from browser import Browser, browsing, needs_chromium, paged
 from designs import bell, choice_payload, number_payload
 from selenium.webdriver.common.action_chains import ActionChains
@@ -174,10 +175,12 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
     (after,) = filled.estimate().share("10:20.5").rows
     browser.until(lambda: text(browser, "share") == f"10 to 20.5 °C: {said(after)}", said(after))
-    assert "ranges=10%3A20.5" in browser.until(
-        lambda: "ranges" in browser.driver.current_url and browser.driver.current_url
-    )
+    browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
     assert said(after) != said(before)
+    # What is chosen elsewhere leaves it alone.
+    drag(browser, 1, 2, nth=1)
+    browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
+    assert "ranges=10%3A20.5" in browser.driver.current_url
 
 
 def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):
@@ -215,6 +218,29 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
     browser.resize(360)
     assert browser.overflow() <= 0
+    browser.resize(1440)
+
+
+def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str, browser: Browser):
+    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    browser.resize(360, dark=True)
+    drawn(browser, f"{page}/temp?ranges=1%3A2&since={DAYS[0]}&over=share")
+    browser.until(lambda: "compared with" in browser.text)
+    browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
+    browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
+    assert barriers(browser) == []
+    assert browser.overflow() <= 0
+    chart = browser.find(".experiment-chart")
+    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    box = browser.script("const r = arguments[0].getBoundingClientRect(); return [r.x, r.y, r.width]", chart)
+    y = box[1] + 100
+    for kind, part in (("touchStart", 0.5), ("touchMove", 0.6), ("touchMove", 0.8), ("touchEnd", None)):
+        points = [] if part is None else [{"x": box[0] + part * box[2], "y": y}]
+        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    browser.until(lambda: not text(browser, "share").startswith("1 to 2 "))
+    low, high = map(float, text(browser, "share").partition(" °C")[0].split(" to "))
+    assert 10 < low < 18 < high < 28  # of 0 to 32, beside an axis
+    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
     browser.resize(1440)
 
 

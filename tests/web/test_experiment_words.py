@@ -8,6 +8,7 @@ import pytest
 from babel import Locale
 from designs import bell, choice_payload, number_payload
 
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
@@ -154,6 +155,37 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         estimate = looked.kept.estimate(reader.store, of, selection, 0.95)
         assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
         assert fine_enough(estimate) == 16  # few reports: 64 bins would be noise
+
+
+def test_without_a_choice_the_rest_is_compared_with(store):
+    url, grow = store
+    first, second = (number_payload(64, e, -4_000, 28_000, "temp") for e in (2, 1))
+    grow("temp", DAYS[0], 4000)
+    grow("temp", DAYS[1], 4000)
+    with Store(url) as opened:
+        opened.add_experiment("home", second)
+        version = opened.experiments("home")[-1]
+        counts = vectorised.histogram(version.experiment, np.full(64, 60), np.random.default_rng(1))
+        with opened.ingest() as transaction:
+            transaction.write({}, {(version.id, DAYS[2], c): int(n) for c, n in enumerate(counts) if n}, {})
+    old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
+    looked = Looked()
+    with StoreReader(url) as reader:
+        of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
+        for choices, before, after in (
+            (Choices(ranges=("3:10",), since=DAYS[:1]), {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
+            (Choices(ranges=("3:10",), earlier=old), {"version": old}, {"version": new}),
+            (
+                Choices(ranges=("3:10",), since=DAYS[:1], windows=DAYS[1:2]),
+                {"windows": DAYS[:1]},
+                {"windows": DAYS[1:2]},
+            ),
+        ):
+            shown = looked.change(reader, of, files.question("change", choices, of))
+            library = experiment.estimate(**after).change_since(
+                experiment.estimate(**before), "3:10", quantiles=choices.quantiles
+            )
+            assert shown == library
 
 
 def test_the_command_line_hides_a_password_and_quotes_labels(store):

@@ -62,7 +62,8 @@ class BudgetView:
             try:
                 due_s = await self._show()
             except HushmoteError as e:
-                self._state.set_text(sentence(str(e)))
+                # Of a store that cannot be read the frame tells.
+                self._state.set_text(sentence(str(e)) if self._page.live.state.ready else "")
                 return
             if due_s is None:
                 return
@@ -115,6 +116,8 @@ class FleetSection:
         self._title.set_text(self._written(f"Fleet {budget.fleet}: {budget.boards:,} boards"))
         self._said.clear()
         with self._said:
+            if not budget.experiments:
+                ui.label("Nothing is asked of this fleet yet.")
             for e in budget.experiments:
                 heading(e.name, 3)
                 for number, said in enumerate(e.said):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nicegui import ui
 
@@ -20,9 +19,9 @@ from .shares_panel import Choose
 class ChangePanel:
     """What changed since other windows, or another version."""
 
-    def __init__(self, experiment: Experiment, unit: str, reader: Reader, choices: Choices, choose: Choose):
+    def __init__(self, experiment: Experiment, unit: str, reader: Reader, choose: Choose):
         self._experiment, self._unit, self._reader = experiment, unit, reader
-        self._choices, self._choose = choices, choose
+        self._choose = choose
         heading("Compare", 2)
         ui.label(
             "What is chosen above, without a choice all other windows, is compared with what is chosen here."
@@ -39,13 +38,10 @@ class ChangePanel:
         self.nothing("")
 
     async def _picked(self) -> None:
-        since, earlier = tuple(self._since.value or ()), self._earlier.value or ""
-        if (since, earlier) != (self._choices.since, self._choices.earlier):
-            await self._choose(replace(self._choices, since=since, earlier=earlier))
+        await self._choose(since=tuple(self._since.value or ()), earlier=self._earlier.value or "")
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
         """Show what there is to compare with; versions: digest -> what it is called."""
-        self._choices = choices
         if list(windows) != self._since.options:
             self._since.set_options(list(windows))
         if {"": "the same", **versions} != self._earlier.options:
@@ -53,9 +49,8 @@ class ChangePanel:
         self._earlier.visible = len(versions) > 1
         self._since.value, self._earlier.value = list(choices.since), choices.earlier
 
-    def show(self, choices: Choices, answers: Answers) -> None:
+    def show(self, answers: Answers) -> None:
         """Show changes."""
-        self._choices = choices
         self._which.text = f"{answers[0].about}, compared with {answers[0].against}:"
         pictures = {"share": self._shares, "reading": self._readings}
         shown: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """What the pictures show, as ECharts reads it. Names stand in it as text of vectors, never as HTML.
 
 A key that begins with : is JavaScript that the browser works out, by its locale. None of it holds anything
-that came from a store. Colours are the page's style's, light or dark: see experiment.css.
+that came from a store. Colours are the page's style's, light or dark: see static/experiment.css.
 """
 
 from __future__ import annotations
@@ -60,6 +60,16 @@ def _numbers(locale: str, behind: str = "") -> dict[str, str]:
     return {":formatter": script}
 
 
+def _told(locale: str, named: bool = False) -> dict[str, Any]:
+    """What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML."""
+    write = f"x => (+x).toLocaleString({json.dumps(locale)}, {{maximumSignificantDigits: 4}})"
+    value = "Array.isArray(p.value) ? p.value : [p.value]"
+    bar = "`${w(v[0])} to ${w(v[1])}: ${w(v[2])} %, between ${w(v[3])} and ${w(v[4])} %`"
+    point = "`${p.name}: ${w(v[0])}`" if named else "`${w(v[0])}: ${w(v[1])} %`"
+    script = f"p => {{ const w = {write}, v = {value}; return v.length > 4 ? {bar} : {point}; }}"
+    return {"trigger": "item", "renderMode": "richText", ":formatter": script, "confine": True}
+
+
 def _axis(kind: str, **more: Any) -> dict[str, Any]:
     return {
         "type": kind,
@@ -105,6 +115,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> dict[str,
     first, last = answer.rows[0].lower, answer.rows[-1].upper
     return _common(summary) | {
         "brush": _brush(),
+        "tooltip": _told(locale),
         "xAxis": _axis(
             "value", min=first, max=last, axisLabel=_numbers(locale),
             name=shortened(visible(unit), _LABEL), nameLocation="middle", nameGap=26,
@@ -164,6 +175,7 @@ def _whiskers(
         "data": list(ends),
         ":renderItem": draw,
         "encode": encode,
+        "silent": True,
         "z": 4,
     }
 
@@ -196,6 +208,7 @@ def over_time(answer: Answer, summary: str, locale: str) -> dict[str, Any]:
         )
     return _common(summary) | {
         "brush": _brush(),
+        "tooltip": _told(locale, named=True),
         "legend": {
             "show": len(series) > 2, "top": 0, "textStyle": {"color": INK}, ":formatter": _NAME,
             "data": [s["name"] for s in series if s["type"] == "line"],

@@ -87,14 +87,22 @@ class Choices:
             confidence=self.confidence,
         )
 
-    def change(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> Question:
-        """The comparison that is shown; windows: of the experiment. Without chosen ones, all others."""
+    def change(
+        self, fleet: str, name: str, kind: str, windows: Sequence[str], versions: Sequence[str]
+    ) -> Question:
+        """The comparison that is shown; windows, versions: of the experiment, oldest first.
+
+        Where none are chosen to be looked at, those that are not compared with.
+        """
         question = replace(self.question(fleet, name, kind), together=False, post="raw", rows=None)
         against = Selection(name, fleet, self.since or self.windows, self.earlier or self.version)
-        others = self.windows or (() if self.earlier else tuple(w for w in windows if w not in self.since))
-        return replace(
-            question, selection=Selection(name, fleet, others or self.windows, self.version), against=against
-        )
+        looked_at, version = self.windows, self.version
+        if self.since and not self.earlier:
+            looked_at = looked_at or tuple(w for w in windows if w not in self.since)
+        if self.earlier and not version:
+            others = [digest for digest in versions if not digest.startswith(self.earlier)]
+            version = others[-1] if others else ""
+        return replace(question, selection=Selection(name, fleet, looked_at, version), against=against)
 
     def query(self) -> str:
         """The part of an address after ?; empty where nothing was chosen."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 from nicegui import ui
 
@@ -19,7 +19,7 @@ class Controls:
     """The fields above the picture; domain: how many values there are."""
 
     def __init__(self, kind: str, domain: int, reader: Reader, choices: Choices, choose: Choose):
-        self._choices, self._choose, self._reader = choices, choose, reader
+        self._choose = choose
         number = kind == "number"
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
         rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
@@ -41,20 +41,19 @@ class Controls:
         self._rows.visible = self._quantiles.visible = number
 
     async def _chosen(self) -> None:
-        chosen = replace(
-            self._choices,
+        changed: dict[str, Any] = (
+            {"quantiles": found} if (found := _quantiles(self._quantiles.value or "")) else {}
+        )
+        await self._choose(
             rows=self._rows.value or None,
             post=self._post.value,
             confidence=self._confidence.value,
             version=self._version.value or "",
-            quantiles=_quantiles(self._quantiles.value or "") or self._choices.quantiles,
+            **changed,
         )
-        if chosen != self._choices:
-            await self._choose(chosen)
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
         """Show what is chosen; versions: digest -> what it is called."""
-        self._choices = choices
         options = {"": "all, pooled", **versions}
         if options != self._version.options:
             self._version.set_options(options)

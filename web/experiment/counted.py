@@ -17,6 +17,7 @@ from ...server.answers.query import ReportSource, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.estimate.estimate import Estimates
 from ...server.estimate.statistic import EstimateError
+from ...server.plain_text import visible
 from ...server.store.store import Store, Version
 
 _MOST = 400  # estimates kept; the one that nobody asked for longest goes first
@@ -28,7 +29,6 @@ class Experiment:
 
     versions  oldest first
     windows   window -> version id -> its reports, oldest first
-    unit      what readings are in, or an empty text
     mark      what changes with every report
     """
 
@@ -36,13 +36,28 @@ class Experiment:
     name: str
     versions: tuple[Version, ...]
     windows: Mapping[str, Mapping[int, int]]
-    unit: str
     mark: int
+
+    @property
+    def unit(self) -> str:
+        """What readings are in, or an empty text."""
+        return self.unit_of(Selection(self.name, self.fleet))
 
     @property
     def newest(self) -> Version:
         """The version that was published last."""
         return max(self.versions, key=lambda v: v.serial)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Digests of the versions in hexadecimal digits, oldest first."""
+        return tuple(v.experiment.digest.hex() for v in self.versions)
+
+    def unit_of(self, selection: Selection) -> str:
+        """What a selection's readings are in, as query.unit() has it."""
+        chosen = [v for v in self.versions if v.experiment.digest.hex().startswith(selection.version)]
+        newest_first = sorted(chosen, key=lambda v: v.serial, reverse=True)
+        return visible(next((v.unit for v in newest_first if v.unit), ""))
 
     def digest(self, version: int) -> bytes:
         """The digest of a version, by its id."""
@@ -78,8 +93,7 @@ def described(store: StoreReader, fleet: str, name: str) -> Experiment:
             windows.setdefault(window, {})[version.id] = count
     in_order = {window: windows[window] for window in sorted(windows)}
     mark = hash(tuple((window, *sorted(counts.items())) for window, counts in in_order.items()))
-    unit = query.unit(store.store, selection)
-    return Experiment(fleet, name, tuple(versions), in_order, unit, mark)
+    return Experiment(fleet, name, tuple(versions), in_order, mark)
 
 
 class Kept:
@@ -100,7 +114,7 @@ class Kept:
             for window, counts in of.counts(selection)
             for i, _ in counts
         )
-        return FleetEstimate(estimates, str(selection), of.unit, confidence, None, sources)
+        return FleetEstimate(estimates, str(selection), of.unit_of(selection), confidence, None, sources)
 
     def by_window(self, store: Store, of: Experiment, selection: Selection) -> dict[str, Estimates]:
         """Window -> its estimate, oldest first, without those of too few reports."""

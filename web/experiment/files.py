@@ -33,7 +33,7 @@ def question(asked: str, choices: Choices, of: Experiment) -> Question:
     if asked == "trend":
         return choices.over_time(of.fleet, of.name, kind, tuple(of.windows))
     if asked == "change":
-        return choices.change(of.fleet, of.name, kind, tuple(of.windows))
+        return choices.change(of.fleet, of.name, kind, tuple(of.windows), of.digests)
     return choices.question(of.fleet, of.name, kind)
 
 
@@ -94,8 +94,7 @@ def register(page: Page) -> None:
 
 def fitted_to(choices: Choices, of: Experiment) -> Choices:
     """The choices, as far as the experiment has them."""
-    digests = [v.experiment.digest.hex() for v in of.versions]
-    return fitting(choices, of.newest.experiment, tuple(of.windows), digests)
+    return fitting(choices, of.newest.experiment, tuple(of.windows), of.digests)
 
 
 def shown(page: Page, fleet: str) -> bool:

@@ -75,7 +75,7 @@ class Looked:
             and next(iter(windows.values())).experiment.type == "number"
         ):
             statistics = (MEAN,)
-        how = (of.unit, asked.confidence, asked.quantiles, of.fleet)
+        how = (of.unit_of(asked.selection), asked.confidence, asked.quantiles, of.fleet)
         return fleet_estimate.trend(windows, statistics, *how)
 
     def change(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:

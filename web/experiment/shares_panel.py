@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from nicegui import ui
 
@@ -17,7 +16,8 @@ from . import charts, sentences
 from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between
 
-Choose = Callable[[Choices], Awaitable[None]]
+Choose = Callable[..., Awaitable[None]]
+"""Called with what a reader has chosen anew, by the names that Choices has."""
 
 _TICKED = 16  # labels that have boxes of their own; more are in a list
 _COLUMNS = ("range", "share", "from", "to", "processed")
@@ -28,13 +28,15 @@ class SharesPanel:
 
     def __init__(self, experiment: Experiment, unit: str, reader: Reader, choices: Choices, choose: Choose):
         self._experiment, self._unit, self._reader = experiment, unit, reader
-        self._choices, self._choose = choices, choose
+        self._choose = choose
         self._number = experiment.type == "number"
         self._answer: Answer | None = None
         heading("Share of the fleet", 2)
-        self._sentence = ui.label().classes("experiment-sentence").props('id="share" role="status"')
+        self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
+        # What a reader chose is read aloud, what comes by itself is not: it would never end.
+        self._aloud = ui.label().classes("unseen").props('role="status"')
         self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
-        (self._fields if self._number else self._labels)()
+        (self._fields if self._number else self._labels)(choices.ranges)
         self._processed = ui.label().props('id="processed"')
         self._exact = ui.label().props('id="exact"')
         ui.label(sentences.BEFOREHAND).classes("experiment-note")
@@ -44,9 +46,9 @@ class SharesPanel:
 
     # What a reader does
 
-    def _fields(self) -> None:
+    def _fields(self, chosen: tuple[str, ...]) -> None:
         edges = bin_edges(self._experiment)
-        low, high = ends(self._experiment, self._choices.ranges[0])
+        low, high = ends(self._experiment, chosen[0])
         step = float(edges[1] - edges[0])
         with ui.row().classes("experiment-controls"):
             self._low = ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g")
@@ -71,15 +73,15 @@ class SharesPanel:
         self._low.value, self._high.value = ends(self._experiment, text)
         await self._chosen((text,))
 
-    def _labels(self) -> None:
+    def _labels(self, chosen: tuple[str, ...]) -> None:
         names = index_names(self._experiment)
         if len(names) > _TICKED:
             shown = {name: visible(name) for name in names}
-            picked = ui.select(shown, label="Labels", multiple=True, value=list(self._choices.ranges))
+            picked = ui.select(shown, label="Labels", multiple=True, value=list(chosen))
             picked.on(CHOSEN, lambda: self._chosen(tuple(picked.value))).classes("experiment-wide")
             return
         with ui.row().classes("experiment-controls").props('role="group" aria-label="Labels"'):
-            boxes = {name: ui.checkbox(visible(name), value=name in self._choices.ranges) for name in names}
+            boxes = {name: ui.checkbox(visible(name), value=name in chosen) for name in names}
 
         async def ticked() -> None:
             await self._chosen(tuple(name for name, box in boxes.items() if box.value))
@@ -88,15 +90,19 @@ class SharesPanel:
             box.on(CHOSEN, ticked)
 
     async def _chosen(self, ranges: tuple[str, ...]) -> None:
-        if ranges and ranges != self._choices.ranges:
-            self._choices = replace(self._choices, ranges=ranges)
-            await self._choose(self._choices)
+        if ranges:
+            await self._choose(ranges=ranges)
 
     # What is shown
 
+    @property
+    def rows(self) -> int:
+        """Rows of the picture."""
+        return len(self._answer.rows) if self._answer else 0
+
     def show(self, choices: Choices, histogram: Answer, asked: Answer, readings: Answers) -> None:
         """Show answers to these choices."""
-        self._choices, self._answer = choices, histogram
+        self._answer = histogram
         self.show_share(choices, asked)
         summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
         if self._number:
@@ -118,9 +124,13 @@ class SharesPanel:
                     ui.label(f"{said[0].upper()}{said[1:]}")
         self._fill()
 
+    def read_aloud(self) -> None:
+        """Tell who does not see it what the share is."""
+        self._aloud.text = self._sentence.text
+
     def show_share(self, choices: Choices, asked: Answer) -> None:
         """Show the share of what is chosen alone."""
-        self._choices, row = choices, asked.rows[0]
+        row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
         self._sentence.text = sentences.share(row, name, self._reader)
         processed = isinstance(row, PostRow)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nicegui import ui
 
@@ -20,7 +19,7 @@ class TimePanel:
     """The picture of a trend, and the choice of windows; dragging over windows chooses them."""
 
     def __init__(self, kind: str, reader: Reader, choices: Choices, choose: Choose):
-        self._kind, self._reader, self._choices, self._choose = kind, reader, choices, choose
+        self._kind, self._reader, self._choose = kind, reader, choose
         self._windows: tuple[str, ...] = ()
         self._shown: tuple[str, ...] = ()
         heading("Over time", 2)
@@ -40,8 +39,7 @@ class TimePanel:
             self._only.on(CHOSEN, self._picked).classes("experiment-field").props("clearable")
 
     async def _statistic(self) -> None:
-        if self._over.value != self._choices.over:
-            await self._choose(replace(self._choices, over=self._over.value))
+        await self._choose(over=self._over.value)
 
     async def _dragged(self, area: Ends) -> None:
         shown = self._shown
@@ -60,12 +58,13 @@ class TimePanel:
 
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
         windows = () if len(chosen) == len(self._windows) else tuple(chosen)
-        if windows != self._choices.windows:
-            await self._choose(replace(self._choices, windows=windows))
+        await self._choose(windows=windows)
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
-        self._choices = choices
+        names = dict(over_names(self._kind, choices.quantiles))
+        if names != self._over.options:
+            self._over.set_options(names, value=choices.over if choices.over in names else next(iter(names)))
         chosen = list(choices.windows)
         if tuple(windows) != self._windows:
             self._windows = tuple(windows)
@@ -77,7 +76,7 @@ class TimePanel:
 
     def show(self, choices: Choices, answers: Answers) -> None:
         """Show a trend over all windows; the chosen ones are marked."""
-        self._choices, answer = choices, answers[0]
+        answer = answers[0]
         said = [sentence for one in answers for sentence in sentences.trend(one, self._reader)]
         self._said.text = " ".join(said)
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]

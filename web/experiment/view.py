@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nicegui import background_tasks, context, ui
 
@@ -42,7 +42,7 @@ def register(page: Page) -> None:
     """Put the view and its files on their routes."""
     looked = Looked()
     files.register(page)
-    ui.add_css(Path(__file__).with_name("experiment.css"), shared=True)
+    ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
     @ui.page("/experiment/{fleet}/{name}")
     async def _(fleet: str, name: str) -> None:
@@ -74,7 +74,6 @@ class View:
         self._of: Experiment | None = None
         self._built: object = None
         self._client = context.client
-        self._rows = 0
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
         self._head = ui.column().classes("experiment-lines").props('id="head"')
@@ -122,7 +121,7 @@ class View:
             self._shares = SharesPanel(e, *common)
             self._controls = Controls(e.type, e.domain, *common[1:])
             self._time = TimePanel(e.type, *common[1:])
-            self._change = ChangePanel(e, *common)
+            self._change = ChangePanel(e, of.unit, self._reader, self._choose)
             heading("How private this is", 2)
             self._private = ui.column().classes("experiment-lines").props('id="private"')
             with self._private:
@@ -131,8 +130,11 @@ class View:
 
     # What a reader chooses
 
-    async def _choose(self, choices: Choices) -> None:
-        before, self._choices = self._choices, choices
+    async def _choose(self, **chosen: Any) -> None:
+        before = self._choices
+        choices = self._choices = replace(before, **chosen)
+        if choices == before:
+            return
         if replace(before, ranges=choices.ranges) != choices:
             self._keep_address()
             await self._show()
@@ -140,12 +142,13 @@ class View:
         await self._show_share()
         await asyncio.sleep(_PAUSE_S)
         if self._still(choices):  # not dragged on meanwhile
+            self._shares.read_aloud()
             self._keep_address()
             self._show_rest()
 
     def _still(self, choices: Choices) -> bool:
         """Whether a reader is there who looks at this."""
-        return choices is self._choices and not self._client.is_deleted
+        return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
         query = self._choices.query()
@@ -174,7 +177,6 @@ class View:
             return
         if self._still(choices):
             self.state("")
-            self._rows = len(histogram.rows)
             self._shares.show(choices, histogram, shares, readings)
             self._show_rest()
 
@@ -188,7 +190,7 @@ class View:
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
-        self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or self._rows))
+        self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or self._shares.rows))
         self._behind = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
@@ -225,7 +227,7 @@ class View:
             self._change.nothing(sentence(visible(str(e))))
         else:
             if self._still(choices):
-                self._change.show(choices, answers)
+                self._change.show(answers)
 
     async def _show_private(self) -> None:
         selection, of = self._question("estimate").selection, self._of

@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from typing import NamedTuple
 
 import pytest
 from boards import experiment, payload_of, reports
@@ -28,16 +29,18 @@ REPORT = REPORTS[0]
 HEAD = b"POST /v1/open/report/d1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
 
 
-class Watched(MosquittoBroker):
-    """A broker and what a subscriber to its reports has seen."""
+class Watched(NamedTuple):
+    """Where a broker is, and what a subscriber to its reports has seen."""
 
+    host: str
+    port: int
     messages: list[tuple[str, bytes]]
 
 
 @pytest.fixture(scope="module")
 def broker():
     """A broker with an experiment and a result of the fleet open, and a subscriber to reports."""
-    with Watched() as broker, visit(broker.port, None, host="127.0.0.1") as visitor:
+    with MosquittoBroker() as broker, visit(broker.port, None, host="127.0.0.1") as visitor:
         assert visitor.connected()
         visitor.subscribe("hushmote/v1/+/report/+")
         retained = [
@@ -45,8 +48,7 @@ def broker():
             ("hushmote/v1/open/result/temp", b'{"v": 1}'),
         ]
         publish(broker, retained, retain=True)
-        broker.messages = visitor.messages
-        yield broker
+        yield Watched(broker.host, broker.port, visitor.messages)
 
 
 @pytest.fixture(scope="module")

@@ -106,6 +106,19 @@ def send_all(door, messages):
 
 
 @needs_mosquitto
+@pytest.mark.parametrize("share", [None, "group"])
+def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(store, share):
+    with MosquittoBroker() as broker:
+        with running(store, broker, client_id="agg", share=share), opened(broker) as door:
+            accept(door, "d1", REPORTS[0])
+        with opened(broker) as door:
+            assert door.report("d1", REPORTS[1]).status == 204
+        with running(store, broker, client_id="agg", share=share) as aggregator:
+            until(lambda: aggregator.counters.accepted >= 1, "what waited is counted")
+        assert store.histogram("open", EXPERIMENT.digest).sum() == 2
+
+
+@needs_mosquitto
 def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
     with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door:
         told = door.report("d1", REPORTS[0])

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from hushmote.server.estimate import plausibility
 from hushmote.server.ingest import pipeline
-from hushmote.server.overview.fleets import Overview, overview, state_words
+from hushmote.server.overview.fleets import StoreOverview, overview, state_words
 from hushmote.server.overview.rejects import Rejected, rejected
 from hushmote.server.store import Description, Store, StoreError, schema
 from hushmote.server.wire import topics
@@ -35,7 +35,7 @@ def count(store: Store, exp, devices, now=NOON) -> None:
     pipeline.ingest(store, messages, pipeline.fleets(store), now)
 
 
-def of(seen: Overview, name: str):
+def of(seen: StoreOverview, name: str):
     return next(e for fleet in seen.fleets for e in fleet.experiments if e.name == name)
 
 

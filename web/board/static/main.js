@@ -85,9 +85,9 @@ async function choose(name) {
   trouble(null);
   for (const id of ['measure', 'budget', 'crowd', 'view']) $(id).hidden = true;
   const payload = await retried(() => board.to.payload(name), () => board.name === name);
-  if (!payload) return;
-  const end = payload.indexOf(0);
   const words = board.about[name] ?? { unit: (await board.to.result(name))?.unit };
+  if (!payload || board.name !== name) return; // another one was chosen meanwhile
+  const end = payload.indexOf(0);
   $('purpose').textContent = words.purpose ?? '';
   if (end >= 0) {
     trouble('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');

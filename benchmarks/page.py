@@ -1,0 +1,268 @@
+"""The page over 10 million reports: the first view in Chromium, and what 20 readers cost an aggregator.
+
+    python benchmarks/page.py [--quick]
+
+The store is that of `hushmote simulate`: a number over 1,024 bins (hh, ε = 1), a report or a few of each of
+4.1 million boards on 30 days. First view: a new Chromium each time, with nothing in its cache, opens the
+experiment with all 1,024 bins; from the start of the navigation to the end of the histogram's drawing, as the
+browser's own clock has it. The first of them finds a page that has just started, with nothing worked out.
+Beside it what Chromium needs for a page of NiceGUI with nothing on it but a word.
+
+Readers: an aggregator drains a queue of the broker into another experiment of that fleet and store, alone,
+then while 20 readers follow the view over WebSockets as browsers do; four rounds, alternating which is first;
+each reader's updates are counted, so that readers who see nothing do not pass for cheap ones. Told is the
+median ratio of the aggregator's rates. It runs on this machine together with the broker, the page and the
+readers, so that with 2 cores they share what the aggregator needs.
+
+Writes benchmarks/results/page.json.
+"""
+
+import argparse
+import ast
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import urlencode
+
+import aiohttp
+import ingest
+import numpy as np
+import socketio
+from accuracy import experiment_payload
+from results_file import machine, write
+from rich.console import Console
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store
+from hushmote.server.wire import report, topics
+from hushmote.simulator import vectorised
+from hushmote.simulator.broker import MosquittoBroker
+
+FLEET = "simulated"
+READERS = 20
+_EXPERIMENT = """
+name = "room_temp"
+purpose = "How warm are bedrooms at night?"
+owner = "heating@example.org"
+expires = 2099-12-31
+type = "number"
+unit = "°C"
+low = -14
+high = 50
+bins = 1024
+epsilon = 1.0
+every = 90
+window = "day"
+[budget]
+rule = "sum"
+cap = 4.0
+"""
+_DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
+_IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
+
+
+def filled(folder: Path, boards: int) -> str:
+    """A store with the reports of so many boards; returns its URL."""
+    (folder / "room_temp.toml").write_text(_EXPERIMENT, encoding="utf-8")
+    url = f"sqlite:///{folder / 'store.sqlite'}"
+    command = [sys.executable, "-m", "hushmote", "simulate", str(folder / "room_temp.toml"), "--store", url]
+    run = subprocess.run([*command, "--devices", str(boards)], capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise SystemExit(run.stderr)
+    return url
+
+
+@contextlib.contextmanager
+def paged(url: str) -> Iterator[tuple[str, int]]:
+    """A process of `hushmote page`: its URL and process id."""
+    command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield process.stdout.readline().split()[-1].rstrip("/"), process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def first_view(url: str, done: str) -> float:
+    """Seconds that a Chromium with an empty cache takes until a script returns a number, ms."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    try:
+        driver.get("about:blank")
+        driver.get(url)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if value := driver.execute_script(done):
+                return float(value) / 1000
+            time.sleep(0.05)
+        raise SystemExit(f"nothing was drawn on {url}")
+    finally:
+        driver.quit()
+
+
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    assert found
+    return int(found[1]) / 1024
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def _reader(
+    base: str, path: str, told: list[int], stop: asyncio.Event, ready: asyncio.Semaphore
+) -> None:
+    """One reader: loads the view, follows it over a WebSocket, counts the updates that come."""
+    async with aiohttp.ClientSession(headers={"accept": "text/html"}) as session:
+        async with session.get(base + path) as answer:
+            page = await answer.text()
+        found = re.search(r"query: (\{.*?\})", page.replace("\n", " "))
+        assert found, "NiceGUI has another page"
+        known = ast.literal_eval(found[1])
+        client = socketio.AsyncClient(http_session=session, reconnection=False)
+        updates = 0
+
+        async def count(message: dict) -> None:
+            nonlocal updates
+            updates += 1
+            await client.emit(
+                "ack", {"client_id": known["client_id"], "next_message_id": message.get("_id", 0) + 1}
+            )
+
+        client.on("update", count)
+        query = known | {"tab_id": known["client_id"], "implicit_handshake": "true", "document_id": "bench"}
+        await client.connect(
+            f"{base}?{urlencode(query)}", transports=["websocket"], socketio_path="/_nicegui_ws/socket.io"
+        )
+        ready.release()
+        await stop.wait()
+        await client.disconnect()
+        told.append(updates)
+
+
+async def _readers(base: str, path: str, talk: Connection) -> None:
+    told: list[int] = []
+    stop, ready = asyncio.Event(), asyncio.Semaphore(0)
+    tasks = [asyncio.create_task(_reader(base, path, told, stop, ready)) for _ in range(READERS)]
+    for _ in tasks:
+        await ready.acquire()
+    await asyncio.sleep(3)
+    talk.send(None)
+    await asyncio.to_thread(talk.recv)
+    stop.set()
+    await asyncio.gather(*tasks)
+    talk.send(told)
+
+
+def readers(base: str, path: str, talk: Connection) -> None:
+    """A process of READERS readers: says when they are there, stays until told, sends their updates."""
+    asyncio.run(_readers(base, path, talk))
+
+
+def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
+    """The aggregator's rates, without readers and with, in turn."""
+    rng = np.random.default_rng(1)
+    payload = experiment_payload("hh", 256, 1_000_000)
+    exp = Experiment.parse(payload)
+    names = [f"d{i:06}" for i in range(messages)]
+    with Store(url) as store:
+        store.add_experiment(FLEET, payload)
+    rows = []
+    context = multiprocessing.get_context("spawn")
+    path = f"/experiment/{FLEET}/{exp.name}"
+    ingest.FLEET, ingest.FLEET_KEYS = FLEET, None  # the simulated fleet is open
+    with MosquittoBroker(settings=ingest.NO_SAVING) as broker:
+        ingest_drain(broker.port, 0, url)
+        for number in range(1, 2 * rounds + 1):
+            with_readers = number % 4 in (2, 3)
+            codes = vectorised.codes(exp, rng.integers(0, 256, messages), rng)
+            sent = [
+                (topics.report_topic(FLEET, name), report.encode(exp, number, int(code), name, None))
+                for name, code in zip(names, codes, strict=True)
+            ]
+            ingest.publish(broker.port, sent)
+            here, there = context.Pipe()
+            watching = context.Process(target=readers, args=(base, path, there))
+            if with_readers:
+                watching.start()
+                there.close()  # so that its end is seen
+                here.recv()
+            seconds, cpu, seen = ingest_drain(broker.port, messages, url)
+            assert seen == messages, f"{seen} of {messages}"
+            row = {"readers": READERS if with_readers else 0, "per_s": messages / seconds, "cpu_s": cpu}
+            if with_readers:
+                here.send(None)
+                updates = here.recv()
+                watching.join(30)
+                row |= {"updates_of_each_reader": float(np.median(updates))}
+                assert min(updates) > 1, "a reader saw nothing of it"
+            rows.append(row)
+    return rows
+
+
+def ingest_drain(port: int, wanted: int, url: str) -> tuple[float, float, int]:
+    """Drain the queue with an aggregator in a process of its own."""
+    return ingest.drain(_whole, port, wanted, url)
+
+
+def _whole(port: int, wanted: int, out: Connection, url: str) -> None:
+    ingest.FLEET, ingest.FLEET_KEYS = FLEET, None
+    ingest.whole(port, wanted, out, url)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The page's first view, and what its readers cost.")
+    parser.add_argument("--quick", action="store_true", help="100,000 boards, 5,000 messages; writes no file")
+    quick = parser.parse_args().quick
+    boards, messages, rounds, views = (100_000, 5_000, 1, 1) if quick else (4_100_000, 30_000, 2, 5)
+    console = Console(width=100)
+    with tempfile.TemporaryDirectory() as name:
+        url = filled(Path(name), boards)
+        with paged(url) as (base, pid):
+            view = f"{base}/experiment/{FLEET}/room_temp?rows=1024"
+            cold = first_view(view, _DRAWN)
+            warm = [first_view(view, _DRAWN) for _ in range(views)]
+            empty = [first_view(f"{base}/experiment/{FLEET}/nothing", _IDLE) for _ in range(views)]
+            one_mib = memory_mib(pid)
+            before = cpu_s(pid)
+            rows = drains(url, base, messages, rounds)
+            page_s, many_mib = cpu_s(pid) - before, memory_mib(pid)
+    alone = float(np.median([row["per_s"] for row in rows if not row["readers"]]))
+    beside = float(np.median([row["per_s"] for row in rows if row["readers"]]))
+    console.print(f"first view, page just started: {cold:.2f} s; after that: {np.median(warm):.2f} s")
+    console.print(f"a page with a word on it: {np.median(empty):.2f} s")
+    console.print(
+        f"aggregator alone {alone:,.0f} a second, with {READERS} readers {beside:,.0f}: {beside / alone:.2f}"
+    )
+    console.print(f"the page: {one_mib:.0f} MiB, with {READERS} readers {many_mib:.0f} MiB")
+    console.print(f"its CPU time over all drains: {page_s:.1f} s")
+    if not quick:
+        first = {"just_started_s": cold, "after_that_s": warm, "a_word_s": empty}
+        page = {"mib": one_mib, "mib_with_readers": many_mib, "cpu_s_during_drains": page_s}
+        result = {"machine": machine(), "boards": boards, "messages": messages, "first_view": first}
+        write("page.json", result | {"drains": rows, "ratio": beside / alone, "page": page})
+
+
+if __name__ == "__main__":
+    main()

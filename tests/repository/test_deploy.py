@@ -141,6 +141,7 @@ def test_a_units_command_is_one_that_we_have(unit):
 def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
     found = settings("hushmote-page.service")
     (tmp_path / "page.token").write_text("0123456789abcdef\n")
+    (tmp_path / "page.token").chmod(0o440)  # as systemd hands it over
     http = free_port()
     specifiers = {"%d": str(tmp_path), "%S": str(tmp_path), "%t": str(tmp_path)}
     text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(found)["ExecStart"])
@@ -150,7 +151,7 @@ def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
     (tmp_path / "hushmote").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
     assigned = [re.sub("%[dSt]", lambda name: specifiers[name[0]], v) for n, v in found if n == "Environment"]
-    environment |= dict(value.split("=", 1) for value in assigned)
+    environment |= dict(value.split("=", 1) for value in assigned) | {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     with Store(environment["HUSHMOTE_STORE"]) as store:
         add_fleet(store)
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:

@@ -7,6 +7,7 @@ after the other, and `visitors` are whoever opens the board in a browser.
 from __future__ import annotations
 
 import datetime
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -114,6 +115,7 @@ def run(
 
     Raises DemoError, BrokerError, GatewayError, ServerProcessError and StoreError with one line.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
     readings = demo.temperatures()
     output_folder(folder)
     for old in folder.glob("page.sqlite*"):

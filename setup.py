@@ -5,6 +5,7 @@ Everything else is in pyproject.toml.
 
 import runpy
 import shutil
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -17,11 +18,18 @@ CHECKS = ("tests/vectors.json", "firmware_tests/check_vectors.py")
 
 
 class BuildWithBoard(build_py):
-    """Fetches MicroPython for browsers, unless it is there, and says so where that fails."""
+    """Fetches MicroPython for browsers, unless it is there.
+
+    A server that installs from a clone may have no npm, and needs no board in a browser: the build says what is
+    left out, and goes on.
+    """
 
     def run(self) -> None:
         if not self.editable_mode:
-            runpy.run_path(str(ROOT / "web/board/fetch.py"))["main"]()
+            try:
+                runpy.run_path(str(ROOT / "web/board/fetch.py"))["main"]()
+            except SystemExit as e:
+                print(f"warning: {e} It is left out here.", file=sys.stderr)
         super().run()
         if not self.editable_mode:
             for file in CHECKS:

@@ -67,7 +67,7 @@ def test_each_entry_of_a_lock_is_one_version_with_hashes_and_none_names_a_place(
     ("lock", "requirements"),
     [
         ("test", wanted("test")),
-        ("container", wanted("postgresql")),
+        ("container", wanted("postgresql", "page")),
         ("build", list(map(Requirement, PROJECT["build-system"]["requires"]))),
         ("tools", list(map(Requirement, script("renew").TOOLS))),
     ],

@@ -178,8 +178,9 @@ def result_of(
         _nothing_shown(versions),
     )
     if not shown:
-        endless = "all" in by_window
-        return replace(empty, note=ENDLESS if endless else "no window with reports has ended yet")
+        if live:
+            return replace(empty, note="no report has been counted yet")
+        return replace(empty, note=ENDLESS if "all" in by_window else "no window with reports has ended yet")
     selection = Selection(name, fleet, tuple(shown))
     try:
         estimates = query.read(store, selection)

@@ -64,7 +64,10 @@ def page_command(
     cert: Cert = None,
     cert_key: CertKey = None,
 ) -> None:
-    """Look at a store in a browser: fleets, experiments, budgets, plans; live, and only read."""
+    """Look at a store in a browser: live, and only read.
+
+    Fleets, experiments, budgets, plans, and a board to try.
+    """
     try:
         from ..web import access
         from ..web.app import serve

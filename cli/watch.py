@@ -43,7 +43,10 @@ def watch_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch fleets in a terminal: what came, what is learned, what is wrong; live, until Ctrl-C."""
+    """Watch fleets in a terminal: what came, what is learned, what is wrong.
+
+    Live, until Ctrl-C.
+    """
     url = None if aggregator is None else check_url(aggregator)
     with StoreWatch(store) as watch:
         if once or as_json or not show.out.is_terminal:

@@ -33,7 +33,7 @@ ALL = {path: (command, context) for path, command, context in commands()}
 LEAVES = [path for path, (command, _) in ALL.items() if not hasattr(command, "commands")]
 
 
-def shown(page: help_page.Page) -> str:
+def shown(page: help_page.HelpPage) -> str:
     """A page as it is printed, 80 columns wide."""
     with mock.patch.dict(os.environ, {"COLUMNS": "80"}), mock.patch("sys.stdout", io.StringIO()) as out:
         help_page.show(page)

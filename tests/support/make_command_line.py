@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from hushmote.cli import help_page, main
-from hushmote.cli.help_page import HelpRow, Page
+from hushmote.cli.help_page import HelpPage, HelpRow
 
 FILE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -25,7 +25,7 @@ afterwards.
 """
 
 
-def pages() -> Iterator[Page]:
+def pages() -> Iterator[HelpPage]:
     """The page of each command, in the order of `hushmote --help`."""
     top = typer.main.get_command(main.app)
     context = typer.Context(top, info_name="hushmote", **top.context_settings)
@@ -55,7 +55,7 @@ def text() -> str:
     return "\n".join(parts)
 
 
-def _commands(top: Page) -> Iterator[str]:
+def _commands(top: HelpPage) -> Iterator[str]:
     """A table of the commands for each panel, each with a link."""
     for title, rows in top.panels.items():
         if title == "Options":

@@ -25,7 +25,7 @@ from hushmote.server.door import body
 from hushmote.server.door.access import LOOPBACK, Access
 from hushmote.server.door.app import door_application
 from hushmote.server.door.limits import Rate, Rates
-from hushmote.server.door.publisher import Published, Publisher
+from hushmote.server.door.publisher import Published, ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 
 STATUSES = {200, 204, 400, 401, 403, 404, 405, 413, 415}
@@ -46,7 +46,7 @@ class Request(NamedTuple):
     pieces: list[bytes]
 
 
-class Recorder(Publisher):
+class Recorder(ReportPublisher):
     """A publisher that is always at its broker, and keeps what it is handed."""
 
     def __init__(self) -> None:

@@ -90,7 +90,7 @@ def door_command(
     from ..server.door.access import LOOPBACK, Access
     from ..server.door.app import door_application
     from ..server.door.limits import Rate, Rates
-    from ..server.door.publisher import Publisher
+    from ..server.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.process import set_up_log
 
@@ -122,7 +122,7 @@ def door_command(
     source = context.get_parameter_source("broker")
     typed = source is not None and source.name == "COMMANDLINE"
     address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
-    publisher = Publisher(address, tls, fleets=fleet or None)
+    publisher = ReportPublisher(address, tls, fleets=fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
 

@@ -15,7 +15,7 @@ from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection, sec
 from .options import DEFAULT_STORE, FleetName, StoreUrl
 
 if TYPE_CHECKING:
-    from ..server.door.publisher import Publisher
+    from ..server.door.publisher import ReportPublisher
 
 DEFAULT_HTTP = "127.0.0.1:9419"
 AggregatorUrl = Annotated[
@@ -110,14 +110,14 @@ def _on_command_line(context: typer.Context, option: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _publisher(reached: Any, fleet: str | None) -> Publisher:
-    from ..server.door.publisher import Publisher
+def _publisher(reached: Any, fleet: str | None) -> ReportPublisher:
+    from ..server.door.publisher import ReportPublisher
 
     address, tls = reached
-    return Publisher(address, tls, fleets=None if fleet is None else [fleet])
+    return ReportPublisher(address, tls, fleets=None if fleet is None else [fleet])
 
 
-def _door(publisher: Publisher) -> Any:
+def _door(publisher: ReportPublisher) -> Any:
     from ..server.door.app import door_application
 
     return door_application(publisher)

@@ -2,7 +2,7 @@
 
 By itself, `hushmote door` serves it. Inside another ASGI application, mounted at /v1 as it names its paths:
 
-    publisher = Publisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
+    publisher = ReportPublisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
     app.mount("/v1", door_application(publisher))      # Starlette, FastAPI, nicegui.app
     app.on_startup(publisher.start)                    # or: with publisher: ... around the server
     app.on_shutdown(publisher.stop)
@@ -28,8 +28,8 @@ from ..wire.topics import NameRefused, check_device, is_fleet, report_topic
 from . import body
 from .access import Access, Headers
 from .limits import Buckets, Rates, client_of
-from .metrics import Numbers
-from .publisher import Published, Publisher
+from .metrics import DoorNumbers
+from .publisher import Published, ReportPublisher
 
 BODY_S = 8.0  # within which a body must have come
 
@@ -49,7 +49,7 @@ _FAILURES = {
 }
 
 
-class Reply(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What is answered: status, content and its type, and further headers."""
 
     status: int
@@ -61,7 +61,7 @@ class Reply(NamedTuple):
 class _Refused(Exception):
     """A request that ends with this answer."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: HttpAnswer) -> None:
         super().__init__(reply.status)
         self.reply = reply
 
@@ -71,7 +71,7 @@ class _Gone(Exception):
 
 
 def door_application(
-    publisher: Publisher,
+    publisher: ReportPublisher,
     *,
     access: Access | None = None,
     rates: Rates | None = None,
@@ -89,7 +89,7 @@ class Door:
     """The ASGI application; answers: how often which (method, status) was answered."""
 
     def __init__(
-        self, publisher: Publisher, access: Access, rates: Rates, clock: Callable[[], float]
+        self, publisher: ReportPublisher, access: Access, rates: Rates, clock: Callable[[], float]
     ) -> None:
         self._publisher = publisher
         self._access = access
@@ -99,7 +99,7 @@ class Door:
         self.answers: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Reply one request."""
+        """HttpAnswer one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         if scope["type"] != "http":
@@ -124,7 +124,7 @@ class Door:
         await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
         await send({"type": "http.response.body", "body": reply.content})
 
-    async def _answer(self, scope: Any, headers: Headers, receive: Any) -> Reply:
+    async def _answer(self, scope: Any, headers: Headers, receive: Any) -> HttpAnswer:
         method, parts = scope["method"], _path(scope)
         match parts:
             case ["healthz"] | ["metrics"] | ["v1", _, "experiment"] | ["v1", _, "experiment" | "result", _]:
@@ -143,20 +143,20 @@ class Door:
         if method == "OPTIONS" and b"origin" in headers:
             names = (("methods", ", ".join(allowed)), ("headers", "content-type, authorization"))
             more = tuple((f"access-control-allow-{name}", value) for name, value in names)
-            return Reply(204, headers=(*more, ("access-control-max-age", "600")))
+            return HttpAnswer(204, headers=(*more, ("access-control-max-age", "600")))
         if method not in allowed:
             _refuse(405, f"there is only {allowed[0]} here", ("allow", ", ".join(allowed)))
         if parts == ["healthz"]:
             status, content = health(self._publisher.trouble)
-            return Reply(status, content, "application/json")
+            return HttpAnswer(status, content, "application/json")
         self._take(
             self._of_address, client_of(self._access.address(scope.get("client"), headers)), "this address"
         )
         if not self._access.token_right(headers):
             _refuse(401, "the token is missing or wrong: send Authorization: Bearer TOKEN", _BEARER)
         if parts == ["metrics"]:
-            numbers = Numbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
-            return Reply(200, numbers.text(), METRICS_TYPE)
+            numbers = DoorNumbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
+            return HttpAnswer(200, numbers.text(), METRICS_TYPE)
         fleet, name = parts[1], parts[3] if len(parts) == 4 else None
         self._check(fleet)
         if parts[2] == "report":
@@ -165,7 +165,7 @@ class Door:
 
     def _check(self, fleet: str) -> None:
         """Refuse a fleet that is not known."""
-        if self._publisher.retained.knows(fleet):
+        if fleet in self._publisher.retained.known:
             return
         if not is_fleet(fleet):
             _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
@@ -173,16 +173,16 @@ class Door:
             _again(503, _FAILURES[Published.AWAY], _AGAIN_S)
         _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
 
-    def _read(self, fleet: str, kind: str, name: str | None) -> Reply:
+    def _read(self, fleet: str, kind: str, name: str | None) -> HttpAnswer:
         retained = self._publisher.retained
         if name is None:
-            return Reply(200, json.dumps(retained.experiments(fleet)).encode() + b"\n", body.JSON)
+            return HttpAnswer(200, json.dumps(retained.experiments(fleet)).encode() + b"\n", body.JSON)
         content = retained.get(kind, fleet, name)
         if content is None:
             _refuse(404, f"the fleet {fleet} has no such {kind} at the broker")
-        return Reply(200, content, body.RAW if kind == "experiment" else body.JSON)
+        return HttpAnswer(200, content, body.RAW if kind == "experiment" else body.JSON)
 
-    async def _report(self, fleet: str, device: str | None, headers: Headers, receive: Any) -> Reply:
+    async def _report(self, fleet: str, device: str | None, headers: Headers, receive: Any) -> HttpAnswer:
         """Check a report and publish it."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
         if kind not in (body.RAW, body.JSON):
@@ -195,7 +195,7 @@ class Door:
             payload = body.check(content)
             topic = report_topic(fleet, check_device(device or ""))
         except body.NoPayload as e:
-            return Reply(200, f"nothing was published: {e}\n".encode())
+            return HttpAnswer(200, f"nothing was published: {e}\n".encode())
         except (body.BodyRefused, NameRefused) as e:
             _refuse(400, str(e))
         self._take(self._of_device, topic, "this device")
@@ -203,7 +203,7 @@ class Door:
         published = await self._publisher.publish(topic, payload)
         if published is not Published.RECEIVED:
             _again(503, _FAILURES[published], _AGAIN_S)
-        return Reply(204)
+        return HttpAnswer(204)
 
     def _take(self, buckets: Buckets, key: object, whose: str) -> None:
         wait_s = buckets.take(key)
@@ -215,7 +215,7 @@ _BEARER = ("www-authenticate", "Bearer")
 
 
 def _refuse(status: int, text: str, *headers: tuple[str, str]) -> NoReturn:
-    raise _Refused(Reply(status, text.encode("utf-8", "replace") + b"\n", headers=headers))
+    raise _Refused(HttpAnswer(status, text.encode("utf-8", "replace") + b"\n", headers=headers))
 
 
 def _again(status: int, text: str, after_s: int) -> NoReturn:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers(Collector):
+class DoorNumbers(Collector):
     """What the door has done: answers by (method, status), reports under way, whether the broker is there."""
 
     answers: Mapping[tuple[str, int], int]

@@ -9,13 +9,13 @@ import time
 from ..service.bounded_http import BoundedServer
 from ..service.process import Fault, announce_ready, notify
 from .app import Door
-from .publisher import PUBACK_S, Publisher
+from .publisher import PUBACK_S, ReportPublisher
 
 MOST_CONNECTIONS = 512  # twice the reports under way: who waits for a PUBACK need not make room
 _TICK_S = 0.1
 
 
-def run(publisher: Publisher, door: Door, host: str, port: int) -> None:
+def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
     """Serve a door until SIGTERM or SIGINT; requests under way are answered before it ends.
 
     Raises EndpointError, and what the publisher was refused with before the broker ever took it.

@@ -61,7 +61,7 @@ class _Waiting:
     sent: float = field(default_factory=time.monotonic)
 
 
-class Publisher:
+class ReportPublisher:
     """Publishes reports to a broker, as a context manager; publish() from any event loop.
 
     fleets: names whose experiments and results are read, and which are known without an experiment; None for
@@ -80,7 +80,6 @@ class Publisher:
         self.retained = Retained(fleets)
         self.ready = Event()
         self.refusal: HushmoteError | None = None  # why the broker does not want us, while it does not
-        self._fleets = fleets
         self._filters = filters(fleets)
         login = address.username, address.password
         name = f"hushmote-door-{secrets.token_hex(8)}"
@@ -152,8 +151,11 @@ class Publisher:
 
     def _connection(self, protocol: Protocol) -> DoorConnection:
         session = self._session
+        # A fleet that was known stays so: a broker that was killed has no experiments until an aggregator is
+        # back, and who is told 404 meanwhile might drop his report.
+        retained = Retained(self.retained.known)
         return DoorConnection(
-            protocol, session.client_id, session.login, session.tls, Retained(self._fleets), self._on_puback
+            protocol, session.client_id, session.login, session.tls, retained, self._on_puback
         )
 
     def _run(self) -> None:

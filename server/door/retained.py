@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..wire.topics import check_fleet
 
@@ -22,13 +23,13 @@ def filters(fleets: Sequence[str] | None) -> list[str]:
 class Retained:
     """Experiments and results as the broker last sent them; one thread writes, any may read.
 
-    fleets: names of fleets that are known without an experiment.
+    fleets: names of fleets that are known without an experiment. known: these and those that have one.
     """
 
-    def __init__(self, fleets: Sequence[str] | None) -> None:
-        self._named = frozenset(fleets or ())
+    def __init__(self, fleets: Iterable[str] | None) -> None:
+        self._named = frozenset(itertools.islice(fleets or (), _MOST_NAMES))
         self._kept: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in _MOST_BYTES}
-        self._known = self._named
+        self.known = self._named
 
     def take(self, topic: str, payload: bytes) -> None:
         """Note a message; an empty one clears its topic, and what cannot be ours is left out."""
@@ -42,11 +43,7 @@ class Retained:
         elif len(kept) < _MOST_NAMES or (fleet, name) in kept:
             kept[fleet, name] = payload
         self._kept[kind] = kept
-        self._known = self._named | {of for of, _ in self._kept["experiment"]}
-
-    def knows(self, fleet: str) -> bool:
-        """Whether the fleet was named or has an experiment."""
-        return fleet in self._known
+        self.known = self._named | {of for of, _ in self._kept["experiment"]}
 
     def experiments(self, fleet: str) -> list[str]:
         """The names of a fleet's experiments, sorted."""

@@ -14,7 +14,7 @@ from running import WAIT_S, until
 from hushmote.server.door.access import Access
 from hushmote.server.door.app import Door, door_application
 from hushmote.server.door.limits import Rate, Rates
-from hushmote.server.door.publisher import Publisher
+from hushmote.server.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.service.bounded_http import BoundedServer
 
@@ -45,7 +45,7 @@ class Opened:
 
     port: int
     door: Door
-    publisher: Publisher
+    publisher: ReportPublisher
 
     def ask(
         self, method: str, path: str, content: bytes | None = None, kind: str | None = RAW, **headers: str
@@ -98,7 +98,7 @@ def opened(
     **options: Any,
 ) -> Iterator[Opened]:
     """A door at a broker; ready: wait until it takes reports."""
-    publisher = Publisher(BrokerAddress("127.0.0.1", broker.port), **options)
+    publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **options)
     door = door_application(publisher, access=access, rates=rates)
     with publisher, BoundedServer("127.0.0.1", 0, door, most_connections=most_connections) as server:
         if ready:

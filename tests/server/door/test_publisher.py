@@ -7,16 +7,16 @@ import threading
 import time
 
 import pytest
-from boards import experiment, reports
+from boards import experiment, payload_of, reports
 from doors import opened
 from fleet_broker import visit
 from paho.mqtt.client import MQTTv311
 from running import WAIT_S, running, until
 from served import add_fleet
-from traffic import crowd, needs_mosquitto
+from traffic import crowd, needs_mosquitto, publish
 
 from hushmote.server.door import publisher as module
-from hushmote.server.door.publisher import Publisher
+from hushmote.server.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.session import BrokerRefused
 from hushmote.server.store import Store
@@ -106,6 +106,20 @@ def send_all(door, messages):
 
 
 @needs_mosquitto
+def test_a_fleet_stays_known_while_a_killed_broker_has_lost_its_experiment():
+    with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:
+        publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
+        with opened(broker) as door:
+            assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
+            broker.kill()
+            until(lambda: not door.publisher.ready.is_set(), "the door knows that the broker is gone")
+            broker.start()
+            until(door.publisher.ready.is_set, "the door is back")
+            assert door.ask("GET", "/v1/open/experiment").json == []
+            assert door.report("d1", REPORTS[0]).status == 503  # not 404: nobody has subscribed yet
+
+
+@needs_mosquitto
 @pytest.mark.parametrize("share", [None, "group"])
 def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(store, share):
     with MosquittoBroker() as broker:
@@ -159,7 +173,7 @@ def test_a_login_that_is_refused_is_told_and_one_that_is_mended_works(tmp_path, 
     add = ["mosquitto_passwd", "-b", "-c", str(passwords)]
     subprocess.run([*add, "door", "right"], check=True)
     with MosquittoBroker(password_file=passwords) as broker:
-        wrong = Publisher(BrokerAddress("127.0.0.1", broker.port, "door", "wrong"), fleets=["open"])
+        wrong = ReportPublisher(BrokerAddress("127.0.0.1", broker.port, "door", "wrong"), fleets=["open"])
         with wrong:
             until(lambda: wrong.refusal is not None, "it is refused")
             assert isinstance(wrong.refusal, BrokerRefused)

@@ -16,17 +16,17 @@ def test_experiments_and_results_are_kept_by_fleet_and_name_until_they_are_clear
     assert retained.get("experiment", "home", "door") == b"{}\0"
     assert retained.get("result", "lab", "temp") == b"[]"
     assert retained.get("result", "home", "temp") is None
-    assert retained.knows("home")
-    assert not retained.knows("lab")  # a result alone makes no fleet
+    assert "home" in retained.known
+    assert "lab" not in retained.known  # a result alone makes no fleet
     for name in ("temp", "door"):
         retained.take(f"hushmote/v1/home/experiment/{name}", b"")
     assert retained.experiments("home") == []
-    assert not retained.knows("home")
+    assert "home" not in retained.known
 
 
 def test_a_fleet_that_was_named_is_known_without_an_experiment():
-    assert Retained(["home"]).knows("home")
-    assert not Retained(["home"]).knows("lab")
+    assert "home" in Retained(["home"]).known
+    assert "lab" not in Retained(["home"]).known
 
 
 def test_what_is_not_ours_or_too_long_or_too_much_is_left_out():
@@ -38,7 +38,7 @@ def test_what_is_not_ours_or_too_long_or_too_much_is_left_out():
         "hushmote/v1/h/report/a",
     ):
         retained.take(topic, b"{}")
-    assert not retained.knows("h")
+    assert "h" not in retained.known
     retained.take("hushmote/v1/h/experiment/a", b"{}")
     retained.take("hushmote/v1/h/experiment/a", bytes(2049))  # what was there is replaced at the broker, too
     assert retained.get("experiment", "h", "a") is None

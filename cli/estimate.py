@@ -11,7 +11,7 @@ import typer
 from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE
 from ..server.answers.query import Selection, versions
-from ..server.answers.question import Question, ask
+from ..server.answers.question import EstimateQuestion, ask
 from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError
@@ -151,9 +151,9 @@ class EstimateOptions(EpsilonOptions):
         above, below = (f"{x:g}:" for x in self.above or ()), (f":{x:g}" for x in self.below or ())
         return [*(self.ranges or ()), *above, *below]
 
-    def question(self) -> Question:
+    def question(self) -> EstimateQuestion:
         """All that is asked, but for ranges, which need the experiment's type: see shares()."""
-        return Question(
+        return EstimateQuestion(
             self.selection,
             self.against,
             together=self.together,

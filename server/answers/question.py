@@ -23,7 +23,7 @@ ROWS = 16
 
 
 @dataclass(frozen=True)
-class Question:
+class EstimateQuestion:
     """What is asked of which reports.
 
     selection   the reports; its fleet and experiment are named
@@ -90,7 +90,7 @@ def _each(option: str, values: Sequence[str]) -> list[str]:
 class Reply:
     """A question's answers, and what belongs to all of them."""
 
-    question: Question
+    question: EstimateQuestion
     estimate: FleetEstimate
     answers: Answers
     epsilons: TwoEpsilons
@@ -122,7 +122,7 @@ class Reply:
         return asked or Answers(self.answers[:1])
 
 
-def ask(store: StoreReader, question: Question) -> Reply:
+def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
     experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
@@ -144,7 +144,7 @@ def ask(store: StoreReader, question: Question) -> Reply:
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
 
-def answers_of(estimate: FleetEstimate, question: Question) -> Answers:
+def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order."""
     answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
     if question.ranges:
@@ -161,13 +161,13 @@ def answers_of(estimate: FleetEstimate, question: Question) -> Answers:
     return Answers(answers)
 
 
-def _how(selection: Selection, question: Question) -> dict[str, Any]:
+def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:
     """What estimates and trends are told alike."""
     which = {"windows": selection.windows, "version": selection.version}
     return which | {"weigh": question.weigh, "confidence": question.confidence}
 
 
-def _epsilons(store: StoreReader, question: Question) -> TwoEpsilons:
+def _epsilons(store: StoreReader, question: EstimateQuestion) -> TwoEpsilons:
     """Both ε of all histograms that the answers tell of."""
     if question.against:
         return second_epsilon.of_change(store.store, question.against, question.selection, question.shuffling)

@@ -12,7 +12,7 @@ from designs import bell, choice_payload, number_payload
 
 from hushmote.server.answers.answer import Answers
 from hushmote.server.answers.query import Selection
-from hushmote.server.answers.question import Question
+from hushmote.server.answers.question import EstimateQuestion
 from hushmote.server.answers.question import ask as reply
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
@@ -284,10 +284,12 @@ def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
     home = Selection("temp", "home", (DAYS[0], DAYS[1]))
     many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
     questions = [
-        Question(home, ranges=("-1:12", "20:"), **many),
-        Question(home, trend=True, ranges=(":12",)),
-        Question(home, Selection("temp", "home", (DAYS[2],)), quantiles=(0.1,)),
-        Question(Selection("mode", "home"), ranges=("idle", "door"), together=True, post="nonnegative"),
+        EstimateQuestion(home, ranges=("-1:12", "20:"), **many),
+        EstimateQuestion(home, trend=True, ranges=(":12",)),
+        EstimateQuestion(home, Selection("temp", "home", (DAYS[2],)), quantiles=(0.1,)),
+        EstimateQuestion(
+            Selection("mode", "home"), ranges=("idle", "door"), together=True, post="nonnegative"
+        ),
     ]
     with StoreReader(url) as reader:
         for question in questions:

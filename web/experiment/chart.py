@@ -18,6 +18,8 @@ _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...
 _DRAWN = """() => {
   const chart = getElement(ID).chart;
   performance.mark('chart drawn');
+  // It was begun before the page had its width.
+  if (chart && Math.abs(chart.getWidth() - chart.getDom().clientWidth) > 1) chart.resize();
   if (!chart || chart.hushmote || !chart.getOption().series.length) return;
   chart.hushmote = true;
   emit();

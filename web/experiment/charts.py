@@ -17,6 +17,7 @@ INK, GRID = "var(--ink)", "var(--line)"
 BLUE, RED, GREEN = "var(--accent)", "var(--chart-red)", "var(--chart-green)"
 _LINES = (BLUE, RED, GREEN, "var(--chart-purple)")
 _FAINT = 0.35  # opacity
+_MOST_BARS = 128  # that are drawn one by one
 _LABEL = 24  # characters of a name on an axis
 
 _NAME = f"v => v.length > {_LABEL} ? v.slice(0, {_LABEL - 1}) + '…' : v"
@@ -104,12 +105,15 @@ def _brush() -> dict[str, Any]:
 
 def histogram(answer: Answer, unit: str, summary: str, locale: str) -> dict[str, Any]:
     """A number's shares over its axis, to be dragged over."""
+    many = len(answer.rows) > _MOST_BARS
     bars = [[r.lower, r.upper, *map(_percent, (r.value, r.low, r.high))] for r in answer.rows]
+    # All series are always there: where one goes, ECharts forgets what was dragged over.
     series: list[dict[str, Any]] = [
         {
-            "id": "bars", "type": "custom", "data": bars, ":renderItem": _BAR,
+            "id": "bars", "type": "custom", "data": [] if many else bars, ":renderItem": _BAR,
             "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True,
         },
+        *_stepped(bars if many else []),
         _processed(answer),
     ]  # fmt: skip
     first, last = answer.rows[0].lower, answer.rows[-1].upper
@@ -125,6 +129,24 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> dict[str,
         "grid": {"left": 8, "right": 16, "top": 28, "bottom": 44, "containLabel": True},
         "series": series,
     }  # fmt: skip
+
+
+def _stepped(bars: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Bars as a stepped line in the band of its intervals: three paths, however many bars there are."""
+    ends = [bars[-1][1]] if bars else []
+
+    def steps(values: Sequence[float]) -> list[list[float]]:
+        return [[x, y] for x, y in zip([*(b[0] for b in bars), *ends], [*values, *values[-1:]], strict=True)]
+
+    line = {"type": "line", "step": "end", "symbol": "none", "silent": True}
+    unseen: dict[str, Any] = line | {"lineStyle": {"width": 0}, "stack": "band", "stackStrategy": "all"}
+    band = {"areaStyle": {"color": BLUE, "opacity": _FAINT}, "itemStyle": {"color": BLUE}}
+    stroke = {"lineStyle": {"color": BLUE, "width": 1.5}, "itemStyle": {"color": BLUE}}
+    return [
+        unseen | {"id": "low", "data": steps([b[3] for b in bars])},
+        unseen | {"id": "band", "data": steps([b[4] - b[3] for b in bars])} | band,
+        line | {"id": "values", "data": steps([b[2] for b in bars])} | stroke,
+    ]
 
 
 def _processed(answer: Answer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ...device.ldp_client import Experiment
 from ...server.answers.answer import CONFIDENCE
 from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.query import Selection
-from ...server.answers.question import Question
+from ...server.answers.question import EstimateQuestion
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
 
@@ -58,13 +58,13 @@ class Choices:
         """The reports that are looked at."""
         return Selection(name, fleet, self.windows, self.version)
 
-    def question(self, fleet: str, name: str, kind: str) -> Question:
+    def question(self, fleet: str, name: str, kind: str) -> EstimateQuestion:
         """What is asked, as the command `estimate` asks it; kind: the experiment's type.
 
         rows must be settled: see fine_enough().
         """
         number = kind == "number"
-        return Question(
+        return EstimateQuestion(
             self.selection(fleet, name),
             ranges=self.ranges,
             together=len(self.ranges) > 1,
@@ -74,12 +74,12 @@ class Choices:
             confidence=self.confidence,
         )
 
-    def over_time(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> Question:
+    def over_time(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> EstimateQuestion:
         """The trend that is shown, as the command asks for it: over the newest of these windows."""
         quantile = _number(self.over)
         wants_share = kind != "number" or self.over == SHARE
         newest = tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ()
-        return Question(
+        return EstimateQuestion(
             Selection(name, fleet, newest, self.version),
             ranges=self.ranges if wants_share else (),
             quantiles=() if quantile is None or kind != "number" else (quantile,),
@@ -89,7 +89,7 @@ class Choices:
 
     def change(
         self, fleet: str, name: str, kind: str, windows: Sequence[str], versions: Sequence[str]
-    ) -> Question:
+    ) -> EstimateQuestion:
         """The comparison that is shown; windows, versions: of the experiment, oldest first.
 
         Where none are chosen to be looked at, those that are not compared with.

@@ -24,7 +24,7 @@ _MOST = 400  # estimates kept; the one that nobody asked for longest goes first
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Counted:
     """What a store says of an experiment without an estimate.
 
     versions  oldest first
@@ -82,7 +82,7 @@ class Experiment:
         return tuple((w, tuple(sorted((i, n) for i, n in of[w].items() if i in chosen))) for w in wanted)
 
 
-def described(store: StoreReader, fleet: str, name: str) -> Experiment:
+def described(store: StoreReader, fleet: str, name: str) -> Counted:
     """What a store says of an experiment. Raises UsageError where fleet or name is not there."""
     selection = Selection(name, fleet)
     versions = query.versions(store.store, selection)
@@ -93,7 +93,7 @@ def described(store: StoreReader, fleet: str, name: str) -> Experiment:
             windows.setdefault(window, {})[version.id] = count
     in_order = {window: windows[window] for window in sorted(windows)}
     mark = hash(tuple((window, *sorted(counts.items())) for window, counts in in_order.items()))
-    return Experiment(fleet, name, tuple(versions), in_order, mark)
+    return Counted(fleet, name, tuple(versions), in_order, mark)
 
 
 class Kept:
@@ -104,9 +104,7 @@ class Kept:
         self._estimates: OrderedDict[object, Estimates] = OrderedDict()
         self._reports: dict[tuple[str, str], int] = {}
 
-    def estimate(
-        self, store: Store, of: Experiment, selection: Selection, confidence: float
-    ) -> FleetEstimate:
+    def estimate(self, store: Store, of: Counted, selection: Selection, confidence: float) -> FleetEstimate:
         """The estimate of a selection. Raises EstimateError for fewer than 2 reports, as query.read()."""
         estimates = self._read(store, of, selection)
         sources = frozenset(
@@ -116,7 +114,7 @@ class Kept:
         )
         return FleetEstimate(estimates, str(selection), of.unit_of(selection), confidence, None, sources)
 
-    def by_window(self, store: Store, of: Experiment, selection: Selection) -> dict[str, Estimates]:
+    def by_window(self, store: Store, of: Counted, selection: Selection) -> dict[str, Estimates]:
         """Window -> its estimate, oldest first, without those of too few reports."""
         estimates: dict[str, Estimates] = {}
         for window in selection.windows or of.windows:
@@ -126,7 +124,7 @@ class Kept:
                 continue
         return estimates
 
-    def _read(self, store: Store, of: Experiment, selection: Selection) -> Estimates:
+    def _read(self, store: Store, of: Counted, selection: Selection) -> Estimates:
         key = (of.fleet, of.name, of.counts(selection))
         with self._lock:
             if of.reports < self._reports.get(key[:2], 0):  # another store took its place

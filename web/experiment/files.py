@@ -14,12 +14,12 @@ from fastapi.responses import PlainTextResponse, Response
 from nicegui import app
 from sqlalchemy.engine import make_url
 
-from ...server.answers.question import Question, Reply, ask
+from ...server.answers.question import EstimateQuestion, Reply, ask
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .counted import Experiment, described
+from .counted import Counted, described
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -27,7 +27,7 @@ KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "i
 _drawing = threading.Lock()  # matplotlib's settings are the process's
 
 
-def question(asked: str, choices: Choices, of: Experiment) -> Question:
+def question(asked: str, choices: Choices, of: Counted) -> EstimateQuestion:
     """What is asked of the experiment: an estimate, a trend, a change."""
     kind = of.newest.experiment.type
     if asked == "trend":
@@ -37,7 +37,7 @@ def question(asked: str, choices: Choices, of: Experiment) -> Question:
     return choices.question(of.fleet, of.name, kind)
 
 
-def command_line(asked: Question, store: str) -> str:
+def command_line(asked: EstimateQuestion, store: str) -> str:
     """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
@@ -92,7 +92,7 @@ def register(page: Page) -> None:
         )
 
 
-def fitted_to(choices: Choices, of: Experiment) -> Choices:
+def fitted_to(choices: Choices, of: Counted) -> Choices:
     """The choices, as far as the experiment has them."""
     return fitting(choices, of.newest.experiment, tuple(of.windows), of.digests)
 

@@ -13,11 +13,11 @@ from ...server.answers.answer import Answer, Answers
 from ...server.answers.fleet_estimate import MEAN, FleetEstimate
 from ...server.answers.guide import NOISY, half_width
 from ...server.answers.query import Selection
-from ...server.answers.question import Question
+from ...server.answers.question import EstimateQuestion
 from ...server.answers.second_epsilon import Facts, Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader
 from ...server.estimate.statistic import EstimateError
-from .counted import Experiment, Kept
+from .counted import Counted, Kept
 
 EPSILONS_S = 60.0
 """How long both ε stand: to work them out, all devices' rows are read."""
@@ -42,28 +42,28 @@ class Looked:
     _epsilons: dict[Hashable, tuple[float, Epsilons]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def estimate(self, store: StoreReader, of: Experiment, asked: Question) -> FleetEstimate:
+    def estimate(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> FleetEstimate:
         """The estimate that a question rests on. Raises EstimateError for fewer than 2 reports."""
         return self.kept.estimate(store.store, of, asked.selection, asked.confidence)
 
-    def histogram(self, store: StoreReader, of: Experiment, asked: Question) -> Answer:
+    def histogram(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answer:
         """Its histogram; without a number of rows as fine as the reports can tell."""
         estimate = self.estimate(store, of, asked)
         rows = asked.rows or fine_enough(estimate)
         return estimate.histogram(rows, post=asked.post)
 
-    def shares(self, store: StoreReader, of: Experiment, asked: Question) -> Answer:
+    def shares(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answer:
         """The share of the range or of all chosen labels together, in one row."""
         estimate = self.estimate(store, of, asked)
         share = estimate.together if asked.together else estimate.share
         return share(*asked.ranges, post=asked.post)
 
-    def readings(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+    def readings(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
         """A number's mean, standard deviation and quantiles."""
         estimate = self.estimate(store, of, asked)
         return Answers([estimate.mean(), estimate.quantile(*asked.quantiles)])
 
-    def over_time(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+    def over_time(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
         """A row for each window; of a number without ranges and quantiles, its mean."""
         windows = self.kept.by_window(store.store, of, asked.selection)
         if len(windows) < 2:
@@ -78,14 +78,14 @@ class Looked:
         how = (of.unit_of(asked.selection), asked.confidence, asked.quantiles, of.fleet)
         return fleet_estimate.trend(windows, statistics, *how)
 
-    def change(self, store: StoreReader, of: Experiment, asked: Question) -> Answers:
+    def change(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
         """What changed since other windows or another version."""
         assert asked.against
         before = self.kept.estimate(store.store, of, asked.against, asked.confidence)
         estimate = self.estimate(store, of, asked)
         return estimate.change_since(before, *asked.ranges, quantiles=asked.quantiles)
 
-    def epsilons(self, store: StoreReader, of: Experiment, selection: Selection) -> Epsilons:
+    def epsilons(self, store: StoreReader, of: Counted, selection: Selection) -> Epsilons:
         """Both ε, at most EPSILONS_S old."""
         key = selection
         with self._lock:

@@ -16,7 +16,7 @@ from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
-from .counted import Experiment as Counted
+from .counted import Counted
 
 BEFOREHAND = (
     "An interval holds for a range chosen beforehand. One that was picked because it stands out holds less "

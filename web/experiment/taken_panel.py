@@ -6,7 +6,7 @@ from nicegui import ui
 
 from ..frame import heading
 from .choices import Choices
-from .counted import Experiment
+from .counted import Counted
 from .files import ASKED, KINDS, address, command_line, question
 
 _CALLED = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
@@ -33,7 +33,7 @@ class TakenPanel:
                 command = ui.label().props(f'id="command-{asked}" role="code" tabindex="0"')
                 self._commands[asked] = command.classes("experiment-command")
 
-    def show(self, of: Experiment, choices: Choices) -> None:
+    def show(self, of: Counted, choices: Choices) -> None:
         """Show files and commands of these choices."""
         for asked in ASKED:
             there = asked == "estimate" or (asked == "trend" and len(of.windows) > 1) or (

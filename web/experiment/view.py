@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answers
-from ...server.answers.question import Question
+from ...server.answers.question import EstimateQuestion
 from ...server.answers.store_reader import StoreReader
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError
@@ -27,7 +27,7 @@ from . import files, sentences
 from .change_panel import ChangePanel
 from .choices import Choices, from_query
 from .controls import Controls
-from .counted import Experiment, described
+from .counted import Counted, described
 from .looked import Looked
 from .shares_panel import SharesPanel
 from .taken_panel import TakenPanel
@@ -71,7 +71,7 @@ class View:
     ) -> None:
         self._page, self._looked, self._fleet, self._name = page, looked, fleet, name
         self._reader, self._choices = to, choices
-        self._of: Experiment | None = None
+        self._of: Counted | None = None
         self._built: object = None
         self._client = context.client
         self._behind = False  # whether what is below the first picture shows something older
@@ -108,7 +108,7 @@ class View:
         self._body.visible = not few
         return not few
 
-    def _build(self, of: Experiment) -> None:
+    def _build(self, of: Counted) -> None:
         """Make the panels, once for each kind of reading."""
         e = of.newest.experiment
         shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit)
@@ -251,15 +251,15 @@ class View:
             for line in lines:
                 ui.label(line)
 
-    def _question(self, asked: str) -> Question:
+    def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None
         return files.question(asked, self._choices, self._of)
 
     async def _ask(
         self,
         what: str,
-        asked: Question,
-        answer: Callable[[StoreReader, Experiment, Question], T],
+        asked: EstimateQuestion,
+        answer: Callable[[StoreReader, Counted, EstimateQuestion], T],
         *,
         slow: bool = False,
     ) -> T:

@@ -33,7 +33,7 @@ VISITORS = "visitors"
 PER_S = 100.0  # reports a second of the airports' devices
 AT_ONCE = 2_000  # of them come before the page opens
 HISTORY_DAYS = 30
-HISTORY_BOARDS = 100_000
+HISTORY_BOARDS = 200_000
 _EXPIRES = "expires = 9999-12-31"  # made a year ahead when the demo starts
 _HISTORY = f"""
 name = "room_temp"
@@ -42,15 +42,15 @@ owner = "demo@example.org"
 {_EXPIRES}
 type = "number"
 unit = "°C"
-low = -14
-high = 50
-bins = 256
-epsilon = 1.0
+low = 8
+high = 32
+bins = 96
+epsilon = 2.0
 every = 15
 statistics = "ranges"
 [budget]
 rule = "sum"
-cap = 4.0
+cap = 8.0
 """
 _VISITED = (
     f"""

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from browser import Browser, browsing
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 # A view's file name, its path, and the words that are there once it is complete.
@@ -40,6 +41,7 @@ def main() -> None:
         try:
             assert process.stdout is not None
             url = next(line.split()[1].rstrip("/") for line in process.stdout if line.startswith("page "))
+            _send(browser, url)
             for view in VIEWS:
                 _take(browser, url, view, folder)
         finally:
@@ -47,17 +49,27 @@ def main() -> None:
             process.wait(30)
 
 
+def _send(browser: Browser, url: str) -> None:
+    """Let a thousand boards in the browser say what they had for breakfast."""
+    browser.open(url + "/board/")
+    browser.says("breakfast")
+    browser.find("#send").click()
+    browser.says("The aggregator has counted 1,000 reports")
+
+
 def _take(browser: Browser, url: str, view: tuple[str, str, str], folder: Path) -> None:
-    name, path, words = view
+    name, where, words = view
     for size, width, height, dark in SIZES:
         browser.resize(width, height, dark=dark)
-        browser.open(url + path)
+        browser.open(url + where)
         browser.says(words)
         browser.settled()
         assert browser.overflow() <= 0, f"{name} is {browser.overflow()} px wider than {width} px"
         assert not browser.errors(), browser.errors()
-        browser.picture(folder / f"{name}-{size}.png")
-        print(folder / f"{name}-{size}.png")
+        path = folder / f"{name}-{size}.png"
+        browser.picture(path)
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+        print(path)
 
 
 if __name__ == "__main__":

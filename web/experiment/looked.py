@@ -26,7 +26,7 @@ _FINER = (16, 64)  # rows that are tried before single bins
 
 
 @dataclass(frozen=True)
-class Epsilons:
+class BothEpsilons:
     """Both ε of what is looked at, and of everything that can be; at: when they were worked out, UTC."""
 
     shown: TwoEpsilons
@@ -39,7 +39,7 @@ class Looked:
     """What the readers of one page share; its methods are called in threads."""
 
     kept: Kept = field(default_factory=Kept)
-    _epsilons: dict[Hashable, tuple[float, Epsilons]] = field(default_factory=dict)
+    _epsilons: dict[Hashable, tuple[float, BothEpsilons]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def estimate(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> FleetEstimate:
@@ -85,7 +85,7 @@ class Looked:
         estimate = self.estimate(store, of, asked)
         return estimate.change_since(before, *asked.ranges, quantiles=asked.quantiles)
 
-    def epsilons(self, store: StoreReader, of: Counted, selection: Selection) -> Epsilons:
+    def epsilons(self, store: StoreReader, of: Counted, selection: Selection) -> BothEpsilons:
         """Both ε, at most EPSILONS_S old."""
         key = selection
         with self._lock:
@@ -95,7 +95,7 @@ class Looked:
         facts = Facts(store.store)
         overview = second_epsilon.overview(facts, replace(selection, windows=()))
         shown = second_epsilon.overview(facts, selection).added_up
-        result = Epsilons(shown, overview, datetime.datetime.now(datetime.UTC))
+        result = BothEpsilons(shown, overview, datetime.datetime.now(datetime.UTC))
         with self._lock:
             self._epsilons[key] = time.monotonic(), result
             while len(self._epsilons) > 100:

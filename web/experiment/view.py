@@ -49,7 +49,7 @@ def register(page: Page) -> None:
         client = context.client
         choices = from_query(client.request.url.query)
         with frame(page, f"{visible(name)} of {visible(fleet)}"):
-            view = View(page, looked, fleet, name, reader(), choices)
+            view = ExperimentView(page, looked, fleet, name, reader(), choices)
         if files.shown(page, fleet):
             await view.describe()  # so that the browser fetches what draws while numbers are worked out
         else:
@@ -63,7 +63,7 @@ def register(page: Page) -> None:
         background_tasks.create(follow(), name="experiment")
 
 
-class View:
+class ExperimentView:
     """One reader's view of one experiment."""
 
     def __init__(

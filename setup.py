@@ -20,8 +20,8 @@ CHECKS = ("tests/vectors.json", "firmware_tests/check_vectors.py")
 class BuildWithBoard(build_py):
     """Fetches MicroPython for browsers, unless it is there.
 
-    A server that installs from a clone may have no npm, and needs no board in a browser: the build says what is
-    left out, and goes on.
+    A server that installs from a clone may have no npm, and needs no board in a browser: the build says what
+    is left out, and goes on.
     """
 
     def run(self) -> None:

@@ -12,9 +12,9 @@ import logging
 import sys
 from pathlib import Path
 
-from homeassistant import auth, bootstrap, config_entries, core, loader
-from homeassistant.helpers import device_registry, entity_registry
-from homeassistant.setup import async_setup_component
+from homeassistant import auth, bootstrap, config_entries, core, loader  # pyright: ignore[reportMissingImports]
+from homeassistant.helpers import device_registry, entity_registry  # pyright: ignore[reportMissingImports]
+from homeassistant.setup import async_setup_component  # pyright: ignore[reportMissingImports]
 
 MQTT = {"discovery": True, "discovery_prefix": "homeassistant", "broker": "127.0.0.1"}
 

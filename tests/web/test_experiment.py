@@ -136,7 +136,8 @@ def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
     estimate = filled.estimate()
     browser.until(lambda: not text(browser, "share").startswith("1 to 2"))
     low, high = (
-        float(browser.find(f"input[aria-label='{end} °C']").get_property("value")) for end in ("From", "To")
+        float(str(browser.find(f"input[aria-label='{end} °C']").get_property("value")))
+        for end in ("From", "To")
     )
     assert abs(low - 16) <= 0.5, text(browser, "share")
     assert abs(high - 22) <= 0.5, text(browser, "share")
@@ -268,7 +269,7 @@ def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Brow
     fetched = {}
     for kind in ("csv", "json", "png"):
         link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
-        with urlopen(Request(link)) as answer:
+        with urlopen(Request(str(link))) as answer:
             fetched[kind] = answer.read()
     folder = browser.folder
     for kind in ("csv", "json"):

@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,7 +173,7 @@ def test_without_a_choice_the_rest_is_compared_with(store):
     looked = Looked()
     with StoreReader(url) as reader:
         of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
-        for choices, before, after in (
+        cases: tuple[tuple[Choices, dict[str, Any], dict[str, Any]], ...] = (
             (Choices(ranges=("3:10",), since=DAYS[:1]), {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
             (Choices(ranges=("3:10",), earlier=old), {"version": old}, {"version": new}),
             (
@@ -180,7 +181,8 @@ def test_without_a_choice_the_rest_is_compared_with(store):
                 {"windows": DAYS[:1]},
                 {"windows": DAYS[1:2]},
             ),
-        ):
+        )
+        for choices, before, after in cases:
             shown = looked.change(reader, of, files.question("change", choices, of))
             library = experiment.estimate(**after).change_since(
                 experiment.estimate(**before), "3:10", quantiles=choices.quantiles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import webbrowser
 from pathlib import Path
@@ -101,6 +102,7 @@ def page_command(
             door = _door(stack.enter_context(publisher))
         elif password_file or ca or cert or cert_key:
             raise UsageError("--password-file, --ca, --cert and --cert-key are for a broker: give --broker")
+        os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(store, host, port, fleet, asked, token, door, known)
         serve(settings, lambda url: _tell(url, open_browser))
 

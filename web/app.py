@@ -91,6 +91,8 @@ def application(page: Page) -> Any:
     ui.add_body_html(_HEAD, shared=True)
     if page.settings.door is not None:
         outer.mount("/v1", page.settings.door)
+    # Quasar's bar for requests of its own has no name for screen readers; the page has its own words.
+    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     _mount_board(outer, page)
     _mount_results(outer, page)
     ui.run_with(

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from accessibility import barriers
 from browser import browsing, needs_chromium, paged
 from experiments import experiment_json
 
@@ -199,8 +200,10 @@ def test_the_view_follows_a_store_that_grows(tmp_path):
             browser.says("Boards of home can still send 5’000 reports to room.")
             browser.says("0 of 2’000")
             browser.says("The boards' firmware allows Σε up to 8,")
-            browser.resize(360)
+            assert barriers(browser) == []
+            browser.resize(360, dark=True)
             assert browser.overflow() == 0
+            assert barriers(browser) == []
             assert not [word for word in browser.text.split() if re.fullmatch(r"d\d+", word)]
             ledger = remaining.read(store, "home", datetime.datetime.now(datetime.UTC).date())
             assert sum(ledger.profiles.values()) == 2_000

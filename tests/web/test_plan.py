@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from accessibility import barriers
 from browser import browsing, needs_chromium, paged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -254,6 +255,11 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
     error = browser.find("#quantity-error").get_attribute("value")
     assert f"±{float(error):g}% of the devices" in said(browser)
     assert browser.find("#quantity-devices").get_attribute("readonly")
+    assert barriers(browser) == []
+    browser.resize(360, dark=True)
+    assert browser.overflow() == 0
+    assert barriers(browser) == []
+    browser.resize(1440)
     assert not browser.errors()
 
 

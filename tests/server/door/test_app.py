@@ -9,7 +9,7 @@ import pytest
 from boards import experiment, payload_of, reports
 from doors import RAW, WIDE, Opened, opened, received, statuses
 from fleet_broker import visit
-from lorawan import chirpstack, encoded, things_stack
+from lorawan import chirpstack, encoded, kind, things_stack
 from running import WAIT_S, until
 from starlette.applications import Starlette
 from traffic import needs_mosquitto, publish
@@ -172,6 +172,7 @@ def test_a_target_that_no_client_library_sends(door, target, expected):
         (REPORT, None, 415, "must be application/octet-stream"),
         (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),
     ],
+    ids=kind,
 )
 def test_a_body_that_is_no_report_publishes_nothing(broker, door, content, kind, status, words):
     told = door.ask("POST", "/v1/open/report/d1", content, kind)

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 from boards import KEY, experiment, reports
-from lorawan import chirpstack, encoded, things_stack
+from lorawan import chirpstack, encoded, kind, things_stack
 
 from hushmote.server.door.body import BodyRefused, NoPayload, check, uplink
 
@@ -14,7 +14,7 @@ KEYED = reports("d1", EXPERIMENT, 1, key=KEY)[0]
 LARGEST = reports("d1", experiment(name="big", bins=70_000, high=70_000_000), 1, key=KEY)[0]
 
 
-@pytest.mark.parametrize("payload", [PLAIN, KEYED, LARGEST])
+@pytest.mark.parametrize("payload", [PLAIN, KEYED, LARGEST], ids=["plain", "keyed", "largest"])
 def test_what_boards_send_has_the_form_of_a_report(payload):
     assert 10 <= len(payload) <= 20
     assert check(payload) == payload
@@ -31,6 +31,7 @@ def test_what_boards_send_has_the_form_of_a_report(payload):
         (b"\x18" + PLAIN[1:], "unknown flags 0x8"),
         (PLAIN[:5] + bytes(4) + PLAIN[9:], "its number is 0"),
     ],
+    ids=kind,
 )
 def test_what_is_no_report_is_refused_with_what_would_be_right(payload, why):
     with pytest.raises(BodyRefused, match=why) as caught:
@@ -75,6 +76,7 @@ def test_a_document_that_carries_nothing_of_the_devices_is_known_as_such(documen
         encoded({"deviceInfo": {}, "data": ["EA=="]}),
         encoded({"end_device_ids": 7, "uplink_message": {"frm_payload": {"a": 1}}}),
     ],
+    ids=kind,
 )
 def test_other_json_is_refused_in_one_line(content):
     with pytest.raises(BodyRefused) as caught:

@@ -21,6 +21,7 @@ from ..server.answers.files import output_folder
 from ..server.experiments import definition
 from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
+from ..server.service.bounded_http import listen, parse_endpoint
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from . import days, demo, server_process
@@ -113,9 +114,11 @@ def run(
 ) -> NoReturn:
     """Run until KeyboardInterrupt; opened: told once the page can be looked at.
 
-    Raises DemoError, BrokerError, GatewayError, ServerProcessError and StoreError with one line.
+    Raises DemoError, EndpointError, BrokerError, GatewayError, ServerProcessError and StoreError with one
+    line.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
+    listen(*parse_endpoint(http)).close()  # a port that is taken is said now, not after all the work
     readings = demo.temperatures()
     output_folder(folder)
     for old in folder.glob("page.sqlite*"):

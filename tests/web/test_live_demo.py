@@ -1,0 +1,70 @@
+"""`hushmote demo --page`: real clients go on reporting, and somebody drags over what is counted of them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, browsing, needs_chromium
+from running import WAIT_S
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from hushmote.simulator.broker import find_mosquitto
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The demo's process in a group of its own, and the page's URL."""
+    if find_mosquitto() is None:
+        pytest.skip("mosquitto is not installed")
+    command = [sys.executable, "-m", "hushmote", "demo", "--page", "--http", "127.0.0.1:0", "--out", tmp_path]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean, process_group=0
+    )
+    try:
+        assert process.stdout is not None
+        url = next((line.split()[1] for line in process.stdout if line.startswith("page ")), None)
+        assert url is not None, process.communicate()[1]
+        yield process, url.rstrip("/")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=WAIT_S)
+
+
+def reports(browser: Browser) -> int:
+    found = re.search(r"([\d,]+) reports in all", browser.text)
+    assert found is not None
+    return int(found[1].replace(",", ""))
+
+
+@needs_chromium
+def test_one_command_leads_to_dragging_over_live_results(
+    demo: tuple[subprocess.Popen[str], str], tmp_path: Path
+):
+    process, url = demo
+    with browsing(tmp_path) as browser:
+        browser.open(f"{url}/experiment/airports/air_temp")
+        first = browser.until(lambda: reports(browser), "no reports")
+        sentence = browser.until(lambda: re.search(r".* °F: .* of the fleet.*", browser.text), "no share")[0]
+        browser.until(lambda: reports(browser) > first, "nothing more is counted")
+        chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[0]
+        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        width = chart.size["width"]
+        actions = ActionChains(browser.driver)
+        actions.move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
+        actions.move_by_offset(width // 8, 5).move_by_offset(width // 8, 5).release().perform()
+        browser.until(lambda: sentence.split(":")[0] not in browser.text, f"still {sentence}")
+        assert not browser.errors()
+    process.send_signal(signal.SIGTERM)
+    process.wait(WAIT_S)
+    with pytest.raises(ProcessLookupError):  # nobody of its group is left: no server outlives it
+        os.killpg(process.pid, 0)

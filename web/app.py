@@ -125,7 +125,7 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
     async def _() -> Response:
         fleet = None if page.settings.door is None else await _open_fleet(page)
         told = ("/v1", "/api") if fleet else (None, None)
-        config = BoardConfig(fleet or "", *told, None, "/")
+        config = BoardConfig(fleet or "", *told, None, "/", page.settings.door is not None)
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:

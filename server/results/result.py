@@ -28,6 +28,8 @@ MOST_BYTES = 4000
 MOST_ROWS = 16
 _MOST_WINDOWS = 8  # that are named; a year of days would fill the document
 _MOST_UNIT = 40
+_MOST_WORDS = 200  # characters of the purpose and of the owner
+_FEW_WORDS = 40  # where long labels leave no room for more
 
 ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
 """Whom the histogram's ε holds against where only ended windows are shown."""
@@ -98,7 +100,7 @@ class Result:
     windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
     reports: that it rests on. note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
-    shares.
+    shares. purpose, owner: of the newest version, shortened; empty where the store does not know them.
     """
 
     fleet: str
@@ -114,6 +116,8 @@ class Result:
     statistics: tuple[Learned, ...] = ()
     histogram: tuple[Bar, ...] = ()
     note: str = ""
+    purpose: str = ""
+    owner: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
@@ -123,6 +127,8 @@ class Result:
             "experiment": self.experiment,
             "type": self.type,
             "unit": self.unit,
+            "purpose": self.purpose,
+            "owner": self.owner,
             "windows": list(self.windows),
             "window_count": self.window_count,
             "reports": self.reports,
@@ -165,10 +171,11 @@ def result_of(
             by_window[window] = by_window.get(window, 0) + n
     seen = [w for w in sorted(by_window) if by_window[w] and (live or has_ended(w, at))]
     shown = seen if newest is None else seen[-newest:]
+    asked = _newest(versions)
     empty = Result(
         fleet,
         name,
-        _newest(versions).experiment.type,
+        asked.experiment.type,
         shortened(query.unit(store, Selection(name, fleet)), _MOST_UNIT),
         tuple(shown[-_MOST_WINDOWS:]),
         len(shown),
@@ -176,6 +183,8 @@ def result_of(
         at,
         CONFIDENCE,
         _nothing_shown(versions),
+        purpose=shortened(visible(asked.purpose), _MOST_WORDS),
+        owner=shortened(visible(asked.owner), _MOST_WORDS),
     )
     if not shown:
         if live:
@@ -256,7 +265,10 @@ def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]
 
 
 def _fitting(result: Result) -> Result:
-    """The result without the labels of the smallest shares, as far as it would be too long with them."""
+    """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
+    if len(result.to_json()) > MOST_BYTES:
+        words = shortened(result.purpose, _FEW_WORDS), shortened(result.owner, _FEW_WORDS)
+        result = replace(result, purpose=words[0], owner=words[1])
     for most in range(MOST_ROWS, 0, -1):
         if len(result.to_json()) <= MOST_BYTES:
             break

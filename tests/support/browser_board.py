@@ -76,6 +76,12 @@ class BoardPage:
         typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
         self.browser.script(typed, self.browser.find(f"#{name}"), str(value))
 
+    def pick(self, index: int) -> None:
+        """Choose a label, or no (0) or yes (1), once it is there."""
+        radios = f"return document.querySelectorAll('input[type=radio]')[{index}]"
+        self.browser.until(lambda: self.browser.script(radios))
+        self.browser.script(radios).click()
+
     def module(self, file: str, text: str, *arguments: Any) -> Any:
         """What JavaScript returns that is given a module of the page as m, and arguments as a."""
         done = "(v) => arguments[arguments.length - 1]({v})"

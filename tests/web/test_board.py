@@ -64,7 +64,8 @@ def test_a_reading_becomes_a_report_of_the_same_file_that_boards_run(page: Board
     assert (read.digest, read.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
     assert page.text("step-index").startswith("10 (20 to 21)")
     assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
-    page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+    page.says("left", "3 of 4 reports are left.")
+    page.says("life-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
     page.says("step-sent", "Counted in this browser: 1")
     page.says("source", "There is no broker behind this page.")
     source = (ROOT / "device" / "ldp_client.py").read_bytes()
@@ -79,7 +80,8 @@ def test_a_spent_budget_is_silence_and_stays_spent(page: BoardPage):
     page.says("said", "report() gives None, and that is all the application sees. The budget is spent.")
     page.open()  # a power cut
     page.ready()
-    page.says("left", "The budget is spent. All its reports together have cost ε 8.")
+    page.says("left", f"The budget is spent. The board is silent for {NAMES[0]} from now on")
+    page.says("life-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
     assert page.report() == b""
 
 
@@ -100,8 +102,8 @@ def test_opting_out_is_kept_over_a_power_cut(page: BoardPage):
     page.open()
     page.ready()
     assert not page.browser.find("#enabled").is_selected()
-    assert page.report() == b""
     page.says("said", "This board does not take part.")
+    assert not page.browser.find("#report").is_enabled()
     page.click("enabled")
     page.says("said", "takes part again")
     assert decode(page.report()).number == 1
@@ -137,7 +139,7 @@ def test_a_full_storage_is_one_sentence_and_spends_nothing(page: BoardPage):
     page.says("said", "its storage is blocked or full")
     page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
     assert decode(page.report()).number == 1
-    page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+    page.says("life-text", "All its reports together have cost ε 2.")
 
 
 @pytest.mark.parametrize("missing", ["localStorage", "crypto"])
@@ -168,6 +170,8 @@ def test_many_boards_are_counted_and_estimated_in_the_browser(page: BoardPage):
     page.click("send")
     page.says("crowd-said", "600 of 600 reports are counted.")
     page.says("source", "600 reports")
+    page.says("compared", "of 16 intervals hold the truth")
+    assert not page.browser.find("#few").is_displayed()
     rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
     assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
     # 600 boards leave nothing behind: the collector runs between the turns of the event loop.
@@ -188,22 +192,45 @@ def test_readings_of_ones_own_are_taken_in_turn_and_mistakes_are_said(page: Boar
     page.choose("population", "own")
     page.fill("own", "12, none")
     page.click("send")
-    page.says("crowd-said", "“none” is not a reading. Type numbers.")
-    page.fill("own", "12.5 18.5")
+    page.says("crowd-said", "“none” is not a reading. Type numbers: digits")
+    page.fill("own", "12.5; 1e999")
+    page.click("send")
+    page.says("crowd-said", "“1e999” is not a reading.")
+    page.fill("own", "12,5; 18.5")
     page.fill("many", 40)
     page.click("send")
     page.says("crowd-said", "40 of 40")
+    page.says("few", "Fewer than 50 reports are too few to say much.")
     cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
     truth = {row[0]: row[-1] for row in cells}
     assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
 
 
+def test_a_typing_error_spends_nothing(page: BoardPage):
+    for text in ("2 1", "1e3", "1,2,3", ""):
+        page.fill("reading", text)
+        page.click("report")
+        page.says("said", f"“{text}” is not a reading.")
+    page.fill("reading", "-400")
+    page.click("report")
+    page.says("said", "-400 is below 10: it counts as the lowest bin. Press again to send it.")
+    assert page.call("state")["sum"] == 0
+    page.report()
+    assert page.text("step-index") == "0 (below 11)"
+    page.fill("reading", "21,5")
+    page.report()
+    assert page.text("step-index") == "11 (21 to 22)"
+
+
 @pytest.mark.parametrize("name", NAMES[2:])
 def test_answers_that_are_no_numbers_are_chosen(page: BoardPage, name: str):
     page.choose("experiment", name)
-    page.browser.until(lambda: page.browser.find("input[type=radio]"))
-    page.browser.driver.find_elements(By.CSS_SELECTOR, "input[type=radio]")[-1].click()
     exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
+    page.browser.until(lambda: page.browser.find("input[type=radio]"))
+    assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
+    page.click("send")
+    page.says("crowd-said", "Choose a reading above first.")
+    page.pick(exp.domain - 1)
     assert decode(page.report()).digest == exp.digest
     assert page.text("step-index").startswith(
         f"{exp.domain - 1} ({'yes' if exp.type == 'bool' else 'other'})"
@@ -234,6 +261,7 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, folder: Path):
     try:
         page.open(fresh=True)
         page.says("purpose", HOSTILE)
+        page.pick(0)
         page.report()
         page.fill("many", 10)
         page.click("send")
@@ -277,6 +305,10 @@ def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPa
             assert page.browser.overflow() <= 0
             assert barriers(page.browser) == []
     finally:
+        page.browser.resize(360)
+        page.choose("experiment", NAMES[3])
+        page.says("population", "7 in 10 as my reading")
+        assert page.browser.overflow() <= 0
         page.browser.resize(1440)
     # By Tab alone from the field to the button, and Enter is a report.
     page.open(fresh=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from running import running, until
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store.store import Store
+from hushmote.server.store.versions import Description
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
 
 pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.broker]
@@ -19,8 +21,10 @@ pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.broker]
 BOARDS = 1_000
 BUDGET = {"rule": "sum", "cap": 8_000_000}
 ROOM = number_json(16, name="room", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
+CROWD = number_json(16, name="crowd", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
 COIN = experiment_json(name="coin", every=4, budget=BUDGET)
 LABEL = "<img src=x onerror=document.title=1>"
+WHO = "who@example.org"
 LABELS = experiment_json(name="labels", type="choice", labels=[LABEL, "b"], mechanism="grr", budget=BUDGET)
 
 
@@ -51,8 +55,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     url = f"sqlite:///{folder / 'store.sqlite'}"
     store = Store(url)
     store.add_fleet("home", keyed=False)
-    for payload in (ROOM, COIN, LABELS):
-        store.add_experiment("home", payload, datetime.date.max)
+    for payload in (ROOM, CROWD, COIN, LABELS):
+        store.add_experiment("home", payload, datetime.date.max, description=Description("", LABEL, WHO))
     broker = MosquittoBroker(free_port())
     broker.start()
     try:
@@ -105,7 +109,7 @@ def test_a_reload_before_the_acknowledgement_sends_the_same_bytes_again(whole: W
         page.says("step-sent", "Not yet. The door says: the broker")
         page.open()
         ask(page, "room")
-        page.says("left", "3 of 4 reports are left. All its reports together have cost ε 2.")
+        page.says("life-text", "All its reports together have cost ε 2.")
         assert page.call("state")["outbox"] == [report.hex()]
         page.says("waiting", f"1 waiting to be sent, as they are: {report.hex()}")
     page.says("step-sent", f"The count moved from {before} to {before + 1}.")
@@ -115,21 +119,54 @@ def test_a_reload_before_the_acknowledgement_sends_the_same_bytes_again(whole: W
     assert whole.counted(ROOM) == before + 2
 
 
+def test_a_report_that_waits_is_dropped_when_its_board_opts_out(whole: Whole, page: BoardPage):
+    with whole.broker_away():
+        page.report()
+        page.says("step-sent", "Not yet. The door says: the broker")
+        page.click("enabled")
+        page.says("step-sent", "Dropped: this board no longer takes part.")
+        page.says("said", "This board no longer takes part.")
+        assert page.call("state")["outbox"] == []
+        assert not page.browser.find("#report").is_enabled()
+
+
+def test_a_server_that_answers_no_more_is_not_one_that_publishes_nothing(whole: Whole, page: BoardPage):
+    before = whole.counted(ROOM)
+    page.report()
+    page.says("step-sent", "The count moved")
+    online = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    network = functools.partial(page.browser.driver.execute_cdp_cmd, "Network.emulateNetworkConditions")
+    page.browser.driver.execute_cdp_cmd("Network.enable", {})
+    network(online | {"offline": True})
+    try:
+        page.report()
+        page.says("step-sent", "Not yet. The door does not answer.")
+        said = page.says(
+            "source", f"; the last count was {whole.counted(ROOM):,}. 1 report went out from here."
+        )
+        assert said.startswith("No answer since ")
+    finally:
+        network(online)
+        page.browser.driver.execute_cdp_cmd("Network.disable", {})
+    page.says("step-sent", "Acknowledged by the broker.")
+    page.says("source", f"The aggregator has counted {before + 2} reports; 2 reports went out")
+
+
 def test_many_boards_come_in_and_the_estimate_closes_in_on_the_truth(whole: Whole, page: BoardPage):
     """A crowd of 1,000 over 16 bins at ε 2, through door, broker and aggregator.
 
     Each share lies within 9 standard errors of the truth: by a Chernoff bound for 1,000 reports a false alarm
     has a chance below 1e-12.
     """
-    before = whole.counted(ROOM)
+    ask(page, "crowd")
     page.choose("population", "groups")
     page.fill("many", BOARDS)
     page.click("send")
     said = page.says("crowd-said", "1,000 of 1,000 reports are acknowledged by the broker.")
     print(said)
-    until(lambda: whole.counted(ROOM) == before + BOARDS, "all reports are in the store")
-    page.says("source", f"The aggregator has counted {before + BOARDS:,} reports")
-    print(page.text("compared"))
+    until(lambda: whole.counted(CROWD) == BOARDS, "all reports are in the store")
+    page.says("source", f"The aggregator has counted {BOARDS:,} reports")
+    print(page.says("compared", "of 16 intervals hold the truth"))
     script = (
         "return [...document.querySelectorAll('#rows tr')].map((r) => [...r.cells].map((c) => c.innerText))"
     )
@@ -138,6 +175,14 @@ def test_many_boards_come_in_and_the_estimate_closes_in_on_the_truth(whole: Whol
     for _, share, interval, truth in rows:
         low, high = (float(x.rstrip("%")) for x in interval.split(" to "))
         assert abs(float(share.rstrip("%")) - float(truth.rstrip("%"))) < 9 * (high - low) / 2 / 1.96
+    # Another board knows only its own reading, which is not the truth of all that is counted.
+    page.open(fresh=True)
+    ask(page, "crowd")
+    page.report()
+    page.says("source", "Not all that is counted was sent from here")
+    assert page.text("compared") == ""
+    assert not page.browser.find("#truth-head").is_displayed()
+    assert [len(row) for row in page.browser.script(script)] == [3] * 16
 
 
 def test_a_crowd_outlasts_a_broker_that_goes_away(whole: Whole, page: BoardPage):
@@ -154,6 +199,7 @@ def test_a_crowd_outlasts_a_broker_that_goes_away(whole: Whole, page: BoardPage)
 def test_a_coin_lets_one_reading_in_some_through(whole: Whole, page: BoardPage):
     ask(page, "coin")
     page.says("facts", "It speaks once in 4 readings, by a coin.")
+    page.pick(1)
     before = whole.counted(COIN)
     page.click("until")
     page.says("step-sent", f"to {before + 1}.")
@@ -165,6 +211,8 @@ def test_a_coin_lets_one_reading_in_some_through(whole: Whole, page: BoardPage):
 
 def test_labels_of_strangers_stay_text(whole: Whole, page: BoardPage):
     ask(page, "labels")
+    assert (page.text("purpose"), page.text("owner")) == (LABEL, f"Asked by {WHO}.")
+    page.pick(0)
     page.fill("many", 30)
     page.click("send")
     page.says("crowd-said", "30 of 30")
@@ -178,3 +226,15 @@ def test_an_experiment_that_is_no_more_is_one_sentence(whole: Whole, page: Board
     page.browser.until(lambda: "labels" not in page.module("main.js", "return m.board.to.experiments()"))
     page.choose("experiment", "labels")
     page.says("trouble-text", "The door has no experiment labels")
+
+
+def test_a_fleet_that_asks_nothing_is_not_a_page_without_a_broker(whole: Whole, page: BoardPage):
+    asked = [v for v in whole.store.experiments("home") if v.current]
+    for version in asked:
+        whole.store.withdraw_experiment("home", version.experiment.name)
+    try:
+        page.browser.until(lambda: page.open() or page.ready() or page.browser.find("#idle").is_displayed())
+        page.says("idle", "These are examples, counted in this browser.")
+    finally:
+        for version in asked:
+            whole.store.add_experiment("home", version.payload, datetime.date.max)

@@ -29,6 +29,7 @@ class BoardConfig:
     result      under which <fleet>/<experiment>.json is a result document, such as /api
     experiment  that is shown first
     home        the page that the board belongs to
+    broker      whether there is a broker: without a door then, it asks nothing at the moment
     """
 
     fleet: str | None = None
@@ -36,6 +37,7 @@ class BoardConfig:
     result: str | None = None
     experiment: str | None = None
     home: str | None = None
+    broker: bool = False
 
 
 def files() -> Iterator[tuple[str, Path]]:

@@ -18,6 +18,7 @@ from hushmote.server.errors import UsageError
 from hushmote.server.results.result import ENDED, ENDLESS, LIVE, MOST_BYTES, Result, result_of
 from hushmote.server.results.windows import SETTLED, end_of, has_ended
 from hushmote.server.store import Store
+from hushmote.server.store.versions import Description
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 DAYS = {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60}
@@ -167,12 +168,25 @@ def test_it_stays_below_four_kilobytes(store: Store, letter: str) -> None:
         fill(
             store, fleet, payload, {f"2026-10-{day:02}": 900 for day in range(1, 29)}, shares, unit="u" * 400
         )
+        store.add_experiment(fleet, payload, description=Description("u" * 400, "\N{FIRE}" * 400, "o" * 400))
         result = result_of(store, fleet, "mode", NOON)
         document = _plain(result)
+        assert document["purpose"].startswith("\N{FIRE}" * 39)
         assert 3 <= len(document["histogram"]) <= 16
         assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
         assert (len(document["windows"]), document["window_count"]) == (8, 28)
         assert document["windows"][-1] == "2026-10-28"
+
+
+def test_it_says_what_is_asked_and_by_whom(store: Store) -> None:
+    fill(store, "home", DOOR, {"2026-11-22": 3})
+    assert [_plain(result_of(store, "home", "door", NOON))[key] for key in ("purpose", "owner")] == ["", ""]
+    store.add_experiment("home", DOOR, description=Description("", "Why\x1b[2J? " * 100, "who@example.org"))
+    for live in (False, True):  # also before a window has ended
+        document = _plain(result_of(store, "home", "door", NOON, live=live))
+        assert document["purpose"].startswith("Why\\x1b[2J? Why")
+        assert (len(document["purpose"]), document["purpose"][-1]) == (200, "…")
+        assert document["owner"] == "who@example.org"
 
 
 def _choice(labels: list[str]) -> bytes:

@@ -48,7 +48,7 @@ export function fillTable(body, rows) {
         element('th', { scope: 'row' }, row.name),
         element('td', {}, percent(row.share)),
         element('td', {}, `${percent(row.low)} to ${percent(row.high)}`),
-        element('td', {}, row.truth === null ? '–' : percent(row.truth)),
+        ...(row.truth === null ? [] : [element('td', {}, percent(row.truth))]),
       ),
     ),
   );

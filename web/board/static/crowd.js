@@ -1,5 +1,6 @@
 // Many boards: their readings are simulated, their randomness is the browser's own.
 import { NotSent, backoff, pause } from './door.js';
+import { plainNumber } from './input.js';
 import { fromHex, randomBytes, toHex } from './port.js';
 
 const AT_ONCE = 6; // requests under way: what browsers open to one server
@@ -8,7 +9,7 @@ const BATCH = 5; // boards made between two turns of the event loop: the collect
 const uniform = () => new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
 const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 
-/** name -> [words, draw(exp, mine)], a draw giving one reading; for the kinds of experiments that it fits. */
+/** name -> [words, draw(mine)], a draw giving one reading, mine() that of this page's board; for the kinds of experiments that it fits. */
 export function populations(exp) {
   if (exp.type === 'number') {
     const [low, width] = [exp.low / 1000, (exp.high - exp.low) / 1000];
@@ -17,28 +18,31 @@ export function populations(exp) {
       bell: ['a bell around the middle', () => within(0.5 + 0.15 * normal())],
       groups: ['two groups', () => within((uniform() < 0.6 ? 0.3 : 0.75) + 0.07 * normal())],
       uniform: ['evenly spread', () => within(uniform())],
-      mine: ['everyone at my reading', (mine) => mine],
+      mine: ['everyone at my reading', (mine) => mine()],
       own: ['numbers of my own', null],
     };
   }
   const values = exp.type === 'bool' ? [false, true] : exp.labels;
   const any = () => values[Math.floor(uniform() * values.length)];
   return {
-    most: ['7 in 10 as my reading, the rest evenly', (mine) => (uniform() < 0.7 ? mine : any())],
+    most: ['7 in 10 as my reading, the rest evenly', (mine) => (uniform() < 0.7 ? mine() : any())],
     uniform: ['evenly spread', any],
-    mine: ['everyone as my reading', (mine) => mine],
+    mine: ['everyone as my reading', (mine) => mine()],
     own: [exp.type === 'bool' ? 'a list of my own (yes, no)' : 'a list of my own', null],
   };
 }
 
-/** Readings out of a text with commas or line breaks between them; TypeError for what is none. */
+/** Readings out of a text with ; or line breaks between them, or commas where it has no ; – TypeError for none. */
 export function readings(exp, text) {
-  const parts = text.split(exp.type === 'number' ? /[\s,;]+/ : /[\n,;]+/).map((x) => x.trim()).filter(Boolean);
+  const comma = text.includes(';') ? '' : ','; // else it is a decimal sign
+  const between = new RegExp(exp.type === 'number' ? `[\\s;${comma}]+` : `[\\n;${comma}]+`);
+  const parts = text.split(between).map((x) => x.trim()).filter(Boolean);
   if (!parts.length) throw new TypeError('Type at least one reading.');
   return parts.map((part) => {
     if (exp.type === 'choice') return part;
-    const known = exp.type === 'bool' ? { yes: true, no: false, 1: true, 0: false }[part.toLowerCase()] : Number(part);
-    if (known === undefined || Number.isNaN(known)) throw new TypeError(`“${part}” is not a reading. Type ${exp.type === 'bool' ? 'yes or no' : 'numbers'}.`);
+    if (exp.type === 'number') return plainNumber(part);
+    const known = { yes: true, no: false, 1: true, 0: false }[part.toLowerCase()];
+    if (known === undefined) throw new TypeError(`“${part}” is not a reading. Type yes or no.`);
     return known;
   });
 }

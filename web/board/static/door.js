@@ -1,5 +1,7 @@
 // Where reports go: through the HTTP door to the broker, or, without one, into a count in this browser.
 
+const PATIENCE_MS = 8000; // longer than a door waits for its broker
+
 /** An answer that is not an acknowledgement; wait: seconds until it may be tried again. */
 export class NotSent extends Error {
   constructor(text, wait = 0) {
@@ -8,10 +10,26 @@ export class NotSent extends Error {
   }
 }
 
-async function json(url) {
-  const response = await fetch(url, { cache: 'no-store' });
-  if (!response.ok) throw new NotSent(`${url} answered ${response.status}`);
-  return response.json();
+/** The whole answer {status, headers, text, bytes}; NotSent where there is none in time. */
+async function ask(url, { signal, ...options } = {}) {
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  try {
+    const response = await fetch(url, { cache: 'no-store', ...options, signal: signal ? AbortSignal.any([signal, patience]) : patience });
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    return { status: response.status, headers: response.headers, bytes, text: new TextDecoder().decode(bytes) };
+  } catch {
+    if (signal?.aborted) throw signal.reason;
+    throw new NotSent('The door does not answer.');
+  }
+}
+
+function json({ status, text }, url) {
+  if (status !== 200) throw new NotSent(`${url} answered ${status}`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new NotSent(`${url} answered no JSON`);
+  }
 }
 
 /** The door at a path: experiments() -> names, payload(name), post(device, bytes, signal), result(name). */
@@ -20,33 +38,27 @@ export function door({ fleet, door: path, result }) {
   return {
     broker: true,
     async experiments() {
-      const answer = await json(`${base}/experiment`);
+      const url = `${base}/experiment`;
+      const answer = json(await ask(url), url);
       return Array.isArray(answer) ? answer : answer.experiments;
     },
     async payload(name) {
-      const response = await fetch(`${base}/experiment/${encodeURIComponent(name)}`, { cache: 'no-store' });
-      if (!response.ok) throw new NotSent(`The door has no experiment ${name}.`);
-      return new Uint8Array(await response.arrayBuffer());
+      const { status, bytes } = await ask(`${base}/experiment/${encodeURIComponent(name)}`);
+      if (status !== 200) throw new NotSent(`The door has no experiment ${name}.`);
+      return bytes;
     },
-    async post(device, bytes, signal) {
-      let response;
-      try {
-        const headers = { 'Content-Type': 'application/octet-stream' };
-        response = await fetch(`${base}/report/${device}`, { method: 'POST', body: bytes, headers, signal });
-      } catch (error) {
-        if (error.name === 'AbortError') throw error;
-        throw new NotSent('The door does not answer.');
-      }
-      if (response.status === 204) return;
-      const why = (await response.text()).split(/[;\n]/)[0] || `status ${response.status}`;
-      throw new NotSent(`The door says: ${why}.`, Number(response.headers.get('Retry-After')) || 0);
+    async post(device, body, signal) {
+      const sent = { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream' }, signal };
+      const { status, headers, text } = await ask(`${base}/report/${device}`, sent);
+      if (status === 204) return;
+      const why = text.split(/[;\n]/)[0] || `status ${status}`;
+      throw new NotSent(`The door says: ${why}.`, Number(headers.get('Retry-After')) || 0);
     },
+    /** The published result, null where none is published; NotSent where nobody answers. */
     async result(name) {
-      try {
-        return await json(result ? `${result}/${fleet}/${name}.json` : `${base}/result/${name}`);
-      } catch {
-        return null; // none yet, or nobody publishes them
-      }
+      const url = result ? `${result}/${fleet}/${name}.json` : `${base}/result/${name}`;
+      const answer = await ask(url);
+      return answer.status === 404 ? null : json(answer, url);
     },
   };
 }

@@ -1,33 +1,67 @@
 // The reading: a slider with a field, or a choice.
 import { element, indexName, number } from './words.js';
 
-/** Put the controls for an experiment's readings into a box; {value(), words()} of what is set there. */
-export function readingInput(box, exp, unit, preset) {
-  if (exp.type === 'number') return numberInput(box, exp, unit, preset);
+/** A text as a number; TypeError for what is no plain number. One comma or point is the decimal sign. */
+export function plainNumber(text) {
+  const plain = text.trim().replace('−', '-');
+  if (!/^[+-]?(\d+[.,]?\d*|[.,]\d+)$/.test(plain)) {
+    throw new TypeError(`“${text.trim()}” is not a reading. Type numbers: digits, and one comma or point, such as 21.5.`);
+  }
+  return Number(plain.replace(',', '.'));
+}
+
+/** Put the controls for an experiment's readings into a box; {value(), words()} of what is set there.
+ *
+ * value(): TypeError where nothing is chosen, or no number is typed. chosen(): whether there is anything.
+ * beyond(): a sentence where a number lies outside the bounds, else an empty text. changed: called at each change.
+ */
+export function readingInput(box, exp, unit, preset, changed) {
+  if (exp.type === 'number') return numberInput(box, exp, unit, preset, changed);
   const names = Array.from({ length: exp.domain }, (_, i) => indexName(exp, i));
   // What is not among the labels is "other"; no label is empty.
   const values = exp.type === 'bool' ? [false, true] : [...exp.labels, ''];
   const radios = names.map((_, i) => element('input', { type: 'radio', name: 'reading', value: i }));
-  radios[0].checked = true;
+  radios.forEach((radio) => radio.addEventListener('change', changed));
   box.replaceChildren(
     element('fieldset', {}, element('legend', {}, 'Reading'), ...names.map((name, i) => element('label', {}, radios[i], ` ${name}`))),
   );
   const at = () => radios.findIndex((radio) => radio.checked);
-  return { value: () => values[at()], words: () => names[at()] };
+  const value = () => {
+    if (at() < 0) throw new TypeError('Choose a reading above first.');
+    return values[at()];
+  };
+  return { value, words: () => names[at()], chosen: () => at() >= 0, beyond: () => '' };
 }
 
-function numberInput(box, exp, unit, preset) {
+function numberInput(box, exp, unit, preset, changed) {
   const [low, high] = [exp.low / 1000, exp.high / 1000];
   const step = Math.max(10 ** Math.floor(Math.log10((high - low) / 100)), 0.001);
   const start = preset ?? Math.round((low + (high - low) * 0.66) / step) * step;
   const slider = element('input', { type: 'range', id: 'slider', min: low, max: high, step });
-  const field = element('input', { type: 'number', id: 'reading', step: 'any', required: '' });
+  // A text: a field for numbers drops a comma without a word, and 21,5 would be 215.
+  const field = element('input', { type: 'text', inputmode: 'decimal', autocomplete: 'off', id: 'reading' });
   slider.value = field.value = Number(start.toFixed(3));
-  slider.addEventListener('input', () => (field.value = slider.value));
-  field.addEventListener('input', () => (slider.value = field.value));
+  slider.addEventListener('input', () => {
+    field.value = slider.value;
+    changed();
+  });
+  field.addEventListener('input', () => {
+    try {
+      slider.value = plainNumber(field.value);
+    } catch {
+      // said when it is reported
+    }
+    changed();
+  });
   box.replaceChildren(
     element('p', { class: 'field' }, element('label', { for: 'slider' }, `Slide it${unit && ` (${unit})`}`), slider),
     element('p', { class: 'field' }, element('label', { for: 'reading' }, `or type it${unit && ` (${unit})`}`), field),
   );
-  return { value: () => Number(field.value), words: () => `${number(Number(field.value))}${unit && ` ${unit}`}` };
+  const value = () => plainNumber(field.value);
+  const beyond = () => {
+    const x = value();
+    if (x < low) return `${number(x)} is below ${number(low)}: it counts as the lowest bin.`;
+    return x > high ? `${number(x)} is above ${number(high)}: it counts as the highest bin.` : '';
+  };
+  return { value, words: () => `${number(value())}${unit && ` ${unit}`}`, chosen: () => true, beyond };
 }

@@ -5,7 +5,7 @@ import { readingInput } from './input.js';
 import { fillPopulations, sendMany } from './many.js';
 import { BoardError, boot, fromHex, kept, toHex } from './port.js';
 import { makeView } from './view.js';
-import { belief, codeMeaning, codeOf, element, indexName, nats, number, reportParts } from './words.js';
+import { belief, codeMeaning, codeOf, element, facts, indexName, nats, number, reportParts, reports } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const MOST_UNSENT = 16;
@@ -15,6 +15,8 @@ const NEW_BOARD =
 /** What the page has: call (of the port), storage, to (door or examples), about (words by experiment's name). */
 export const board = { call: null, state: null, exp: null, view: null, input: null };
 let sending = false;
+let asked = null; // a reading outside the bounds, for which the button must be pressed once more
+const NOT_PART = 'This board does not take part.';
 const indices = new Map(); // report -> index of its reading, for the truth in the view
 
 const json = async (file) => {
@@ -85,10 +87,11 @@ async function choose(name) {
   trouble(null);
   for (const id of ['measure', 'budget', 'crowd', 'view']) $(id).hidden = true;
   const payload = await retried(() => board.to.payload(name), () => board.name === name);
-  const words = board.about[name] ?? { unit: (await board.to.result(name))?.unit };
+  const words = board.about[name] ?? (await board.to.result(name).catch(() => null)) ?? {};
   if (!payload || board.name !== name) return; // another one was chosen meanwhile
   const end = payload.indexOf(0);
-  $('purpose').textContent = words.purpose ?? '';
+  $('purpose').textContent = words.purpose || 'Nobody here knows what this is asked for.';
+  $('owner').textContent = board.about[name] ? 'An example: nobody asks this.' : words.owner ? `Asked by ${words.owner}.` : 'Nobody here knows who asks.';
   if (end >= 0) {
     trouble('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
     return;
@@ -98,7 +101,8 @@ async function choose(name) {
     board.exp = board.call('parse', board.payload);
     $('facts').textContent = facts(board.exp, words.unit);
     board.view = board.views[name] ??= makeView(board.exp, board.to);
-    board.input = readingInput($('input'), board.exp, words.unit ?? '', words.reading);
+    board.input = readingInput($('input'), board.exp, words.unit ?? '', words.reading, readingChanged);
+    asked = null;
     fillPopulations(board.exp);
     $('until').hidden = board.exp.every === 1;
     for (const id of ['crowd', 'view']) $(id).hidden = false;
@@ -112,6 +116,7 @@ async function choose(name) {
     const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget holds`)}` : '';
     $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
     showState();
+    if (!board.state.enabled) $('said').textContent = NOT_PART;
     drain();
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
@@ -119,17 +124,6 @@ async function choose(name) {
     else trouble(lockedWords(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
   }
   await board.view?.refresh();
-}
-
-function facts(exp, unit = '') {
-  const kind = {
-    number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins.`,
-    choice: `A reading is one of ${number(exp.labels.length)} labels, or other.`,
-    bool: 'A reading is yes or no.',
-  }[exp.type];
-  const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: `${number(exp.cap)} reports`, unlimited: 'no limit' }[exp.rule];
-  const every = exp.every > 1 ? ` It speaks once in ${number(exp.every)} readings, by a coin.` : '';
-  return `${kind} A report costs ε ${nats(exp.epsilon)}. The board’s budget for this is ${cap}.${every}`;
 }
 
 function showState() {
@@ -140,14 +134,44 @@ function showState() {
   $('meter').setAttribute('aria-valuenow', line.left);
   $('meter').setAttribute('aria-valuetext', `${number(line.left)} of ${number(all)} reports left`);
   $('meter-left').style.width = `${all ? (100 * line.left) / all : 0}%`;
-  const spent = `All its reports together have cost ε ${nats(state.sum)}.`;
   $('left').textContent = state.locked ? lockedWords(state.locked)
-    : line.left ? `${number(line.left)} of ${number(all)} reports are left. ${spent}`
-    : `The budget is spent. ${spent} The board is silent from now on; the application notices nothing.`;
+    : line.left ? `${number(line.left)} of ${reports(all)} ${line.left === 1 ? 'is' : 'are'} left.`
+    : `The budget is spent. The board is silent for ${exp.name} from now on; the application notices nothing.`;
+  const life = { most: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
+  const words = `ε ${nats(life.left)} of ${nats(life.most)} is left`;
+  $('life').setAttribute('aria-valuemax', life.most);
+  $('life').setAttribute('aria-valuenow', life.left);
+  $('life').setAttribute('aria-valuetext', words);
+  $('life-left').style.width = `${(100 * life.left) / life.most}%`;
+  const more = line.left && life.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
+  $('life-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
   $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
   $('enabled').checked = state.enabled;
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
+  for (const id of ['report', 'until']) $(id).disabled = !state.enabled || !board.input.chosen();
   if (state.locked) trouble(lockedWords(state.locked), true);
+}
+
+function readingChanged() {
+  asked = null; // another reading is asked for anew
+  showState();
+}
+
+/** Whether a reading can be reported now: a typing error would spend budget. */
+function agreed() {
+  let beyond;
+  try {
+    beyond = board.input.beyond();
+    board.input.value();
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    $('said').textContent = error.message;
+    return false;
+  }
+  if (!beyond || asked === board.input.words()) return true;
+  asked = board.input.words();
+  $('said').textContent = `${beyond} Press again to send it.`;
+  return false;
 }
 
 const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
@@ -156,7 +180,7 @@ const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
 function whyNone({ state, exp }) {
   const line = state.experiments[exp.name];
   if (state.locked || state.error) return lockedWords(state.locked ?? state.error);
-  if (!state.enabled) return 'This board does not take part.';
+  if (!state.enabled) return NOT_PART;
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
   return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
@@ -164,6 +188,8 @@ function whyNone({ state, exp }) {
 
 /** One reading; with patience, as many as it takes until the coin of `every` lets one through. */
 async function reportReading(patient) {
+  if (!agreed()) return;
+  asked = null;
   const value = board.input.value();
   let [answer, readings] = [null, 0];
   do {
@@ -200,11 +226,12 @@ async function drain() {
   sending = true;
   try {
     for (let n = 0; board.state.outbox.length; ) {
-      const [report] = board.state.outbox;
-      const { view } = board;
+      const [[report], view] = [board.state.outbox, board.view];
       const mine = report.slice(2, 10) === view.exp.digest;
       try {
-        const before = mine && board.to.broker ? (await view.result())?.reports ?? null : null;
+        if (board.to.broker) sentSays('Trying …');
+        const before = mine && board.to.broker ? await countedBefore(view) : null;
+        if (!board.state.outbox.includes(report)) continue; // dropped meanwhile
         await board.to.post(board.state.device, fromHex(report));
         board.state = board.call('sent', report);
         n = 0;
@@ -212,9 +239,9 @@ async function drain() {
         if (mine) countMoved(view, before);
       } catch (error) {
         if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
+        if (!board.state.outbox.includes(report)) continue;
         const wait = backoff(n++, error);
-        $('step-sent').textContent = `Not yet. ${error.message} The same bytes go again in ${number(wait)} s.`;
-        $('steps').hidden = false;
+        sentSays(`Not yet. ${error.message} The same bytes go again in ${number(wait)} s.`);
         showState();
         await pause(wait);
         if (board.state.locked) return;
@@ -226,23 +253,35 @@ async function drain() {
   }
 }
 
+function sentSays(text) {
+  $('step-sent').textContent = text;
+  $('steps').hidden = false;
+}
+
+/** How many reports are counted, null where nobody answers; a server that did not last time is not waited for. */
+async function countedBefore(view) {
+  const result = view.silent() ? null : await view.refresh();
+  return view.silent() ? null : result?.reports ?? 0;
+}
+
 /** Say that the report was acknowledged, and watch the count move. */
 async function countMoved(view, before) {
-  const say = (text) => ($('step-sent').textContent = text);
-  $('steps').hidden = false;
   if (!board.to.broker) {
     await view.refresh();
-    say(`Counted in this browser: ${number(view.counted())} so far. There is no broker behind this page.`);
+    sentSays(`Counted in this browser: ${number(view.counted())} so far. There is no broker behind this page.`);
     return;
   }
-  say('Acknowledged by the broker.');
+  const say = (words) => sentSays(`Acknowledged by the broker. ${words}`);
+  say('');
   for (let n = 0; n < 20; n++) {
     const now = (await view.refresh())?.reports ?? null;
-    if (now === null) return say('Acknowledged by the broker. This server publishes no results yet.');
-    if (now > (before ?? 0)) return say(`Acknowledged by the broker. The count moved from ${number(before ?? 0)} to ${number(now)}.`);
+    if (view.silent()) return say('How many reports are counted, nobody answers.');
+    if (now === null) return say('This server publishes no results yet.');
+    if (before === null) return say(`The count is now ${number(now)}.`);
+    if (now > before) return say(`The count moved from ${number(before)} to ${number(now)}.`);
     await pause(Math.min(0.3 + n / 10, 1.5));
   }
-  return say(`Acknowledged by the broker. The published count is still ${number(before)}: results may come only when their window has ended.`);
+  return say(`The published count is still ${number(before)}: results may come only when their window has ended.`);
 }
 
 // --- The page --------------------------------------------------------------------------------------
@@ -301,6 +340,7 @@ async function start() {
   );
   $('boot').textContent = `MicroPython ${about.micropython} runs in this browser.`;
   $('real').hidden = false;
+  $('idle').hidden = !config.broker || Boolean(config.door);
   const names = await retried(() => board.to.experiments());
   if (!names.length) {
     trouble('The fleet asks nothing at the moment: no experiment is published.');
@@ -317,7 +357,7 @@ $('form').addEventListener('submit', (event) => {
   event.preventDefault();
   reportReading(false).catch(failed);
 });
-$('until').addEventListener('click', () => $('form').reportValidity() && reportReading(true).catch(failed));
+$('until').addEventListener('click', () => reportReading(true).catch(failed));
 $('crowd-form').addEventListener('submit', (event) => {
   event.preventDefault();
   sendMany(board).catch(failed);
@@ -327,8 +367,10 @@ $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
 $('trouble-new').addEventListener('click', newBoard);
 $('enabled').addEventListener('change', () => {
+  const waiting = board.state.outbox.length;
   try {
     board.state = board.call('enable', $('enabled').checked);
+    if (waiting && !board.state.enabled) sentSays('Dropped: this board no longer takes part.');
     $('said').textContent = board.state.enabled ? 'This board takes part again.' : 'This board no longer takes part. It keeps that in mind; unsent reports are dropped.';
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;

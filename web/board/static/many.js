@@ -1,6 +1,6 @@
 // The form that sends many boards' reports: what it asks for, progress, the end.
 import { populations, readings, send } from './crowd.js';
-import { element, number } from './words.js';
+import { element, number, reports } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -16,17 +16,17 @@ export async function sendMany(board) {
   const { exp, view } = board;
   const [, draw] = populations(exp)[$('population').value];
   const many = Number($('many').value);
-  const mine = board.input.value();
-  let source = () => draw(mine);
-  if (!draw) {
-    try {
-      const list = readings(exp, $('own').value);
-      let i = 0;
-      source = () => list[i++ % list.length];
-    } catch (error) {
-      $('crowd-said').textContent = error.message;
-      return;
-    }
+  let source;
+  try {
+    let mine = null;
+    if (['mine', 'most'].includes($('population').value)) mine = board.input.value();
+    const list = draw ? [] : readings(exp, $('own').value);
+    let i = 0;
+    source = draw ? () => draw(() => mine) : () => list[i++ % list.length];
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    $('crowd-said').textContent = error.message;
+    return;
   }
   const stop = new AbortController();
   $('cancel').onclick = () => stop.abort();
@@ -40,7 +40,7 @@ export async function sendMany(board) {
     at = now;
     bar.value = now.sent + now.silent;
   };
-  const words = () => `${number(at.sent)} of ${number(many)} reports are ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
+  const words = () => `${number(at.sent)} of ${reports(many)} ${many === 1 ? 'is' : 'are'} ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
   const refresh = setInterval(() => {
     $('crowd-at').textContent = `${words()} ${at.waiting ?? ''}`;
     view.refresh();
@@ -48,7 +48,7 @@ export async function sendMany(board) {
   try {
     const each = (index, hex) => view.add(index, hex);
     await send({ call: board.call, payloadHex: board.payload, many, source, to: board.to, each, progress, signal: stop.signal });
-    const silent = at.silent ? ` ${number(at.silent)} boards never spoke.` : '';
+    const silent = at.silent ? ` ${number(at.silent)} ${at.silent === 1 ? 'board' : 'boards'} never spoke.` : '';
     $('crowd-said').textContent = `Done in ${number((performance.now() - begun) / 1000)} s. ${words()}${silent}`;
   } catch (error) {
     if (error.name !== 'AbortError') throw error;

@@ -1,8 +1,10 @@
 // What is learned: the server's numbers where there are some, else those of the reports that this page sent.
 import { compared, drawHistogram, fillTable } from './chart.js';
 import { canEstimate, estimator } from './estimate.js';
-import { belief, codeOf, groupName, groupsOf, nats, number } from './words.js';
+import { NotSent } from './door.js';
+import { belief, codeOf, groupName, groupsOf, nats, number, reports } from './words.js';
 
+const FEW = 50; // reports, of which little can be said
 const $ = (id) => document.getElementById(id);
 
 /** The view of one experiment; to: what door() or examples() gives. */
@@ -13,35 +15,64 @@ export function makeView(exp, to) {
   const truth = new Float64Array(exp.domain);
   let [counted, known] = [0, 0];
   let underWay = null;
+  let last = null; // the newest result that was published
+  let answered = null; // when the server answered last
+  let silent = false; // whether it did not answer the last time
+  let others = null; // whether reports had been counted before this page sent any
 
   function ours() {
     const rows = counted > 1 && estimated ? estimated(counts, groups) : [];
     return rows.map((row, i) => ({ ...row, name: groupName(exp, groups[i]), truth: truthOf(groups[i]) }));
   }
 
-  const truthOf = (values) => (known ? values.reduce((sum, v) => sum + truth[v], 0) / known : null);
+  /** Only where all that is counted went out from here, each with a reading that is known, is there a truth of all. */
+  const isAll = () => known > 0 && known === counted && (!last || (!others && last.reports === counted));
+  const truthOf = (values) => (isAll() ? values.reduce((sum, v) => sum + truth[v], 0) / known : null);
+
+  function between({ from, to }) {
+    if (from <= exp.low / 1000 && to < exp.high / 1000) return `below ${number(to)}`;
+    if (from > exp.low / 1000 && to >= exp.high / 1000) return `${number(from)} or more`;
+    return `${number(from)} to ${number(to)}`;
+  }
 
   function theirs(result) {
     const middle = (v) => (exp.low + ((exp.high - exp.low) * (v + 0.5)) / exp.domain) / 1000;
     const all = Array.from({ length: exp.domain }, (_, v) => v);
     return result.histogram.map((row, i) => ({
       ...row,
-      name: row.from === null ? row.name : `${number(row.from)} to ${number(row.to)}`,
+      name: row.from === null ? row.name : between(row),
       truth: truthOf(row.from === null ? [i] : all.filter((v) => row.from <= middle(v) && middle(v) < row.to)),
     }));
   }
 
-  function source(result) {
-    const sent = `${number(counted)} ${counted === 1 ? 'report' : 'reports'}`;
-    if (result) {
-      const other = result.reports - counted > 0 ? ' The truth below is only that of the boards sent from here.' : '';
-      return `The aggregator has counted ${number(result.reports)} reports; ${sent} went out from here.${other}`;
+  function source() {
+    const sent = reports(counted);
+    if (silent) {
+      const since = answered ? `No answer since ${answered.toLocaleTimeString()}` : 'No answer yet from the server';
+      const count = last ? `; the last count was ${number(last.reports)}` : '';
+      return `${since}${count}. ${sent} went out from here.`;
+    }
+    if (last) {
+      const other = counted && !isAll() ? ' Not all that is counted was sent from here, so nobody here knows the truth of it.' : '';
+      return `The aggregator has counted ${reports(last.reports)}; ${sent} went out from here.${other}`;
     }
     const where = to.broker
       ? `This server publishes no results. So this page counts what it sent itself: ${sent}.`
       : `There is no broker behind this page. It counts in this browser, and forgets when it is reloaded: ${sent}. Nothing leaves this browser.`;
     if (!estimated) return `${where} It only counts: estimates of this kind (${exp.mechanism}, ${number(exp.domain)} values) are an aggregator’s work.`;
     return counted > 1 ? where : `${where} Estimates need at least two.`;
+  }
+
+  async function ask() {
+    try {
+      last = await to.result(exp.name);
+      answered = new Date();
+      silent = false;
+      others ??= !counted && (last?.reports ?? 0) > 0;
+    } catch (error) {
+      if (!(error instanceof NotSent)) throw error;
+      silent = true;
+    }
   }
 
   return {
@@ -55,23 +86,26 @@ export function makeView(exp, to) {
         truth[index]++;
       }
     },
-    result: () => to.result(exp.name),
+    silent: () => silent,
     counted: () => counted,
-    /** Show what is known now; what is asked while an answer is under way gets that answer. */
+    /** Show what is known now, and give the newest result, null where none is published; what is asked while an answer is under way gets that answer. */
     refresh() {
       underWay ??= this.draw().finally(() => (underWay = null));
       return underWay;
     },
     async draw() {
-      const result = await to.result(exp.name);
-      const rows = result?.histogram?.length ? theirs(result) : ours();
-      $('source').textContent = source(result);
+      await ask();
+      const rows = last?.histogram?.length ? theirs(last) : ours();
+      $('source').textContent = source();
       $('compared').textContent = compared(rows);
+      $('few').hidden = !rows.length || (last ?? { reports: counted }).reports >= FEW;
+      const truths = rows.some((row) => row.truth !== null);
+      for (const id of ['truth-key', 'truth-head']) $(id).hidden = !truths;
       fillTable($('rows'), rows);
       if (rows.length) drawHistogram($('chart'), rows, Math.max($('chart').clientWidth, 280));
       else $('chart').replaceChildren();
       $('live').textContent = `Who watches this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}: ${belief(exp.epsilon, 'one report')}`;
-      return result;
+      return last;
     },
   };
 }

@@ -10,6 +10,9 @@ export const roughly = format({ style: 'percent', maximumFractionDigits: 1 });
 export const points = format({ maximumFractionDigits: 1 });
 export const nats = (micro) => format({ maximumFractionDigits: 6 })(micro / 1e6);
 
+/** So many reports, in words. */
+export const reports = (n) => `${number(n)} ${n === 1 ? 'report' : 'reports'}`;
+
 /** An element with attributes and children, which are elements or text. */
 export function element(tag, attributes = {}, ...children) {
   const made = tag.startsWith('svg:')
@@ -43,8 +46,14 @@ export function indexName(exp, index) {
   if (index === null) return 'no reading';
   if (exp.type === 'bool') return index ? 'yes' : 'no';
   if (exp.type === 'choice') return exp.labels[index] ?? 'other';
+  return binName(exp, index, index + 1);
+}
+
+/** The name of bins from one to before another; what lies outside the bounds falls into the end bins. */
+function binName(exp, from, to) {
   const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
-  return `${edge(index)} to ${edge(index + 1)}`;
+  if (from === 0 && to < exp.domain) return `below ${edge(to)}`;
+  return from > 0 && to === exp.domain ? `${edge(from)} or more` : `${edge(from)} to ${edge(to)}`;
 }
 
 /** What a code says under rr, grr and olh. */
@@ -71,6 +80,17 @@ export function groupsOf(exp, most = 16) {
 
 export function groupName(exp, values) {
   if (exp.type !== 'number') return indexName(exp, values[0]);
-  const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
-  return `${edge(values[0])} to ${edge(values.at(-1) + 1)}`;
+  return binName(exp, values[0], values.at(-1) + 1);
+}
+
+/** What is asked, and what it costs. */
+export function facts(exp, unit = '') {
+  const kind = {
+    number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins.`,
+    choice: `A reading is one of ${number(exp.labels.length)} labels, or other.`,
+    bool: 'A reading is yes or no.',
+  }[exp.type];
+  const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: `${number(exp.cap)} reports`, unlimited: 'no limit' }[exp.rule];
+  const every = exp.every > 1 ? ` It speaks once in ${number(exp.every)} readings, by a coin.` : '';
+  return `${kind} A report costs ε ${nats(exp.epsilon)}. The board’s budget for this is ${cap}.${every}`;
 }

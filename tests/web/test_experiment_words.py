@@ -14,6 +14,7 @@ from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.experiments.units import UnitsError
+from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.simulator import vectorised
@@ -99,11 +100,35 @@ def test_sentences_are_in_the_readers_numbers(store):
         answer = reader.fleet("home").experiment("temp").estimate().mean()
     said = sentences.change(change, "mean", answer, ENGLISH)
     assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
-    assert said.endswith("seen less than 1 time in 10,000. It changed.")
-    unsure = replace(change, low=-1300.4, high=200.0, p_adjusted=0.3)
+    assert "that much would be seen less than 1 time in 10,000, looked at alone; with all " in said
+    assert said.endswith("taken into account, less than 1 time in 10,000. It changed.")
+    unsure = replace(change, low=-1300.4, high=200.0, p=0.3, p_adjusted=0.3)
     said = sentences.change(unsure, "mean", answer, ENGLISH)
     assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
-    assert said.endswith("30 times in 100. That may be chance.")
+    assert said.endswith(
+        "If nothing had changed, that much would be seen 30 times in 100. That may be chance."
+    )
+    away = replace(change, p=0.03, p_adjusted=0.15)
+    said = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
+    assert said.endswith(
+        "that much would be seen about 1 time in 33, looked at alone; with all 5 rows that are compared here "
+        "taken into account, 15 times in 100. That may be chance."
+    )
+
+
+def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
+    url, grow = store
+    for day in DAYS[:2]:
+        grow("mode", day, 1000)
+    looked, choices = Looked(), Choices(ranges=("a",), since=DAYS[:1])
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "mode")
+        (trend,) = looked.over_time(reader, of, files.question("trend", choices, of))
+        (change,) = looked.change(reader, of, files.question("change", choices, of))
+    assert sentences.trend(trend, ENGLISH)[0].startswith("a: If nothing had changed")
+    (row,) = change.rows
+    assert isinstance(row, ChangeRow)
+    assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
 
 
 def test_the_head_says_how_long_and_how_many(store):
@@ -118,10 +143,15 @@ def test_the_head_says_how_long_and_how_many(store):
 
         assert lines(2) == [
             "What for?",
-            "Asked by owner@example.org. 2 days left.",
+            "Asked by owner@example.org. 3 days left.",
             "20 reports today, 1,520 reports in all",
         ]
-        assert "1 day left." in lines(3)[1]
+        assert "2 days left." in lines(3)[1]  # as the Fleet view counts
+        assert [days_left(datetime.date(2026, 1, 4), datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [
+            2,
+            1,
+            0,
+        ]
         assert "Today is its last day." in lines(4)[1]
         assert "It ended on Jan 4, 2026." in lines(5)[1]
         with Store(url) as writer:

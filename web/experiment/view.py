@@ -243,7 +243,7 @@ class ExperimentView:
             now = datetime.datetime.now(datetime.UTC)
             running = not all(has_ended(w, now) for w in selection.windows or of.windows)
             lines = sentences.epsilons(both.overview, both.shown, running, self._reader)
-            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, anew after a minute.")
+            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
         if self._client.is_deleted:
             return
         self._private.clear()

@@ -131,6 +131,41 @@ def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
     assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
 
 
+def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
+    assert sentences.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
+    assert sentences.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
+    assert sentences.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
+    assert sentences.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
+    assert sentences.period(("all",), ("all",), ENGLISH) == "all reports"
+    url, grow = store
+    for day in DAYS[:2]:
+        grow("mode", day, 4000)
+    looked = Looked()
+
+    def newest(name: str, choices: Choices):
+        with StoreReader(url) as reader:
+            of = described(reader, "home", name)
+            kind = of.newest.experiment.type
+            return looked.newest(reader, of, choices.newest("home", name, kind, tuple(of.windows)))
+
+    assert newest("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
+    with Store(url) as opened:
+        (version,) = (v for v in opened.experiments("home") if v.experiment.name == "mode")
+        with opened.ingest() as transaction:
+            transaction.write({}, {(version.id, DAYS[2], 0): 3000, (version.id, DAYS[2], 1): 1000}, {})
+    for ranges in (("a",), ("a", "b, c")):
+        found = newest("mode", Choices(ranges=ranges))
+        assert found is not None
+        window, answer = found
+        assert window == DAYS[2]
+        with StoreReader(url) as reader:
+            estimate = reader.fleet("home").experiment("mode").estimate(DAYS[2])
+        (row,) = (estimate.share if len(ranges) == 1 else estimate.together)(*ranges).rows
+        assert answer.rows[0] == row
+        said = sentences.newest(row, window, ENGLISH)
+        assert said.startswith("It changed in this time: newest window (Jan 3, 2026) ")
+
+
 def test_the_head_says_how_long_and_how_many(store):
     url, grow = store
     grow("temp", DAYS[0], 1500)

@@ -88,8 +88,9 @@ def _common(summary: str) -> dict[str, Any]:
         "animation": False,
         "toolbox": {"show": False},
         "aria": {"enabled": True, "label": {"description": visible(summary)}},
-        "grid": {"left": 8, "right": 16, "top": 28, "bottom": 28, "containLabel": True},
-        "textStyle": {"fontFamily": "inherit"},
+        "grid": {"left": 8, "right": 32, "top": 28, "bottom": 28, "containLabel": True},
+        # The page's own: to make room for a text, ECharts measures it, and it cannot measure "inherit".
+        "textStyle": {"fontFamily": "system-ui, sans-serif"},
     }
 
 
@@ -126,7 +127,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> dict[str,
             splitLine={"show": False},
         ),
         "yAxis": _axis("value", axisLabel=_numbers(locale, " %")),
-        "grid": {"left": 8, "right": 16, "top": 28, "bottom": 44, "containLabel": True},
+        "grid": {"left": 8, "right": 32, "top": 28, "bottom": 44, "containLabel": True},
         "series": series,
     }  # fmt: skip
 
@@ -264,7 +265,7 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
         "yAxis": _axis(
             "category", data=[visible(n) for n in names], inverse=True, axisLabel={":formatter": _NAME}
         ),
-        "grid": {"left": 8, "right": 16, "top": 12, "bottom": 44, "containLabel": True},
+        "grid": {"left": 8, "right": 32, "top": 12, "bottom": 44, "containLabel": True},
         "series": [
             {"id": "changes", "type": "scatter", "data": points, "symbolSize": 11},
             _whiskers(ends, INK, across=False),

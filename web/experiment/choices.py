@@ -87,6 +87,12 @@ class Choices:
             confidence=self.confidence,
         )
 
+    def newest(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> EstimateQuestion:
+        """The share in each of the windows that are looked at, or the newest of these windows."""
+        asked = replace(self.question(fleet, name, kind), quantiles=(), rows=None)
+        looked_at = self.windows or (tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ())
+        return replace(asked, selection=replace(asked.selection, windows=looked_at))
+
     def change(
         self, fleet: str, name: str, kind: str, windows: Sequence[str], versions: Sequence[str]
     ) -> EstimateQuestion:

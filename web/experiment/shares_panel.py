@@ -31,8 +31,10 @@ class SharesPanel:
         self._choose = choose
         self._number = experiment.type == "number"
         self._answer: Answer | None = None
+        self._shown: Choices | None = None
         heading("Share of the fleet", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
+        self._newest = ui.label().props('id="newest"')
         # What a reader chose is read aloud, what comes by itself is not: it would never end.
         self._aloud = ui.label().classes("unseen").props('role="status"')
         self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
@@ -100,10 +102,10 @@ class SharesPanel:
         """Rows of the picture."""
         return len(self._answer.rows) if self._answer else 0
 
-    def show(self, choices: Choices, histogram: Answer, asked: Answer, readings: Answers) -> None:
-        """Show answers to these choices."""
+    def show(self, choices: Choices, when: str, histogram: Answer, asked: Answer, readings: Answers) -> None:
+        """Show answers to these choices; when: the windows, in words."""
         self._answer = histogram
-        self.show_share(choices, asked)
+        self.show_share(choices, when, asked)
         summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
         if self._number:
             area = ends(self._experiment, choices.ranges[0])
@@ -128,11 +130,18 @@ class SharesPanel:
         """Tell who does not see it what the share is."""
         self._aloud.text = self._sentence.text
 
-    def show_share(self, choices: Choices, asked: Answer) -> None:
+    def show_newest(self, said: str) -> None:
+        """Say how the newest window differs, or nothing."""
+        self._newest.text, self._newest.visible = said, bool(said)
+
+    def show_share(self, choices: Choices, when: str, asked: Answer) -> None:
         """Show the share of what is chosen alone."""
+        if choices != self._shown:
+            self.show_newest("")  # it was said of another
+        self._shown = choices
         row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        self._sentence.text = sentences.share(row, name, self._reader)
+        self._sentence.text = f"{sentences.share(row, name, self._reader)} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

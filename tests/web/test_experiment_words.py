@@ -19,7 +19,15 @@ from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
-from hushmote.web.experiment.choices import Choices, fitting, from_query, range_between
+from hushmote.web.experiment.choices import (
+    Choices,
+    fitting,
+    from_query,
+    left_out,
+    range_between,
+    typed_quantiles,
+    typed_range,
+)
 from hushmote.web.experiment.counted import described
 from hushmote.web.experiment.looked import Looked, fine_enough
 from hushmote.web.reader import Reader
@@ -164,6 +172,52 @@ def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
         assert answer.rows[0] == row
         said = sentences.newest(row, window, ENGLISH)
         assert said.startswith("It changed in this time: newest window (Jan 3, 2026) ")
+
+
+def test_what_is_typed_wrong_is_said(store):
+    url, _ = store
+    with StoreReader(url) as reader:
+        experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
+    assert typed_range(experiment, 3.1, 9.8) == "3:10"
+    assert sentences.range_name(experiment, "3:10", "°C", GERMAN) == "3 to 10 °C"
+    assert sentences.range_name(experiment, ":9.5", "°C", GERMAN) == "below 9,5 °C"
+    for low, high, why in (
+        (24, 24, "From must be below To"),
+        (30, 10, "From must be below To"),
+        (None, 10, "numbers"),
+        (float("nan"), 10, "From must be below To"),
+        (40, 50, "from -4 to 28"),
+        (5.01, 5.1, "no whole row of 0.5"),
+    ):
+        with pytest.raises(UnitsError, match=why):
+            typed_range(experiment, low, high)
+    assert typed_quantiles("5; 50 %, 99.9") == (0.05, 0.5, 0.999)
+    for text in ("150", "abc", "", "5, 50, abc", "0", "nan", ", ".join(map(str, range(1, 11)))):
+        with pytest.raises(UnitsError, match="numbers"):
+            typed_quantiles(text)
+
+
+def test_what_a_link_asks_for_that_is_not_there_is_said(store):
+    url, grow = store
+    grow("temp", DAYS[0], 100)
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "temp")
+
+    def said(query: str) -> str:
+        return sentences.left_out(left_out(query, files.fitted_to(from_query(query), of)))
+
+    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1])
+    assert said(right.query()) == ""
+    assert said("") == ""
+    assert said("confidence=0.990&quantiles=.5&over=share") == ""
+    assert (
+        said("windows=2026-13-99&ranges=3%3A10")
+        == "This link asks for something that is not here (windows 2026-13-99): it is left out."
+    )
+    wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
+    assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
+    assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
+    assert "more than 1000 choices" in said("a=1&" * 2000)
 
 
 def test_the_head_says_how_long_and_how_many(store):

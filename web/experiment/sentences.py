@@ -17,6 +17,7 @@ from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
+from .choices import ends
 from .counted import Counted
 
 BEFOREHAND = (
@@ -25,6 +26,7 @@ BEFOREHAND = (
 )
 WORKED_OUT = "This is being worked out."
 ANEW = "and anew when reports come, at most once a minute"
+_MOST_LEFT_OUT = 5  # that are named
 NOT_YET = "An estimate needs 2 reports."
 WATCHING = f"Watching live: {LIVE}."
 
@@ -71,6 +73,22 @@ def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
     if last:
         return f"{reading(row.lower, unit, reader)} and above"
     return f"{reading(row.lower, '', reader)} to {reading(row.upper, unit, reader)}"
+
+
+def range_name(experiment: Experiment, text: str, unit: str, reader: Numbers) -> str:
+    """What a number's low:high is called, as span() calls it."""
+    low, high = ends(experiment, text)
+    return span(Row(text, 0, 0, 0, lower=low, upper=high), experiment, unit, reader)
+
+
+def left_out(asked: Sequence[str]) -> str:
+    """Said of a link that asks for what is not there."""
+    if not asked:
+        return ""
+    shown = ", ".join(asked[:_MOST_LEFT_OUT])
+    more = f" and {len(asked) - _MOST_LEFT_OUT} more" if len(asked) > _MOST_LEFT_OUT else ""
+    it = "it is" if len(asked) == 1 else "they are"
+    return f"This link asks for something that is not here ({shown}{more}): {it} left out."
 
 
 def share(row: Row, name: str, reader: Numbers) -> str:

@@ -25,7 +25,7 @@ from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
-from .choices import Choices, from_query
+from .choices import Choices, from_query, left_out
 from .controls import Controls
 from .counted import Counted, described
 from .looked import Looked
@@ -77,6 +77,8 @@ class ExperimentView:
         self._seen_at: datetime.datetime | None = None  # when the numbers were worked out that are shown
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
+        self._asked = context.client.request.url.query
+        self._left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
         self._head = ui.column().classes("experiment-lines").props('id="head"')
         self._state = ui.label().classes("experiment-state").props('id="state" role="status"')
         self._body = ui.column().classes("experiment-wide")
@@ -106,6 +108,8 @@ class ExperimentView:
             self._hinders(e)
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
+        if self._asked:
+            self._left_out.text, self._asked = sentences.left_out(left_out(self._asked, self._choices)), ""
         self._head.clear()
         with self._head:
             for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):
@@ -140,7 +144,8 @@ class ExperimentView:
 
     async def _choose(self, **chosen: Any) -> None:
         before = self._choices
-        choices = self._choices = replace(before, **chosen)
+        assert self._of is not None  # before it is, there is nothing to choose
+        choices = self._choices = files.fitted_to(replace(before, **chosen), self._of)
         if choices == before:
             return
         if replace(before, ranges=choices.ranges) != choices:
@@ -159,6 +164,7 @@ class ExperimentView:
         return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
+        self._left_out.text = ""
         query = self._choices.query()
         ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
 

@@ -201,11 +201,12 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
     else:
         said = f"fell by {to(-row.value)}, between {write(-row.high)} and {write(-row.low)}: {before}"
     verdict = "It changed." if row.p_adjusted < 1 - answer.confidence else "That may be chance."
-    often = f"If nothing had changed, that much would be seen {chance(row.p, reader)}"
-    if row.p_adjusted != row.p:
+    alone, together = (chance(p, reader) for p in (row.p, row.p_adjusted))
+    often = f"If nothing had changed, that much would be seen {alone}"
+    if together != alone:
         rows = reader.number(len(answer.rows), 0)
         often += f", looked at alone; with all {rows} rows that are compared here taken into account, "
-        often += chance(row.p_adjusted, reader)
+        often += together
     return f"{_begun(name, answer)} {said}. {often}. {verdict}"
 
 

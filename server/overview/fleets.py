@@ -34,7 +34,7 @@ class ExperimentOverview:
 
     purpose, owner, unit: the analyst's words, of the newest version that has any; made visible, and otherwise
     a stranger's text. state: "current" while boards are asked. expires: the last day, UTC, on which they are,
-    None for good. days_left: until then, today included; None for good, 0 where they are asked no more.
+    None for good. days_left: as days_left() counts; None for good, 0 where they are asked no more.
     reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
     with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
     made the histogram of a version, else "".
@@ -204,7 +204,7 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         said("unit"),
         state,
         expires,
-        0 if state != "current" else None if expires is None else (expires - day).days + 1,
+        0 if state != "current" else None if expires is None else days_left(expires, day),
         len(versions),
         sum(windows.values()),
         _today(windows, shown.experiment.window, day),
@@ -212,6 +212,14 @@ def _experiment(versions: list[Version], counted: list[_Counted], day: datetime.
         windows.get(last, 0),
         next((one.implausible for one in counted if one.implausible), ""),
     )
+
+
+def days_left(expires: datetime.date, day: datetime.date) -> int:
+    """On how many days boards are still asked: a day counts as long as they are asked on it, today too.
+
+    expires: the last one, UTC. 1 on that day, 0 after it.
+    """
+    return max(0, (expires - day).days + 1)
 
 
 def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int | None:

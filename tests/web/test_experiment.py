@@ -168,16 +168,32 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     for end, value in (("From", "10"), ("To", "20")):
         field = browser.find(f"input[aria-label='{end} °C']")
         field.send_keys(Keys.CONTROL, "a")
-        field.send_keys(value)
+        field.send_keys(value, Keys.ENTER)
     (before,) = filled.estimate().share("10:20").rows
-    browser.until(lambda: text(browser, "share") == f"10 to 20 °C: {said(before)}", said(before))
+    browser.until(lambda: text(browser, "share").startswith(f"10 to 20 °C: {said(before)} ("), said(before))
     browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
     browser.until(lambda: text(browser, "share").startswith("10 to 20.5 °C"))
     filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
     (after,) = filled.estimate().share("10:20.5").rows
-    browser.until(lambda: text(browser, "share") == f"10 to 20.5 °C: {said(after)}", said(after))
+    browser.until(lambda: text(browser, "share").startswith(f"10 to 20.5 °C: {said(after)} ("), said(after))
     browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
     assert said(after) != said(before)
+    # What is wrong is said, and the answer stays.
+    field = browser.find("input[aria-label='From °C']")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys("24", Keys.ENTER)
+    browser.until(
+        lambda: text(browser, "range") == "From must be below To. The answer is still of 10 to 20.5 °C."
+    )
+    assert text(browser, "share").startswith("10 to 20.5 °C")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys("10.1", Keys.ENTER)
+    browser.until(lambda: text(browser, "range").startswith("Drag over the bars"))
+    browser.until(lambda: field.get_property("value") == "10")
+    quantiles = browser.find("input[aria-label='Quantiles, %']")
+    quantiles.send_keys(Keys.CONTROL, "a")
+    quantiles.send_keys("150", Keys.ENTER)
+    browser.says("numbers above 0 and below 100, with commas between them. Shown are still 5, 50, 95.")
     # What is chosen elsewhere leaves it alone.
     drag(browser, 1, 2, nth=1)
     browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
@@ -185,7 +201,12 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
 
 
 def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):
+    drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
+    browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
+    assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in text(browser, "share")
+    browser.until(lambda: "It changed in this time: newest window (Jan 3, 2026)" in text(browser, "newest"))
     drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&since={DAYS[0]}&windows={DAYS[1]}")
+    assert not text(browser, "left-out")
     browser.until(lambda: "It changed." in text(browser, "trend"))
     with StoreReader(filled.url) as reader:
         asked = reader.fleet("home").experiment("temp")
@@ -199,6 +220,14 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
         )
     )
     assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in text(browser, "change")
+    clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
+      const [l, r] = [svg.getBoundingClientRect().left, svg.getBoundingClientRect().right];
+      return [...svg.querySelectorAll('text')].filter(t => {
+        const box = t.getBoundingClientRect();
+        return box.left < l - 0.5 || box.right > r + 0.5;
+      }).map(t => t.textContent);
+    })"""
+    assert browser.script(clipped) == []
     # Dragging over windows chooses them.
     drag(browser, 1, 2, nth=1)
     browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
@@ -211,7 +240,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
     browser.named("<b>door</b>", "[role=checkbox]").click()
     row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
-    browser.until(lambda: text(browser, "share") == f"idle or <b>door</b>: {said(row)}", said(row))
+    browser.until(lambda: text(browser, "share").startswith(f"idle or <b>door</b>: {said(row)} ("), said(row))
     assert HOSTILE in text(browser, "head")
     drawing = browser.find(".experiment-chart svg")
     ActionChains(browser.driver).move_to_element(drawing).perform()
@@ -240,7 +269,7 @@ def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str,
         browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     browser.until(lambda: not text(browser, "share").startswith("1 to 2 "))
     low, high = map(float, text(browser, "share").partition(" °C")[0].split(" to "))
-    assert 10 < low < 18 < high < 28  # of 0 to 32, beside an axis
+    assert 10 < low < 18 < high < 29  # of 0 to 32, beside an axis
     browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
     browser.resize(1440)
 
@@ -258,6 +287,19 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     browser.says("It was withdrawn")
     assert " of the fleet, between " in text(browser, "share")  # what was learned is still shown
     assert not [e for e in browser.errors() if "/nothing" not in e]
+    gone = Path(filled.url.removeprefix("sqlite:///"))
+    gone.rename(gone.with_suffix(".gone"))
+    try:
+        browser.until(lambda: "What you see is of " in text(browser, "state"))
+        lines = [
+            line
+            for line in browser.text.splitlines()
+            if gone.name in line and "hushmote estimate" not in line
+        ]
+        assert len(lines) == 1, lines  # the frame says it, once
+    finally:
+        gone.with_suffix(".gone").rename(gone)
+    browser.until(lambda: not text(browser, "state"))
 
 
 def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser):

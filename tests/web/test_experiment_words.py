@@ -14,11 +14,20 @@ from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.experiments.units import UnitsError
+from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
-from hushmote.web.experiment.choices import Choices, fitting, from_query, range_between
+from hushmote.web.experiment.choices import (
+    Choices,
+    fitting,
+    from_query,
+    left_out,
+    range_between,
+    typed_quantiles,
+    typed_range,
+)
 from hushmote.web.experiment.counted import described
 from hushmote.web.experiment.looked import Looked, fine_enough
 from hushmote.web.reader import Reader
@@ -99,11 +108,115 @@ def test_sentences_are_in_the_readers_numbers(store):
         answer = reader.fleet("home").experiment("temp").estimate().mean()
     said = sentences.change(change, "mean", answer, ENGLISH)
     assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
-    assert said.endswith("seen less than 1 time in 10,000. It changed.")
-    unsure = replace(change, low=-1300.4, high=200.0, p_adjusted=0.3)
+    assert said.endswith("that much would be seen less than 1 time in 10,000. It changed.")
+    unsure = replace(change, low=-1300.4, high=200.0, p=0.3, p_adjusted=0.3)
     said = sentences.change(unsure, "mean", answer, ENGLISH)
     assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
-    assert said.endswith("30 times in 100. That may be chance.")
+    assert said.endswith(
+        "If nothing had changed, that much would be seen 30 times in 100. That may be chance."
+    )
+    away = replace(change, p=0.03, p_adjusted=0.15)
+    said = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
+    assert said.endswith(
+        "that much would be seen about 1 time in 33, looked at alone; with all 5 rows that are compared here "
+        "taken into account, 15 times in 100. That may be chance."
+    )
+
+
+def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
+    url, grow = store
+    for day in DAYS[:2]:
+        grow("mode", day, 1000)
+    looked, choices = Looked(), Choices(ranges=("a",), since=DAYS[:1])
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "mode")
+        (trend,) = looked.over_time(reader, of, files.question("trend", choices, of))
+        (change,) = looked.change(reader, of, files.question("change", choices, of))
+    assert sentences.trend(trend, ENGLISH)[0].startswith("a: If nothing had changed")
+    (row,) = change.rows
+    assert isinstance(row, ChangeRow)
+    assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
+
+
+def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
+    assert sentences.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
+    assert sentences.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
+    assert sentences.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
+    assert sentences.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
+    assert sentences.period(("all",), ("all",), ENGLISH) == "all reports"
+    url, grow = store
+    for day in DAYS[:2]:
+        grow("mode", day, 4000)
+    looked = Looked()
+
+    def newest(name: str, choices: Choices):
+        with StoreReader(url) as reader:
+            of = described(reader, "home", name)
+            kind = of.newest.experiment.type
+            return looked.newest(reader, of, choices.newest("home", name, kind, tuple(of.windows)))
+
+    assert newest("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
+    with Store(url) as opened:
+        (version,) = (v for v in opened.experiments("home") if v.experiment.name == "mode")
+        with opened.ingest() as transaction:
+            transaction.write({}, {(version.id, DAYS[2], 0): 3000, (version.id, DAYS[2], 1): 1000}, {})
+    for ranges in (("a",), ("a", "b, c")):
+        found = newest("mode", Choices(ranges=ranges))
+        assert found is not None
+        window, answer = found
+        assert window == DAYS[2]
+        with StoreReader(url) as reader:
+            estimate = reader.fleet("home").experiment("mode").estimate(DAYS[2])
+        (row,) = (estimate.share if len(ranges) == 1 else estimate.together)(*ranges).rows
+        assert answer.rows[0] == row
+        said = sentences.newest(row, window, ENGLISH)
+        assert said.startswith("It changed in this time: newest window (Jan 3, 2026) ")
+
+
+def test_what_is_typed_wrong_is_said(store):
+    url, _ = store
+    with StoreReader(url) as reader:
+        experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
+    assert typed_range(experiment, 3.1, 9.8) == "3:10"
+    assert sentences.range_name(experiment, "3:10", "°C", GERMAN) == "3 to 10 °C"
+    assert sentences.range_name(experiment, ":9.5", "°C", GERMAN) == "below 9,5 °C"
+    for low, high, why in (
+        (24, 24, "From must be below To"),
+        (30, 10, "From must be below To"),
+        (None, 10, "numbers"),
+        (float("nan"), 10, "From must be below To"),
+        (40, 50, "from -4 to 28"),
+        (5.01, 5.1, "no whole row of 0.5"),
+    ):
+        with pytest.raises(UnitsError, match=why):
+            typed_range(experiment, low, high)
+    assert typed_quantiles("5; 50 %, 99.9") == (0.05, 0.5, 0.999)
+    for text in ("150", "abc", "", "5, 50, abc", "0", "nan", ", ".join(map(str, range(1, 11)))):
+        with pytest.raises(UnitsError, match="numbers"):
+            typed_quantiles(text)
+
+
+def test_what_a_link_asks_for_that_is_not_there_is_said(store):
+    url, grow = store
+    grow("temp", DAYS[0], 100)
+    with StoreReader(url) as reader:
+        of = described(reader, "home", "temp")
+
+    def said(query: str) -> str:
+        return sentences.left_out(left_out(query, files.fitted_to(from_query(query), of)))
+
+    right = Choices(DAYS[:1], "", ("3:10",), (0.1, 0.9), 0.99, 64, "smooth", "0.1", DAYS[:1])
+    assert said(right.query()) == ""
+    assert said("") == ""
+    assert said("confidence=0.990&quantiles=.5&over=share") == ""
+    assert (
+        said("windows=2026-13-99&ranges=3%3A10")
+        == "This link asks for something that is not here (windows 2026-13-99): it is left out."
+    )
+    wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
+    assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
+    assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
+    assert "more than 1000 choices" in said("a=1&" * 2000)
 
 
 def test_the_head_says_how_long_and_how_many(store):
@@ -118,10 +231,15 @@ def test_the_head_says_how_long_and_how_many(store):
 
         assert lines(2) == [
             "What for?",
-            "Asked by owner@example.org. 2 days left.",
+            "Asked by owner@example.org. 3 days left.",
             "20 reports today, 1,520 reports in all",
         ]
-        assert "1 day left." in lines(3)[1]
+        assert "2 days left." in lines(3)[1]  # as the Fleet view counts
+        assert [days_left(datetime.date(2026, 1, 4), datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [
+            2,
+            1,
+            0,
+        ]
         assert "Today is its last day." in lines(4)[1]
         assert "It ended on Jan 4, 2026." in lines(5)[1]
         with Store(url) as writer:

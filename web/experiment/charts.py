@@ -20,6 +20,10 @@ _FAINT = 0.35  # opacity
 _MOST_BARS = 128  # that are drawn one by one
 _LABEL = 24  # characters of a name on an axis
 
+# The page's own. To make room for an axis's labels, ECharts measures them: it cannot measure "inherit", and
+# takes a font for it that is narrower where the axis does not name one.
+_FONT = "system-ui, sans-serif"
+
 _NAME = f"v => v.length > {_LABEL} ? v.slice(0, {_LABEL - 1}) + '…' : v"
 
 # A bar from 0, and its interval: whiskers where there is room for them, otherwise a band.
@@ -74,7 +78,7 @@ def _told(locale: str, named: bool = False) -> dict[str, Any]:
 def _axis(kind: str, **more: Any) -> dict[str, Any]:
     return {
         "type": kind,
-        "axisLabel": {"color": INK, "hideOverlap": True} | more.pop("axisLabel", {}),
+        "axisLabel": {"color": INK, "hideOverlap": True, "fontFamily": _FONT} | more.pop("axisLabel", {}),
         "nameTextStyle": {"color": INK},
         "axisLine": {"lineStyle": {"color": GRID}},
         "splitLine": {"lineStyle": {"color": GRID}},
@@ -88,8 +92,8 @@ def _common(summary: str) -> dict[str, Any]:
         "animation": False,
         "toolbox": {"show": False},
         "aria": {"enabled": True, "label": {"description": visible(summary)}},
-        "grid": {"left": 8, "right": 16, "top": 28, "bottom": 28, "containLabel": True},
-        "textStyle": {"fontFamily": "inherit"},
+        "grid": {"left": 8, "right": 24, "top": 28, "bottom": 28, "containLabel": True},
+        "textStyle": {"fontFamily": _FONT},
     }
 
 
@@ -126,7 +130,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> dict[str,
             splitLine={"show": False},
         ),
         "yAxis": _axis("value", axisLabel=_numbers(locale, " %")),
-        "grid": {"left": 8, "right": 16, "top": 28, "bottom": 44, "containLabel": True},
+        "grid": {"left": 8, "right": 24, "top": 28, "bottom": 44, "containLabel": True},
         "series": series,
     }  # fmt: skip
 
@@ -264,7 +268,7 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
         "yAxis": _axis(
             "category", data=[visible(n) for n in names], inverse=True, axisLabel={":formatter": _NAME}
         ),
-        "grid": {"left": 8, "right": 16, "top": 12, "bottom": 44, "containLabel": True},
+        "grid": {"left": 8, "right": 24, "top": 12, "bottom": 44, "containLabel": True},
         "series": [
             {"id": "changes", "type": "scatter", "data": points, "symbolSize": 11},
             _whiskers(ends, INK, across=False),

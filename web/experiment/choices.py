@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from ...device.ldp_client import Experiment
 from ...server.answers.answer import CONFIDENCE
@@ -14,6 +14,7 @@ from ...server.answers.query import Selection
 from ...server.answers.question import EstimateQuestion
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
+from ...server.plain_text import shortened, visible
 
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.9, 0.95, 0.99)
@@ -23,6 +24,8 @@ SHARE = "share"
 NEWEST = 60
 """Windows that a trend shows; those chosen may be others."""
 
+_MOST_SAID = 60  # characters of a choice that is not there
+_MOST_QUANTILES = 9
 _MOST = 1000  # values of one name in an address; more is not from a reader
 
 
@@ -87,6 +90,12 @@ class Choices:
             confidence=self.confidence,
         )
 
+    def newest(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> EstimateQuestion:
+        """The share in each of the windows that are looked at, or the newest of these windows."""
+        asked = replace(self.question(fleet, name, kind), quantiles=(), rows=None)
+        looked_at = self.windows or (tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ())
+        return replace(asked, selection=replace(asked.selection, windows=looked_at))
+
     def change(
         self, fleet: str, name: str, kind: str, windows: Sequence[str], versions: Sequence[str]
     ) -> EstimateQuestion:
@@ -146,6 +155,21 @@ def from_query(query: str) -> Choices:
     )
 
 
+def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
+    """What an address asks for that is not in the choices that were made of it, such as "confidence 7"."""
+    try:
+        given = parse_qsl(query, max_num_fields=_MOST)
+    except ValueError:
+        return (f"more than {_MOST} choices",)
+    found = []
+    for name, text in given:
+        value = vars(fitted).get(name)
+        kept = value if isinstance(value, tuple) else (value,)
+        if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in kept):
+            found.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
+    return tuple(dict.fromkeys(found))
+
+
 def _number(text: str, least: float = 0.0, most: float = 1.0) -> float | None:
     """A number in an address, from least (0 and 1 themselves are no quantiles) to most; None for another."""
     try:
@@ -171,6 +195,39 @@ def range_between(experiment: Experiment, low: float, high: float) -> str:
     first = "" if found.low == 0 else f"{edges[found.low]:.10g}"
     last = "" if found.high == experiment.domain else f"{edges[found.high]:.10g}"
     return f"{first}:{last}"
+
+
+def typed_range(experiment: Experiment, low: float | None, high: float | None) -> str:
+    """The range that was typed, as range_between has it; raises UnitsError with what is to be typed."""
+    if low is None or high is None:
+        raise UnitsError("From and To are to be numbers")
+    if not low < high:
+        raise UnitsError("From must be below To")
+    edges = bin_edges(experiment)
+    if low >= edges[-1] or high <= edges[0]:
+        raise UnitsError(f"the histogram goes from {edges[0]:g} to {edges[-1]:g}")
+    try:
+        return range_between(experiment, low, high)
+    except UnitsError:
+        raise UnitsError(f"between From and To lies no whole row of {edges[1] - edges[0]:g}") from None
+
+
+def typed_quantiles(text: str) -> tuple[float, ...]:
+    """5, 50, 95 as shares. Raises UnitsError for another text."""
+    parts = text.replace(";", ",").replace("%", "").split(",")
+    found = tuple(round(percent / 100, 12) for percent in map(_float, parts) if 0 < percent < 100)
+    if len(found) < len(parts):
+        raise UnitsError("numbers above 0 and below 100, with commas between them")
+    if len(set(found)) > _MOST_QUANTILES:
+        raise UnitsError(f"at most {_MOST_QUANTILES} numbers")
+    return tuple(dict.fromkeys(found))
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:
@@ -212,6 +269,7 @@ def fitting(
         version=_version(choices.version, versions),
         earlier=_version(choices.earlier, versions),
         ranges=ranges or first_range(experiment),
+        over=choices.over if not number or choices.over in over_names("number", choices.quantiles) else MEAN,
         post="raw" if choices.post == "smooth" and not number else choices.post,
     )
 

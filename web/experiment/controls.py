@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
 
+from ...server.experiments.units import UnitsError
 from ..reader import Reader
 from .chart import CHOSEN
-from .choices import CONFIDENCES, Choices
+from .choices import CONFIDENCES, Choices, typed_quantiles
 from .shares_panel import Choose
 
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
@@ -33,17 +34,21 @@ class Controls:
             self._post = ui.select(posts, label="Post-processing", value=choices.post)
             self._confidence = ui.select(sure, label="Confidence", value=choices.confidence)
             self._version = ui.select({"": "all, pooled"}, label="Version", value="")
-            shown = ", ".join(f"{q * 100:g}" for q in choices.quantiles)
-            self._quantiles = ui.input("Quantiles, %", value=shown)
+            self._shown = choices.quantiles
+            self._quantiles = ui.input("Quantiles, %", value=_percents(self._shown))
             for field in (self._rows, self._post, self._confidence, self._version):
                 field.on(CHOSEN, self._chosen).classes("experiment-field")
             self._quantiles.on("change", self._chosen).classes("experiment-field")
         self._rows.visible = self._quantiles.visible = number
 
     async def _chosen(self) -> None:
-        changed: dict[str, Any] = (
-            {"quantiles": found} if (found := _quantiles(self._quantiles.value or "")) else {}
-        )
+        changed: dict[str, Any] = {}
+        try:
+            changed["quantiles"] = self._shown = typed_quantiles(self._quantiles.value or "")
+        except UnitsError as e:
+            self._quantiles.error = f"Wanted: {e}. Shown are still {_percents(self._shown)}."
+        else:
+            self._quantiles.error = None
         await self._choose(
             rows=self._rows.value or None,
             post=self._post.value,
@@ -61,14 +66,5 @@ class Controls:
         self._version.value = choices.version
 
 
-def _quantiles(text: str) -> tuple[float, ...]:
-    """5, 50, 95 as shares; what is no percentage between 0 and 100 is left out."""
-    found = []
-    for part in text.replace(";", ",").replace("%", "").split(","):
-        try:
-            percent = float(part)
-        except ValueError:
-            continue
-        if 0 < percent < 100:
-            found.append(round(percent / 100, 12))
-    return tuple(dict.fromkeys(found))[:9]
+def _percents(quantiles: Sequence[float]) -> str:
+    return ", ".join(f"{q * 100:g}" for q in quantiles)

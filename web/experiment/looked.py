@@ -58,6 +58,23 @@ class Looked:
         share = estimate.together if asked.together else estimate.share
         return share(*asked.ranges, post=asked.post)
 
+    def newest(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> tuple[str, Answer] | None:
+        """The newest window with its share, where windows differ by more than chance makes them.
+
+        Of several labels each is looked at, and p takes that into account (Bonferroni).
+        """
+        windows = self.kept.by_window(store.store, of, asked.selection)
+        if len(windows) < 2:
+            return None
+        how = (of.unit_of(asked.selection), asked.confidence, (), of.fleet)
+        (trend,) = fleet_estimate.trend(windows, asked.ranges, *how)
+        if min(p for _, p in trend.p_values) * len(trend.p_values) >= 1 - asked.confidence:
+            return None
+        last = tuple(windows)[-1]
+        return last, self.shares(
+            store, of, replace(asked, selection=replace(asked.selection, windows=(last,)))
+        )
+
     def readings(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
         """A number's mean, standard deviation and quantiles."""
         estimate = self.estimate(store, of, asked)

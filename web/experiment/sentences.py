@@ -14,8 +14,10 @@ from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.epsilon import belief, rounded_up
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
+from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
+from .choices import ends
 from .counted import Counted
 
 BEFOREHAND = (
@@ -23,6 +25,8 @@ BEFOREHAND = (
     "often than it says."
 )
 WORKED_OUT = "This is being worked out."
+ANEW = "and anew when reports come, at most once a minute"
+_MOST_LEFT_OUT = 5  # that are named
 NOT_YET = "An estimate needs 2 reports."
 WATCHING = f"Watching live: {LIVE}."
 
@@ -71,11 +75,59 @@ def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
     return f"{reading(row.lower, '', reader)} to {reading(row.upper, unit, reader)}"
 
 
+def range_name(experiment: Experiment, text: str, unit: str, reader: Numbers) -> str:
+    """What a number's low:high is called, as span() calls it."""
+    low, high = ends(experiment, text)
+    return span(Row(text, 0, 0, 0, lower=low, upper=high), experiment, unit, reader)
+
+
+def left_out(asked: Sequence[str]) -> str:
+    """Said of a link that asks for what is not there."""
+    if not asked:
+        return ""
+    shown = ", ".join(asked[:_MOST_LEFT_OUT])
+    more = f" and {len(asked) - _MOST_LEFT_OUT} more" if len(asked) > _MOST_LEFT_OUT else ""
+    it = "it is" if len(asked) == 1 else "they are"
+    return f"This link asks for something that is not here ({shown}{more}): {it} left out."
+
+
 def share(row: Row, name: str, reader: Numbers) -> str:
     """18 to 22 °C: 41.2 % of the fleet, between 40.1 % and 42.3 %."""
     places = digits(row.low * 100, row.high * 100)
     value, low, high = (reader.percent(x, places) for x in (row.value, row.low, row.high))
     return f"{name}: {value} of the fleet, between {low} and {high}"
+
+
+def period(chosen: Sequence[str], windows: Sequence[str], reader: Numbers) -> str:
+    """When reports were made: Oct 23, 2026 to Nov 21, 2026, all 30 windows.
+
+    chosen: those that are added up, of all windows; both oldest first.
+    """
+    try:
+        first, last = (_moment(window, reader) for window in (chosen[0], chosen[-1]))
+    except (IndexError, ValueError):  # "all" is no day
+        return "all reports"
+    if len(windows) == 1 or first == last:
+        return first
+    many = len(chosen)
+    of = f"all {reader.number(many, 0)}" if many == len(windows) else (
+        f"{reader.number(many, 0)} of {reader.number(len(windows), 0)}"
+    )  # fmt: skip
+    return f"{first} to {last}, {of} windows"
+
+
+def _moment(window: str, reader: Numbers) -> str:
+    """The day or the hour, UTC, that a window is called by. Raises ValueError for another text."""
+    day = reader.day(datetime.date.fromisoformat(window[:10]))
+    return f"{day}, {window[11:13]}:00 UTC" if "T" in window else day
+
+
+def newest(row: Row, window: str, reader: Numbers) -> str:
+    """Said below a share that was not the same all the time."""
+    places = digits(row.low * 100, row.high * 100)
+    value, low, high = (reader.percent(x, places) for x in (row.value, row.low, row.high))
+    there = f"newest window ({_moment(window, reader)}) {value}, between {low} and {high}"
+    return f"It changed in this time: {there}."
 
 
 def value(row: Row, unit: str, reader: Numbers) -> str:
@@ -120,8 +172,13 @@ def trend(answer: Answer, reader: Numbers) -> list[str]:
     for name, p in answer.p_values:
         verdict = "It changed." if p < 1 - answer.confidence else "That may be chance."
         often = f"If nothing had changed, windows would differ as much {chance(p, reader)}."
-        said.append(f"{visible(name[:1].upper() + name[1:])}: {often} {verdict}")
+        said.append(f"{_begun(visible(name), answer)}: {often} {verdict}")
     return said
+
+
+def _begun(name: str, answer: Answer) -> str:
+    """A name that begins a sentence: a statistic's has a capital, a label stays what it is."""
+    return f"{name[:1].upper()}{name[1:]}" if answer.quantity == "reading" else name
 
 
 def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
@@ -144,8 +201,13 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
     else:
         said = f"fell by {to(-row.value)}, between {write(-row.high)} and {write(-row.low)}: {before}"
     verdict = "It changed." if row.p_adjusted < 1 - answer.confidence else "That may be chance."
-    often = f"If nothing had changed, that much would be seen {chance(row.p_adjusted, reader)}."
-    return f"{name[:1].upper()}{name[1:]} {said}. {often} {verdict}"
+    alone, together = (chance(p, reader) for p in (row.p, row.p_adjusted))
+    often = f"If nothing had changed, that much would be seen {alone}"
+    if together != alone:
+        rows = reader.number(len(answer.rows), 0)
+        often += f", looked at alone; with all {rows} rows that are compared here taken into account, "
+        often += together
+    return f"{_begun(name, answer)} {said}. {often}. {verdict}"
 
 
 def epsilons(overview: Overview, shown: TwoEpsilons, running: bool, reader: Numbers) -> list[str]:
@@ -195,11 +257,10 @@ def _until(of: Counted, today: datetime.date, reader: Numbers) -> str:
     expires = current[0].expires
     if expires is None:
         return "It has no last day."
-    left = (expires - today).days
-    if left < 0:
+    left = days_left(expires, today)
+    if left == 0:
         return f"It ended on {reader.day(expires)}."
-    days = "Today is its last day." if left == 0 else f"{reader.number(left, 0)} days left."
-    return days.replace("1 days", "1 day") if left == 1 else days
+    return "Today is its last day." if left == 1 else f"{reader.number(left, 0)} days left."
 
 
 def too_few(reports: int, windows: Sequence[str], reader: Numbers) -> str:

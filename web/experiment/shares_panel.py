@@ -14,12 +14,13 @@ from ..frame import heading
 from ..reader import Reader
 from . import charts, sentences
 from .chart import CHOSEN, DraggedChart, Ends
-from .choices import Choices, ends, range_between
+from .choices import Choices, ends, range_between, typed_range
 
 Choose = Callable[..., Awaitable[None]]
 """Called with what a reader has chosen anew, by the names that Choices has."""
 
 _TICKED = 16  # labels that have boxes of their own; more are in a list
+_DRAG = "Drag over the bars, or type From and To."
 _COLUMNS = ("range", "share", "from", "to", "processed")
 
 
@@ -31,8 +32,10 @@ class SharesPanel:
         self._choose = choose
         self._number = experiment.type == "number"
         self._answer: Answer | None = None
+        self._shown: Choices | None = None
         heading("Share of the fleet", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
+        self._newest = ui.label().props('id="newest"')
         # What a reader chose is read aloud, what comes by itself is not: it would never end.
         self._aloud = ui.label().classes("unseen").props('role="status"')
         self._chart = DraggedChart("Histogram of the fleet", self._dragged if self._number else None)
@@ -48,33 +51,48 @@ class SharesPanel:
 
     def _fields(self, chosen: tuple[str, ...]) -> None:
         edges = bin_edges(self._experiment)
-        low, high = ends(self._experiment, chosen[0])
+        self._range = chosen[0]
+        low, high = ends(self._experiment, self._range)
         step = float(edges[1] - edges[0])
         with ui.row().classes("experiment-controls"):
             self._low = ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g")
             self._high = ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g")
             for field in (self._low, self._high):
-                field.on(CHOSEN, self._typed).props("dense")
+                # With Enter, an arrow key or on leaving: a number that is half typed is not meant.
+                field.on("change", self._typed).props("dense")
+            self._hint = ui.label(_DRAG).props('id="range" role="status"')
 
     async def _typed(self) -> None:
-        if self._low.value is None or self._high.value is None:
-            return
         try:
-            text = range_between(self._experiment, float(self._low.value), float(self._high.value))
-        except UnitsError:
-            return  # a number is half typed
-        await self._chosen((text,))
+            text = typed_range(self._experiment, self._low.value, self._high.value)
+        except UnitsError as e:
+            said = str(e)
+            of = sentences.range_name(self._experiment, self._range, self._unit, self._reader)
+            self._hint.text = f"{said[:1].upper()}{said[1:]}. The answer is still of {of}."
+            for field in (self._low, self._high):
+                field.props("error no-error-icon")
+            return
+        await self._take(text)
 
     async def _dragged(self, area: Ends) -> None:
         try:
             text = range_between(self._experiment, *area)
         except UnitsError:
             return  # less than half a bin
+        await self._take(text)
+
+    async def _take(self, text: str) -> None:
+        """Look at a range, and write into the fields which whole bins it is."""
+        self._range = text
         self._low.value, self._high.value = ends(self._experiment, text)
+        self._hint.text = _DRAG
+        for field in (self._low, self._high):
+            field.props(remove="error no-error-icon")
         await self._chosen((text,))
 
     def _labels(self, chosen: tuple[str, ...]) -> None:
         names = index_names(self._experiment)
+        ui.label("Tick labels; those that are ticked are added up.")
         if len(names) > _TICKED:
             shown = {name: visible(name) for name in names}
             picked = ui.select(shown, label="Labels", multiple=True, value=list(chosen))
@@ -100,10 +118,10 @@ class SharesPanel:
         """Rows of the picture."""
         return len(self._answer.rows) if self._answer else 0
 
-    def show(self, choices: Choices, histogram: Answer, asked: Answer, readings: Answers) -> None:
-        """Show answers to these choices."""
+    def show(self, choices: Choices, when: str, histogram: Answer, asked: Answer, readings: Answers) -> None:
+        """Show answers to these choices; when: the windows, in words."""
         self._answer = histogram
-        self.show_share(choices, asked)
+        self.show_share(choices, when, asked)
         summary = f"{self._sentence.text}. {len(histogram.rows)} rows; the table below has them all."
         if self._number:
             area = ends(self._experiment, choices.ranges[0])
@@ -128,11 +146,18 @@ class SharesPanel:
         """Tell who does not see it what the share is."""
         self._aloud.text = self._sentence.text
 
-    def show_share(self, choices: Choices, asked: Answer) -> None:
+    def show_newest(self, said: str) -> None:
+        """Say how the newest window differs, or nothing."""
+        self._newest.text, self._newest.visible = said, bool(said)
+
+    def show_share(self, choices: Choices, when: str, asked: Answer) -> None:
         """Show the share of what is chosen alone."""
+        if choices != self._shown:
+            self.show_newest("")  # it was said of another
+        self._shown = choices
         row = asked.rows[0]
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        self._sentence.text = sentences.share(row, name, self._reader)
+        self._sentence.text = f"{sentences.share(row, name, self._reader)} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

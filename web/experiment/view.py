@@ -25,7 +25,7 @@ from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
-from .choices import Choices, from_query
+from .choices import Choices, from_query, left_out
 from .controls import Controls
 from .counted import Counted, described
 from .looked import Looked
@@ -74,8 +74,11 @@ class ExperimentView:
         self._of: Counted | None = None
         self._built: object = None
         self._client = context.client
+        self._seen_at: datetime.datetime | None = None  # when the numbers were worked out that are shown
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
+        self._asked = context.client.request.url.query
+        self._left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
         self._head = ui.column().classes("experiment-lines").props('id="head"')
         self._state = ui.label().classes("experiment-state").props('id="state" role="status"')
         self._body = ui.column().classes("experiment-wide")
@@ -83,6 +86,13 @@ class ExperimentView:
     def state(self, text: str) -> None:
         """Say what hinders, or nothing."""
         self._state.text, self._state.visible = text, bool(text)
+
+    def _hinders(self, error: HushmoteError) -> None:
+        """Say what hinders; of the store itself the frame says it; here stands how old numbers are."""
+        said = "" if self._page.live.trouble else sentence(visible(str(error)))
+        if self._seen_at is not None:
+            said = f"{said} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
+        self.state(said)
 
     async def refresh(self) -> None:
         """Show what the store has now; called after each commit."""
@@ -95,9 +105,11 @@ class ExperimentView:
         try:
             of = await self._page.live.ask(("experiment", fleet, name), lambda s: described(s, fleet, name))
         except HushmoteError as e:
-            self.state(sentence(visible(str(e))))
+            self._hinders(e)
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
+        if self._asked:
+            self._left_out.text, self._asked = sentences.left_out(left_out(self._asked, self._choices)), ""
         self._head.clear()
         with self._head:
             for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):
@@ -132,7 +144,8 @@ class ExperimentView:
 
     async def _choose(self, **chosen: Any) -> None:
         before = self._choices
-        choices = self._choices = replace(before, **chosen)
+        assert self._of is not None  # before it is, there is nothing to choose
+        choices = self._choices = files.fitted_to(replace(before, **chosen), self._of)
         if choices == before:
             return
         if replace(before, ranges=choices.ranges) != choices:
@@ -151,6 +164,7 @@ class ExperimentView:
         return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
+        self._left_out.text = ""
         query = self._choices.query()
         ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
 
@@ -173,11 +187,12 @@ class ExperimentView:
             if asked.quantiles:
                 readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
         except HushmoteError as e:
-            self.state(sentence(visible(str(e))))
+            self._hinders(e)
             return
         if self._still(choices):
             self.state("")
-            self._shares.show(choices, histogram, shares, readings)
+            self._seen_at = datetime.datetime.now(datetime.UTC)
+            self._shares.show(choices, self._when(), histogram, shares, readings)
             self._show_rest()
 
     async def _show_share(self) -> None:
@@ -185,7 +200,7 @@ class ExperimentView:
         with contextlib.suppress(HushmoteError):  # the next picture says it
             shares = await self._ask("shares", self._question("estimate"), self._looked.shares)
             if self._still(choices):
-                self._shares.show_share(choices, shares)
+                self._shares.show_share(choices, self._when(), shares)
 
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
@@ -200,11 +215,22 @@ class ExperimentView:
             with self._client:
                 while self._behind and not self._client.is_deleted:
                     self._behind = False
-                    for show in (self._show_time, self._show_change, self._show_private):
+                    for show in (self._show_newest, self._show_time, self._show_change, self._show_private):
                         await show()
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._catching_up = None
+
+    async def _show_newest(self) -> None:
+        choices, of = self._choices, self._of
+        assert of is not None
+        asked = choices.newest(of.fleet, of.name, of.newest.experiment.type, tuple(of.windows))
+        found = None
+        with contextlib.suppress(HushmoteError):  # the trend says it
+            found = await self._ask("newest", asked, self._looked.newest, slow=True)
+        if self._still(choices):
+            said = sentences.newest(found[1].rows[0], found[0], self._reader) if found else ""
+            self._shares.show_newest(said)
 
     async def _show_time(self) -> None:
         choices, asked = self._choices, self._question("trend")
@@ -243,13 +269,20 @@ class ExperimentView:
             now = datetime.datetime.now(datetime.UTC)
             running = not all(has_ended(w, now) for w in selection.windows or of.windows)
             lines = sentences.epsilons(both.overview, both.shown, running, self._reader)
-            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, anew after a minute.")
+            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
         if self._client.is_deleted:
             return
         self._private.clear()
         with self._private:
             for line in lines:
                 ui.label(line)
+
+    def _when(self) -> str:
+        """Which windows are looked at, in words."""
+        of = self._of
+        assert of is not None
+        chosen = tuple(w for w, counts in of.counts(self._question("estimate").selection) if counts)
+        return sentences.period(chosen, tuple(of.windows), self._reader)
 
     def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None

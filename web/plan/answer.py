@@ -64,7 +64,7 @@ class Window:
 class PlanAnswer:
     """A plan, as the view shows it. seen: what the histogram of one report from each device gives away.
 
-    fixed: devices that a yes or no takes to be known as well, where they are fewer than a range of bins takes.
+    fixed: devices that a yes or no takes to be known as well, where a range of bins takes more.
     """
 
     setting: Setting
@@ -249,7 +249,7 @@ def _each(life: LifetimePlan) -> float:
 
 
 def _devices(design: Design, question: Question, error: float, each: float) -> int:
-    """Devices of so many reports each that know a share so well. Raises PlanError where there are not as many."""
+    """Devices of so many reports each that know a share so well. Raises PlanError above the most."""
     if variance(design, question) * (Z / error) ** 2 > each * MOST_DEVICES:
         raise PlanError(f"±{error:g} takes more than {MOST_DEVICES:,} devices: ask for less, or allow more")
     return devices_for(design, question, error, each)
@@ -278,6 +278,6 @@ def _windows(life: LifetimePlan) -> tuple[Window, ...]:
             life.error(best, days),
             seen[name].epsilon,
             seen[name].own,
-        )  # fmt: skip
+        )
         for name, days in life.windows().items()
     )

@@ -13,10 +13,11 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection, secret_in
-from .options import DEFAULT_STORE, FleetName, StoreUrl
+from .options import DEFAULT_STORE, StoreUrl
 
 if TYPE_CHECKING:
     from ..server.door.publisher import ReportPublisher
+    from ..server.ingest.broker_url import BrokerAddress
 
 DEFAULT_HTTP = "127.0.0.1:9419"
 AggregatorUrl = Annotated[
@@ -34,7 +35,9 @@ AggregatorUrl = Annotated[
 def page_command(
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
-    fleet: FleetName = None,
+    fleet: Annotated[
+        str | None, typer.Option("--fleet", help="Only this fleet; else all.", show_default=False)
+    ] = None,
     http: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page listens.")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
@@ -95,16 +98,18 @@ def page_command(
     asked = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
-        door = None
+        door, reports_to = None, None
         if broker is not None:
             typed = _on_command_line(context, "broker")
-            publisher = _publisher(connection(broker, password_file, ca, cert, cert_key, typed=typed), fleet)
+            reached = connection(broker, password_file, ca, cert, cert_key, typed=typed)
+            reports_to = None if typed else _without_login(reached[0])
+            publisher = _publisher(reached, fleet)
             door = _door(stack.enter_context(publisher))
         elif password_file or ca or cert or cert_key:
             raise UsageError("--password-file, --ca, --cert and --cert-key are for a broker: give --broker")
         os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(store, host, port, fleet, asked, token, door, known)
-        serve(settings, lambda url: _tell(url, open_browser))
+        serve(settings, lambda url: _tell(url, open_browser, reports_to))
 
 
 def _on_command_line(context: typer.Context, option: str) -> bool:
@@ -125,8 +130,16 @@ def _door(publisher: ReportPublisher) -> Any:
     return door_application(publisher)
 
 
-def _tell(url: str, open_browser: bool) -> None:
+def _without_login(address: BrokerAddress) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
+
+
+def _tell(url: str, open_browser: bool, reports_to: str | None) -> None:
+    """Say where the page is; reports_to: the broker that nobody wrote on the command line."""
     typer.echo(f"the page is at {url}")
+    if reports_to is not None:
+        typer.echo(f"its board in the browser reports to {reports_to} (HUSHMOTE_BROKER)")
     if open_browser:
         # In a thread: some browsers keep who started them waiting.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

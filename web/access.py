@@ -24,6 +24,8 @@ LOGIN = "/login"
 _LEAST_TOKEN = 16  # characters
 _WRONG_S = 1.0  # until somebody hears that the token was wrong
 _MOST_WRONG = 32  # who wait for that at once; whoever comes then is told to come later
+_WRONG = "That is not this page's token."
+_CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
 
@@ -72,6 +74,9 @@ class PageAccess:
             return await self._log_in(headers, receive, send)
         if hmac.compare_digest(headers.cookie(self._name).encode(), self._value.encode()):
             return await self._application(scope, receive, send)
+        scheme, _, given = headers.get("authorization").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._judge_program(given.strip(), scope, receive, send)
         given, there = _without_token(scope)
         if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
             return await self._judge(given, there, headers, send)
@@ -106,20 +111,36 @@ class PageAccess:
     async def _judge(self, given: str, there: str, headers: _Headers, send: Any) -> None:
         there = _own_path(there)
         if self._waiting >= _MOST_WRONG:
-            body = _document("Too many try a token at the same time: try again in a minute.", _form(there))
+            body = _document(_CROWD, _form(there))
             return await _answer(send, 429, body, [("retry-after", "60")])
-        mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
-        if hmac.compare_digest(mine, theirs):
+        if self._right(given):
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
             secure = "; Secure" if headers.get("x-forwarded-proto") == "https" else ""
             cookie = f"{self._name}={self._value}; {flags}{secure}"
             return await _answer(send, 303, b"", [("location", there), ("set-cookie", cookie)])
+        await self._slow_down()
+        return await _answer(send, 401, _document(_WRONG, _form(there)))
+
+    async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request that brings the token itself, as programs do; it gets no cookie."""
+        if self._waiting >= _MOST_WRONG:
+            return await _refuse(scope, send, 429, _CROWD)
+        if self._right(given):
+            return await self._application(scope, receive, send)
+        await self._slow_down()
+        return await _refuse(scope, send, 401, _WRONG)
+
+    def _right(self, given: str) -> bool:
+        mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
+        return hmac.compare_digest(mine, theirs)
+
+    async def _slow_down(self) -> None:
+        """Keep whoever gave a wrong token waiting."""
         self._waiting += 1
         try:
             await asyncio.sleep(_WRONG_S)
         finally:
             self._waiting -= 1
-        return await _answer(send, 401, _document("That is not this page's token.", _form(there)))
 
 
 class _Headers:

@@ -56,6 +56,9 @@ async def _serve(
 ) -> None:
     live = LiveStore(settings.store)
     await live.look()  # the first reader is not told that nobody has looked
+    if live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
+        live.close()
+        raise UsageError(absent)
     page = Page(settings, live, AskedAggregator(settings.aggregator, live.wake))
     port = listener.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -71,6 +74,10 @@ async def _serve(
         for task in tasks:
             task.cancel()
         live.close()
+
+
+def _fleets(reader: StoreReader) -> tuple[str, ...]:
+    return reader.fleets
 
 
 def guarded(application: Any, token: str | None, port: int) -> Any:

@@ -22,9 +22,13 @@ def register() -> None:
     ui.add_css(Path(__file__).with_name("charts.css"), shared=True)
 
 
-def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Texts in rows, the first of each its name; a table wider than the page scrolls by itself."""
-    with ui.element("div").classes("numbers").props('tabindex="0" role="region"') as region:
+def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, stacked: bool = False) -> None:
+    """Texts in rows, the first of each its name; a table wider than the page scrolls by itself.
+
+    stacked: on a narrow screen each text stands in a line of its own, after its column's head.
+    """
+    shape = "numbers stacked" if stacked else "numbers"
+    with ui.element("div").classes(shape).props('tabindex="0" role="region"') as region:
         region.props["aria-label"] = label
         with ui.element("table"):
             with ui.element("thead"), ui.element("tr"):
@@ -34,8 +38,8 @@ def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> No
                 for name, *cells in rows:
                     with ui.element("tr"):
                         tag("th", name).props('scope="row"')
-                        for cell in cells:
-                            tag("td", cell)
+                        for head, cell in zip(heads[1:], cells, strict=True):
+                            tag("td", cell).props["data-head"] = head
 
 
 def chart(options: dict[str, Any], label: str) -> ui.echart:

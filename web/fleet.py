@@ -13,6 +13,7 @@ from .frame import frame, heading, sentence, tag
 from .page import Page
 from .reader import Reader, reader
 
+_EMPTY = "This store has no fleet yet. `hushmote experiment add FILE --fleet NAME` adds one."
 _LIVE = (
     "What you see changes with every commit. Who watches a histogram change report by report learns "
     "single reports: then only the ε of a report holds. The ε of a histogram is for whole windows that are "
@@ -31,7 +32,9 @@ def register(page: Page) -> None:
 
         async def refresh() -> None:
             if page.live.state.ready:
-                shown.show(_chosen(await page.live.overview(), page.settings.fleet))
+                seen = await page.live.overview()
+                absent = page.settings.absent([f.name for f in seen.fleets])
+                shown.show(_chosen(seen, page.settings.fleet), absent)
             else:
                 shown.show(None)
             shown.health(page)
@@ -64,28 +67,30 @@ class _Shown:
         self._lines = ui.element("div").classes("lines")
         tag("p", _LIVE).classes("faint")
 
-    def show(self, seen: StoreOverview | None) -> None:
-        """Show what there is; None while the store cannot be read."""
+    def show(self, seen: StoreOverview | None, absent: str = "") -> None:
+        """Show what there is; None while the store cannot be read. absent: why there is no fleet to show."""
         self._count.text = "–" if seen is None else self._reader.number(seen.reports, 0)
         self._counted.text = "" if seen is None else "reports counted so far"
-        there = seen and tuple((f.name, f.keyed, tuple(e.name for e in f.experiments)) for f in seen.fleets)
+        there = seen and (
+            absent, *((f.name, f.keyed, tuple(e.name for e in f.experiments)) for f in seen.fleets)
+        )  # fmt: skip
         if there != self._there or seen is None:
             self._there = there
             self._texts.clear()
             self._fleets.clear()
             with self._fleets:
-                self._build(seen)
+                self._build(seen, absent)
         if seen is not None:
             for fleet in seen.fleets:
                 for experiment in fleet.experiments:
                     self._fill(experiment)
         self._seen = seen
 
-    def _build(self, seen: StoreOverview | None) -> None:
+    def _build(self, seen: StoreOverview | None, absent: str) -> None:
         if seen is None:
             return
         if not seen.fleets:
-            tag("p", "This store has no fleet yet. `hushmote experiment add FILE --fleet NAME` adds one.")
+            tag("p", sentence(absent) if absent else _EMPTY)
         for fleet in seen.fleets:
             heading(f"Fleet {fleet.name}", 2)
             tag("p", _kind(fleet)).classes("faint")

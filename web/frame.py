@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from nicegui import context, ui
 from .page import Page
 
 VIEWS = (("Fleet", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
+_WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
 
 
@@ -84,5 +86,6 @@ def tag(name: str, text: str) -> ui.label:
 
 
 def sentence(words: str) -> str:
-    """Words with a capital letter at the beginning and a full stop at the end."""
-    return f"{words[:1].upper()}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")
+    """Words with a full stop at the end, and a capital letter at the beginning where no name or path is."""
+    first = words[:1].upper() if _WORD.match(words) else words[:1]
+    return f"{first}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")

@@ -21,9 +21,10 @@ WORDS = {
         "budget counts it."
     ),
     "ε of the histogram": (
-        "What the histogram, and every answer made of it, says of one board. It is far smaller, because "
-        "the other boards' reports hide this one's. It holds against whoever sees histograms only. It "
-        "does not hold against the broker, the aggregator's operator or the database's journal."
+        "What the histogram, and every answer made of it, says of one board. It is far smaller where many "
+        "boards report, because the other boards' reports hide this one's. It holds against whoever sees "
+        "histograms only. It does not hold against the broker, the aggregator's operator or the database's "
+        "journal."
     ),
     "δ (delta)": (
         "A small number that a promise allows beside ε: an event may be likelier by δ than e^ε times its "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..server.answers import query
+from ..server.errors import UsageError
 from ..server.planning.policy import Policy
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
@@ -31,3 +34,12 @@ class PageSettings:
     token: str | None = field(default=None, repr=False)
     door: Any = field(default=None, repr=False)
     policy: Policy | None = None
+
+    def absent(self, fleets: Sequence[str]) -> str:
+        """What is said where the one fleet that is shown is none of a store's; else empty."""
+        if self.fleet is None or self.fleet in fleets:
+            return ""
+        try:
+            return query.the_name("fleet", self.fleet, fleets, "in this store")
+        except UsageError as e:
+            return str(e)

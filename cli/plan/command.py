@@ -94,7 +94,7 @@ def _one_report(
     if options.as_json:
         result = plan.to_dict() | plan_show.in_unit(plan.error, plan.design.domain, reading, density)
         result["histogram"] = seen.to_dict() | {"wanted": options.histogram_epsilon}
-        result["answer"] = sentences.one_report(plan).split("\n")
+        result["answer"] = sentences.one_report(plan, reading.yes_no).split("\n")
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.one_report(plan, reading, density, seen, options.histogram_epsilon)
@@ -129,7 +129,7 @@ def _life(
             result["devices_for_error"] = {
                 name: plan_show.devices_needed(life, days, error) for name, days in life.windows().items()
             }
-        result["answer"] = sentences.lifetime(life, error).split("\n")
+        result["answer"] = sentences.lifetime(life, error, reading.yes_no).split("\n")
         print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
         return
     plan_show.lifetime(life, reading, density, error, seen_by_window)

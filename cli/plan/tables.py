@@ -64,7 +64,7 @@ def one_report(
     def mark(name: str, text: str) -> str:
         return f"{text}   <- the answer" if plan.solved == name else text
 
-    show.out.print(sentences.one_report(plan))
+    show.out.print(sentences.one_report(plan, reading.yes_no))
     show.out.print()
     design = plan.design
     half = f"±{plan.error:.3%} of the devices"
@@ -151,7 +151,7 @@ def lifetime(
 ) -> None:
     """Print how a budget is best spent, what else was compared, what the fleet will show and give away."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
-    show.out.print(sentences.lifetime(life, error))
+    show.out.print(sentences.lifetime(life, error, reading.yes_no))
     show.out.print()
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"

@@ -6,13 +6,14 @@ from ..epsilon import MICRO, belief, nats
 from ..experiments import words
 from .devices import Plan, devices_for, half_width
 from .lifetime import LifetimePlan
-from .words import NOTHING, asked, length, percent
+from .words import NOTHING, asked, length, percent, points
 
 ALL_SEEN = "all that a board ever sends"
 
 
-def one_report(plan: Plan) -> str:
+def one_report(plan: Plan, yes_no: bool = False) -> str:
     """What to take for one report of each device, how exact that is and how private."""
+    what = "share of yes" if yes_no else asked(plan.question)
     epsilon, devices = f"{plan.epsilon:g}", f"{plan.devices:,}"
     from_all = f"one report of ε = {epsilon} from each of {devices} devices"
     take = {
@@ -22,20 +23,18 @@ def one_report(plan: Plan) -> str:
         "error": f"Take {from_all}.",
     }[plan.solved]
     if plan.error >= NOTHING:
-        known = (
-            f"The {asked(plan.question)} is not known then: take more devices, a larger ε or fewer values."
-        )
+        known = f"The {what} is not known then: take more devices, a larger ε or fewer values."
     else:
-        known = f"The {asked(plan.question)} is then known to {percent(plan.error)} of the devices."
+        known = f"The {what} is then known to {points(plan.error)}."
     return f"{take} {known}\n{belief(plan.epsilon)}"
 
 
-def lifetime(life: LifetimePlan, error: float | None) -> str:
+def lifetime(life: LifetimePlan, error: float | None, yes_no: bool = False) -> str:
     """How a board spends its budget, how exact that is at the end, and how private."""
     best = life.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
     spends = f"Let a board make {words.reports(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
-    return "\n".join([spends, exactness(life, error), privacy(life)])
+    return "\n".join([spends, exactness(life, error, "share of yes" if yes_no else ""), privacy(life)])
 
 
 def privacy(life: LifetimePlan) -> str:
@@ -59,8 +58,8 @@ def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
     useful = [f"{percent(half)} over {name}" for name, half in shown.items() if half < NOTHING]
     if everything >= NOTHING:
         return f"The {what or asked(life.question)} is not known at all: take more devices, or allow more."
-    text = f"The {what or asked(life.question)} is then known to {percent(everything)}"
-    text += f" with all reports of {until}"
+    text = f"The {what or asked(life.question)} is then known to {points(everything)}"
+    text += f", with all reports of {until}"
     if "all of it" not in shown:
         few = f"{list(shown)[-1]} has too few reports to show it"
         text += f"; at the end, {', '.join(useful)}" if useful else f"; at the end, {few}"

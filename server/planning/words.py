@@ -59,6 +59,11 @@ def length(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
+def points(error: float) -> str:
+    """A half-width that says something, as of the 95 % interval of a share."""
+    return f"±{100 * error:.3g} percentage points, 95 times in 100"
+
+
 def percent(error: float) -> str:
     """A half-width; a dash where an interval would say nothing."""
     return "—" if error >= NOTHING else f"±{100 * error:.3g}%"

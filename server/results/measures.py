@@ -46,7 +46,9 @@ def of_version(store: Store, version: Version) -> list[Gauge]:
 
 
 def of_budget(fleet: str, line: Remaining) -> list[Gauge]:
-    """What the boards of a fleet can still give to an experiment."""
+    """What the boards of a fleet can still give to an experiment; nothing before one is known of."""
+    if not line.boards:
+        return []
     labels = {"fleet": fleet, "experiment": line.budget.experiment.name}
     gauges = [
         Gauge("hushmote_budget_boards", labels, line.boards),

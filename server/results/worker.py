@@ -63,7 +63,7 @@ class Watch:
         self._seen = look(self.store, self.publication, at)
         if clock_s >= self._budgets_due_at:
             self._budgets = budgets(self.store, at)
-            self._budgets_due_at = clock_s + _BUDGETS_S
+            self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
         took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
         # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
         rest_s = max(AGAIN_S, _IDLE * took_s) if live_s is None else max(live_s, 2 * took_s)

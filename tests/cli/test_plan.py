@@ -264,7 +264,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
         ("--devices 4140 --yes-no --error 0.02", "Take ε = 2 for one report of each of 4,140 devices."),
         (
             "--devices 4140 --yes-no --epsilon 2",
-            "The share of one value is then known to ±2% of the devices.",
+            "The share of yes is then known to ±2 percentage points, 95 times in 100.",
         ),
         (
             "--devices 500 --bins 16 --epsilon 0.1",

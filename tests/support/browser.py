@@ -65,6 +65,7 @@ class Browser:
         )
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.folder = folder
+        self._width = 1440
         self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
         self.resize(1440, 900)
 
@@ -75,6 +76,7 @@ class Browser:
         """The size of the view in CSS pixels, and whether the reader's system is dark."""
         mobile = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", mobile)
+        self._width = width
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
@@ -137,7 +139,8 @@ class Browser:
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the view: 0 if nobody has to scroll sideways."""
-        return self.script("return document.documentElement.scrollWidth - window.innerWidth")
+        # A telephone's innerWidth grows with what is too wide for it.
+        return max(0, self.script("return document.documentElement.scrollWidth") - self._width)
 
     def picture(self, path: Path) -> None:
         """The whole page as a PNG file."""

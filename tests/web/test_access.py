@@ -129,6 +129,16 @@ class TestToken:
         for path in ("/", "/api/home/temp.json", "/static/page.js", "/plan"):
             assert ask(locked, path, Cookie=cookie)[0] == 200, path
 
+    def test_a_program_brings_the_token_in_its_header(self, locked):
+        status, headers, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}")
+        assert (status, headers["set-cookie"]) == (200, None)
+        assert json.loads(body)["experiment"] == "temp"
+        began = time.monotonic()
+        status, _, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}x")
+        assert (status, time.monotonic() - began > 0.9) == (401, True)
+        assert body == b"That is not this page's token.\n"
+        assert ask(locked, "/api/home/temp.json", Authorization=f"Basic {TOKEN}")[0] == 401
+
     def test_whether_it_runs_is_no_secret(self, locked):
         assert ask(locked, "/healthz")[::2] == (200, b'{"healthy": true}\n')
 
@@ -239,7 +249,7 @@ class TestStart:
         with pytest.raises(UsageError, match="token of 16 or more letters and digits"):
             check_token(token, Path("token"))
 
-    def test_a_file_that_is_not_there_a_port_that_is_taken_and_no_address(self, page, tmp_path):
+    def test_a_file_that_is_not_there_a_port_that_is_taken_and_no_address(self, page, store, tmp_path):
         taken = urlsplit(page).netloc
         for arguments, words in (
             (["--token-file", str(tmp_path / "none")], "cannot read the token"),
@@ -251,6 +261,7 @@ class TestStart:
             (["--store", "nonsense"], "that is not a store"),
             (["--aggregator", "nonsense"], "is no aggregator's address"),
             (["--ca", "x"], "give --broker"),
+            (["--store", store, "--fleet", "nope"], "no fleet nope in this store; its fleets: home"),
         ):
             said = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)
             assert words in said
@@ -271,6 +282,17 @@ class TestStart:
         with paged(store, "--open", environment=told) as page:
             until(opened.exists, "no browser was opened")
             until(lambda: opened.read_text() == f"{page}/\n", opened.read_text)
+
+    def test_a_broker_that_the_environment_names_is_told_without_its_password(self, store, tmp_path):
+        command = [sys.executable, "-m", "hushmote", "page", "--store", store, "--http", "127.0.0.1:0"]
+        named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
+        page = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=named)
+        with page:
+            assert page.stdout is not None
+            lines = [page.stdout.readline(), page.stdout.readline()]
+            page.kill()
+        assert lines[0].startswith("the page is at http://127.0.0.1:")
+        assert lines[1] == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
 
     def test_without_nicegui_it_says_how_to_get_it(self):
         script = (

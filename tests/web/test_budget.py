@@ -83,7 +83,7 @@ def test_the_series_are_the_ledgers_forecast():
             "The boards' policy refuses room: boards of home send no report to it.",
         ),
         (line(), {(4,): 10}, "No board of home that was heard from can send anything more to room."),
-        (line(), {}, "No board of home that was heard from can send anything more to room."),
+        (line(), {}, "No board has reported to room yet."),
         (line(), {(3,): 1}, "Boards of home can still send 1 report to room."),
         (
             line(budget={"rule": "unlimited"}),
@@ -193,7 +193,9 @@ def test_the_view_follows_a_store_that_grows(tmp_path):
             browser.says("This store has no fleet yet")
             store.add_fleet("home", keyed=False)
             store.add_experiment("home", ROOM)
-            browser.says("No board of home that was heard from can send anything more to room.")
+            browser.says("No board has reported to room yet.")
+            browser.says("A new board gives at most 4 reports of ε = 1")
+            assert "nothing left to give" not in browser.text
             report(store, range(2_000), 1)
             browser.says("Boards of home can still send 6’000 reports to room.")
             report(store, range(1_000), 2)

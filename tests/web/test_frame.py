@@ -12,6 +12,7 @@ from browser import browsing, needs_chromium, paged
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store
+from hushmote.web.frame import sentence
 
 pytestmark = needs_chromium
 DATA = Path(__file__).parents[1] / "data"
@@ -112,6 +113,32 @@ def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
         browser.until(lambda: "store upgrade" not in browser.text)
         path.write_bytes(b"damaged" * 1000)
         browser.says("it is not an SQLite database")
+
+
+def test_a_fleet_that_is_not_in_a_store_that_came_later(browser, url):
+    with paged(url, "--fleet", "nope") as page:
+        browser.open(page)
+        browser.says("There is no store at")
+        with Store(url) as store:
+            store.add_fleet("home", keyed=False)
+        browser.says("No fleet nope in this store; its fleets: home.")
+        browser.open(page + "/budget")
+        browser.says("No fleet nope in this store; its fleets: home.")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("no store, nowhere", "No store, nowhere."),
+        ("it's there!", "It's there!"),
+        ("old.sqlite is a database of something else", "old.sqlite is a database of something else."),
+        ("data/old is none", "data/old is none."),
+        ("room_temp is withdrawn", "room_temp is withdrawn."),
+        ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_letter_unless_a_name_does(words, shown):
+    assert sentence(words) == shown
 
 
 def test_an_address_that_is_none_and_a_view_that_fails_are_sentences(browser, page):

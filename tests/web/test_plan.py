@@ -82,8 +82,52 @@ def test_three_give_the_fourth_as_the_planner_does():
 
 def test_the_field_and_the_sentence_show_the_same_error():
     answer = answered(SMALL)
-    assert f"±{answer.solved:g}%" in answer.sentences[0]
+    assert f"±{answer.solved:g} percentage points, 95 times in 100" in answer.sentences[0]
     assert answer.solved == pytest.approx(100 * answer.plan.error, rel=0.01)
+
+
+AGAIN = Setting(answer="devices", lasting=True)
+
+
+def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
+    answer = answered(AGAIN)
+    assert answer.life is not None
+    assert answer.error <= 0.02
+    assert "is met" in answer.sentences[1]
+    assert answer.said[0] == f"Take {answer.plan.devices:,} devices."
+    assert (answer.solved, answer.life.devices, answer.not_met) == (
+        answer.plan.devices,
+        answer.plan.devices,
+        "",
+    )
+    fewer = answered(replace(AGAIN, answer="error", devices=answer.plan.devices * 0.99 // 1))
+    assert fewer.error > 0.02
+    assert fewer.solved == pytest.approx(100 * fewer.error, rel=0.01)
+
+
+def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
+    answer = answered(replace(AGAIN, answer="epsilon"))
+    assert "is not met" in answer.sentences[1]
+    assert answer.not_met.startswith("This does not reach the ±2% that you asked for")
+
+
+def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
+    answer = answered(replace(AGAIN, bins=8))
+    devices, errors = zip(*answer.curve, strict=True)
+    assert devices[len(devices) // 2] == pytest.approx(answer.plan.devices)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.error)
+
+
+@pytest.mark.parametrize("answer", ["devices", "error"])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
+    ranges = answered(Setting(answer=answer, lasting=lasting))
+    assert ranges.fixed is not None
+    assert ranges.fixed < ranges.plan.devices
+    assert f"Asked as yes or no, the same takes {ranges.fixed:,} devices." in ranges.fixed_limit
+    error = 2.0 if answer == "devices" else 100 * ranges.error
+    asked_so = answered(Setting(form="yes_no", answer="devices", error=error, lasting=lasting))
+    assert (asked_so.plan.devices, asked_so.fixed_limit) == (ranges.fixed, "")
 
 
 def test_the_curve_goes_through_the_plan_and_falls():
@@ -119,6 +163,8 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"bins": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
         ({"bins": 70_000.0}, "domain", "up to 65536 values"),
         ({"bins": 1.0}, "domain", "from 2 to"),
+        ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
+        ({"low": 32.0}, "high", "write a number above the lowest reading, 32"),
         ({"form": "labels", "labels": "a,,b"}, "labels", "different, none empty"),
         ({"form": "labels", "labels": "a,other"}, "labels", "the label other is always there"),
         ({"form": "yes_no", "answer": "domain"}, "domain", "only of a number"),
@@ -231,7 +277,7 @@ def said(browser) -> str:
     """The answer, once it stands."""
     box = browser.find(".plan-answer")
     return browser.until(
-        lambda: box.text if "%" in box.text and "Working" not in box.text else "", "no answer"
+        lambda: box.text if "95 times" in box.text and "Working" not in box.text else "", "no answer"
     )
 
 
@@ -253,7 +299,7 @@ def test_sliders_move_the_answer_by_keyboard(plan_page):
     browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
     browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
     error = browser.find("#quantity-error").get_attribute("value")
-    assert f"±{float(error):g}% of the devices" in said(browser)
+    assert f"±{float(error):g} percentage points, 95 times in 100" in said(browser)
     assert browser.find("#quantity-devices").get_attribute("readonly")
     assert barriers(browser) == []
     browser.resize(360, dark=True)
@@ -293,6 +339,8 @@ def test_the_file_downloads_and_is_an_experiment(plan_page):
     labels.send_keys(Keys.CONTROL, "a")
     labels.send_keys("hot, <b>cold</b>")
     browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")
+    browser.says("Write who owns the experiment and why it is asked")
+    browser.find("[aria-label='Purpose: why it is asked; people who take part read it']").send_keys("Warm?")
     name = browser.find("[aria-label='Name of the experiment']")
     name.send_keys(Keys.CONTROL, "a")
     name.send_keys("A B")

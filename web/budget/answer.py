@@ -102,6 +102,8 @@ def _left(fleet: str, line: Remaining) -> str:
         return f"{name} is {state}: boards of {fleet} send no more to it. They sent {sent}."
     if line.left is None:
         return f"Nothing limits how many reports boards of {fleet} send to {name}: its budget has no cap."
+    if not line.boards:
+        return f"No board has reported to {name} yet."
     if not line.left:
         return f"No board of {fleet} that was heard from can send anything more to {name}."
     return f"Boards of {fleet} can still send {words.reports(line.left)} to {name}."
@@ -137,7 +139,7 @@ def _boards(line: Remaining) -> list[str]:
     silent = f"{line.silent:,} of {line.boards:,} boards have nothing left to give."
     new = f"A new board gives at most {words.reports(line.holds or 0)} of ε = {nats(e.epsilon)}"
     coin = "" if e.every == 1 else f", one in {e.every:,} times that it looks at its reading"
-    return [silent, f"{new}{coin}."]
+    return [*([silent] if line.boards else []), f"{new}{coin}."]
 
 
 def _series(today: datetime.date, days: np.ndarray, values: np.ndarray) -> Series:

@@ -76,7 +76,7 @@ class BudgetView:
         if list(self._sections) != wanted:
             self._sections.clear()
             self._fleets.clear()
-        self._state.set_text("" if wanted else _EMPTY)
+        self._state.set_text("" if wanted else sentence(self._page.settings.absent(names) or _EMPTY))
         due: list[float] = []
         for name in wanted:
             if name not in self._sections:
@@ -125,7 +125,8 @@ class FleetSection:
         self._draw(budget)
         self._table.clear()
         with self._table:
-            table(f"Budgets of fleet {budget.fleet}", _HEADS, [self._row(e) for e in budget.experiments])
+            rows = [self._row(e) for e in budget.experiments]
+            table(f"Budgets of fleet {budget.fleet}", _HEADS, rows, stacked=True)
         self._life.clear()
         with self._life:
             for said in budget.life:

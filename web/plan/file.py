@@ -10,6 +10,7 @@ from nicegui import ui
 from ...server.errors import HushmoteError
 from ...server.planning.experiment_file import FileRefused, Named
 from ..frame import heading, sentence
+from ..in_locale import in_locale
 from ..reader import Reader
 from .answer import PlanAnswer
 
@@ -32,13 +33,14 @@ class FilePart:
             for name, label, value in (
                 ("name", "Name of the experiment", "planned"),
                 ("owner", "Owner: who answers for it", ""),
-                ("purpose", "Purpose: why it is asked (empty: what the plan says)", ""),
+                ("purpose", "Purpose: why it is asked; people who take part read it", ""),
             ):
                 field = ui.input(label, value=value, on_change=self._write)
                 self._inputs[name] = field.without_auto_validation()  # it would take our errors away
         self._fault = ui.label().classes("plan-fault").props('role="alert"')
-        self._hint = ui.label("Write who owns the experiment: then its file is here.")
+        self._hint = ui.label("Write who owns the experiment and why it is asked: then its file is here.")
         with ui.element("div") as self._ready:
+            self._short = ui.label().classes("plan-fault").props('role="alert"')
             ui.button("Download the file", on_click=self._download, color=None).props("outline no-caps")
             self._file = ui.label().classes("plan-code").props('tabindex="0" role="region"')
             self._file.props["aria-label"] = "The experiment's file"
@@ -70,7 +72,7 @@ class FilePart:
         if self._answer is None:
             return
         named = self._named
-        if not named.owner.strip():
+        if not named.owner.strip() or not (named.purpose or "").strip():
             self._hint.set_visibility(True)
             return
         try:
@@ -84,6 +86,7 @@ class FilePart:
             self._fault.set_text(sentence(str(e)))
         else:
             self._ready.set_visibility(True)
+            self._short.set_text(in_locale(self._answer.not_met, self._reader))
             self._file.set_text(self._text)
             self._command.set_text(self._answer.command(named))
             file = f"{named.name}.toml"

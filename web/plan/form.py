@@ -61,6 +61,10 @@ class FormPart:
         """Put what was worked out into its field."""
         self._quantities[name].show(value)
 
+    def tell_fixed(self, said: str) -> None:
+        """Say under the question what a fixed limit would save; nothing where said is empty."""
+        self._fixed.set_text(said)
+
     def clear(self) -> None:
         """Take all faults away."""
         for quantity in self._quantities.values():
@@ -110,6 +114,7 @@ class FormPart:
         with ui.element("div") as self._kinds:
             self._choice("kind", "What you want to know", _KINDS, setting.kind)
             self._numeric("quantile", "Which quantile, % of boards below it", setting.quantile)
+            self._fixed = ui.label().props('role="status"')
         self._inputs["quantile"].set_visibility(setting.kind == "quantile")
         self._single = ui.label("How many boards say each of these, as a share of all.")
 

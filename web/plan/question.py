@@ -105,6 +105,8 @@ def reading_of(setting: Setting) -> Reading:
             return Reading(labels=labels_in(setting.labels))
         except PlanError as e:
             raise FieldRefused("labels", str(e)) from None
+    if setting.low is not None and setting.high is not None and setting.low >= setting.high:
+        raise FieldRefused("high", f"write a number above the lowest reading, {setting.low:g}")
     bins = None if setting.answer == "domain" else _whole("domain", setting.bins, "values")
     return Reading(bins=bins, low=setting.low, high=setting.high, unit=setting.unit)
 

@@ -13,7 +13,7 @@ from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import PlanAnswer
+from .answer import PlanAnswer, Window
 from .file import FilePart
 
 _HALF_WIDTH = "error, ± %"
@@ -55,8 +55,8 @@ class ResultPart:
     def show(self, answer: PlanAnswer) -> None:
         """Show an answer in the place of the last one."""
         self._busy.set_visibility(False)
-        self._fault.set_text("")
-        self._said.set_text(self._written(" ".join(answer.sentences)))
+        self._fault.set_text("" if answer.met else self._written(answer.not_met))
+        self._said.set_text(self._written(" ".join(answer.said)))
         self._rest.set_visibility(True)
         self._rest.classes(remove="plan-old")
         self._facts.clear()
@@ -76,7 +76,7 @@ class ResultPart:
 
     def _options(self, answer: PlanAnswer) -> dict[str, Any]:
         tag = self._reader.tag
-        here = [float(answer.plan.devices), 100 * answer.plan.error]
+        here = [float(answer.plan.devices), 100 * answer.error]
         series: list[dict[str, Any]] = [
             {
                 "type": "line", "name": "error", "showSymbol": False, "data": [list(p) for p in answer.curve],
@@ -107,11 +107,15 @@ class ResultPart:
             heading("A board's life", 2)
             for said in answer.lasting:
                 ui.label(self._written(said)).classes("plan-said")
-            rows = [
-                (w.name, f"{w.reports:,.0f}", percent(w.error), rounded_up(w.epsilon)) for w in answer.windows
-            ]
+            rows = [(w.name, f"{w.reports:,.0f}", percent(w.error), _seen(w)) for w in answer.windows]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")
             table("A board's life", heads, [[self._written(cell) for cell in row] for row in rows])
 
     def _written(self, text: str) -> str:
         return in_locale(text, self._reader)
+
+
+def _seen(window: Window) -> str:
+    """The ε of a window's histogram; of several reports of a board it may be larger than that of one."""
+    epsilon = rounded_up(window.epsilon)
+    return epsilon if window.own == 1 else f"{epsilon} (up to {window.own:,} reports of a board)"

@@ -93,6 +93,12 @@ def test_budgets_are_those_of_the_ledger(store: Store):
     assert ("hushmote_budget_reports_left", "free") not in found
 
 
+def test_before_a_board_is_heard_from_nothing_is_said_of_budgets(store: Store):
+    store.add_fleet("home", keyed=False)
+    store.add_experiment("home", experiment_json(name="temp"))
+    assert budgets(store, NOON) == []
+
+
 def test_an_expiry_is_the_end_of_its_last_day(store: Store):
     store.add_fleet("home", keyed=False)
     store.add_experiment("home", payload_of(experiment()), datetime.date(2026, 12, 31))

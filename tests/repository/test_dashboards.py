@@ -158,8 +158,8 @@ def test_the_provisioned_files_fit_each_other():
     assert places["./grafana/provisioning"] == "/etc/grafana/provisioning"
     home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home == f"{provider['options']['path']}/hushmote.json"
-    assert source["url"] == "$HUSHMOTE_PROMETHEUS"
-    assert grafana["environment"]["HUSHMOTE_PROMETHEUS"] == "http://prometheus:9090"
+    assert source["url"] == "$PROMETHEUS_URL"
+    assert grafana["environment"]["PROMETHEUS_URL"] == "http://prometheus:9090"
 
 
 LASTS = """

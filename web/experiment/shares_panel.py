@@ -171,6 +171,7 @@ class SharesPanel:
         with self._expansion:
             columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
             self._rows = ui.table(rows=[], columns=columns, row_key="range", pagination=0)
+            self._rows.props("dense wrap-cells")  # so that a telephone is wide enough
 
     def _fill(self) -> None:
         if self._answer is None or not self._expansion.value:

@@ -336,6 +336,7 @@ def test_the_file_downloads_and_is_an_experiment(plan_page):
     said(browser)
     browser.named("one of some labels", "[role=radio]").click()
     labels = browser.find("[aria-label='Labels, with commas between them']")
+    browser.until(labels.is_displayed, "the field for labels is not there")
     labels.send_keys(Keys.CONTROL, "a")
     labels.send_keys("hot, <b>cold</b>")
     browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")

@@ -55,21 +55,23 @@ class SharesPanel:
         low, high = ends(self._experiment, self._range)
         step = float(edges[1] - edges[0])
         with ui.row().classes("experiment-controls"):
-            self._low = ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g")
-            self._high = ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g")
-            for field in (self._low, self._high):
+            self._from_to = (
+                ui.number(f"From {self._unit}".strip(), value=low, step=step, format="%.10g"),
+                ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g"),
+            )
+            for field in self._from_to:
                 # With Enter, an arrow key or on leaving: a number that is half typed is not meant.
                 field.on("change", self._typed).props("dense")
             self._hint = ui.label(_DRAG).props('id="range" role="status"')
 
     async def _typed(self) -> None:
         try:
-            text = typed_range(self._experiment, self._low.value, self._high.value)
+            text = typed_range(self._experiment, *(field.value for field in self._from_to))
         except UnitsError as e:
             said = str(e)
             of = sentences.range_name(self._experiment, self._range, self._unit, self._reader)
             self._hint.text = f"{said[:1].upper()}{said[1:]}. The answer is still of {of}."
-            for field in (self._low, self._high):
+            for field in self._from_to:
                 field.props("error no-error-icon")
             return
         await self._take(text)
@@ -84,9 +86,10 @@ class SharesPanel:
     async def _take(self, text: str) -> None:
         """Look at a range, and write into the fields which whole bins it is."""
         self._range = text
-        self._low.value, self._high.value = ends(self._experiment, text)
+        for field, end in zip(self._from_to, ends(self._experiment, text), strict=True):
+            field.value = end
         self._hint.text = _DRAG
-        for field in (self._low, self._high):
+        for field in self._from_to:
             field.props(remove="error no-error-icon")
         await self._chosen((text,))
 
@@ -167,14 +170,16 @@ class SharesPanel:
             self._chart.move(ends(self._experiment, choices.ranges[0]))
 
     def _table(self) -> None:
-        self._expansion = ui.expansion("Show as table", on_value_change=self._fill).classes("experiment-wide")
-        with self._expansion:
+        expansion = ui.expansion("Show as table", on_value_change=self._fill).classes("experiment-wide")
+        with expansion:
             columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
-            self._rows = ui.table(rows=[], columns=columns, row_key="range", pagination=0)
-            self._rows.props("dense wrap-cells")  # so that a telephone is wide enough
+            rows = ui.table(rows=[], columns=columns, row_key="range", pagination=0)
+            rows.props("dense wrap-cells")  # so that a telephone is wide enough
+        self._numbers = expansion, rows
 
     def _fill(self) -> None:
-        if self._answer is None or not self._expansion.value:
+        expansion, table = self._numbers
+        if self._answer is None or not expansion.value:
             return
         rows = []
         for row in self._answer.rows:
@@ -185,4 +190,4 @@ class SharesPanel:
             if isinstance(row, PostRow):
                 line["processed"] = self._reader.percent(row.processed, places)
             rows.append(line)
-        self._rows.rows = rows
+        table.rows = rows

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +63,16 @@ def register(page: Page) -> None:
         background_tasks.create(follow(), name="experiment")
 
 
+@dataclass(frozen=True)
+class Areas:
+    """The view's areas, from the top: what its link asked for in vain, the head, a state, all the rest."""
+
+    left_out: ui.label
+    head: ui.column
+    state: ui.label
+    body: ui.column
+
+
 class ExperimentView:
     """One reader's view of one experiment."""
 
@@ -78,14 +88,16 @@ class ExperimentView:
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
         self._asked = context.client.request.url.query
-        self._left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
-        self._head = ui.column().classes("experiment-lines").props('id="head"')
-        self._state = ui.label().classes("experiment-state").props('id="state" role="status"')
-        self._body = ui.column().classes("experiment-wide")
+        self._areas = Areas(
+            left_out=ui.label().classes("experiment-state").props('id="left-out" role="status"'),
+            head=ui.column().classes("experiment-lines").props('id="head"'),
+            state=ui.label().classes("experiment-state").props('id="state" role="status"'),
+            body=ui.column().classes("experiment-wide"),
+        )
 
     def state(self, text: str) -> None:
         """Say what hinders, or nothing."""
-        self._state.text, self._state.visible = text, bool(text)
+        self._areas.state.text, self._areas.state.visible = text, bool(text)
 
     def _hinders(self, error: HushmoteError) -> None:
         """Say what hinders; of the store itself the frame says it; here stands how old numbers are."""
@@ -109,15 +121,18 @@ class ExperimentView:
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
         if self._asked:
-            self._left_out.text, self._asked = sentences.left_out(left_out(self._asked, self._choices)), ""
-        self._head.clear()
-        with self._head:
+            self._areas.left_out.text, self._asked = (
+                sentences.left_out(left_out(self._asked, self._choices)),
+                "",
+            )
+        self._areas.head.clear()
+        with self._areas.head:
             for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):
                 ui.label(line)
         self._build(of)
         few = of.reports < 2
         self.state(sentences.too_few(of.reports, (), self._reader) if few else "")
-        self._body.visible = not few
+        self._areas.body.visible = not few
         return not few
 
     def _build(self, of: Counted) -> None:
@@ -127,9 +142,9 @@ class ExperimentView:
         if shape == self._built:
             return
         self._built = shape
-        self._body.clear()
+        self._areas.body.clear()
         common = (of.unit, self._reader, self._choices, self._choose)
-        with self._body:
+        with self._areas.body:
             self._shares = SharesPanel(e, *common)
             self._controls = Controls(e.type, e.domain, *common[1:])
             self._time = TimePanel(e.type, *common[1:])
@@ -164,7 +179,7 @@ class ExperimentView:
         return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
-        self._left_out.text = ""
+        self._areas.left_out.text = ""
         query = self._choices.query()
         ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
 

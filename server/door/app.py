@@ -99,7 +99,7 @@ class Door:
         self.answers: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """HttpAnswer one request."""
+        """Answer one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         if scope["type"] != "http":

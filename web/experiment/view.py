@@ -121,10 +121,8 @@ class ExperimentView:
             return False
         self._of, self._choices = of, files.fitted_to(self._choices, of)
         if self._asked:
-            self._areas.left_out.text, self._asked = (
-                sentences.left_out(left_out(self._asked, self._choices)),
-                "",
-            )
+            self._areas.left_out.text = sentences.left_out(left_out(self._asked, self._choices))
+            self._asked = ""
         self._areas.head.clear()
         with self._areas.head:
             for line in sentences.head(of, datetime.datetime.now(datetime.UTC).date(), self._reader):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,9 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection, secret_in
+from .options import on_command_line
 
 DEFAULT_HTTP = "127.0.0.1:9418"
-_LEAST_TOKEN = 16
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 _ACCESS = "Who may use it"
 _LIMITS = "How much is let in"
@@ -92,10 +91,11 @@ def door_command(
     from ..server.door.limits import Rate, Rates
     from ..server.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
+    from ..server.service.http_access import check_token, is_loopback
     from ..server.service.process import set_up_log
 
     host, port = parse_endpoint(http)
-    local = _is_loopback(host)
+    local = is_loopback(host)
     if token_file is not None and open_door:
         raise UsageError("--token-file asks for a token and --open for none: take one of them")
     if not local and token_file is None and not open_door:
@@ -103,12 +103,7 @@ def door_command(
             f"{host} is reached from other machines: give --token-file FILE, or --open to take reports of "
             "anybody, in an open fleet forged ones too"
         )
-    token = None if token_file is None else secret_in(token_file, "token")
-    if token is not None and (len(token) < _LEAST_TOKEN or not token.isascii() or " " in token):
-        raise UsageError(
-            f"{token_file} must hold a token of {_LEAST_TOKEN} or more letters and digits: "
-            "openssl rand -hex 16"
-        )
+    token = None if token_file is None else check_token(secret_in(token_file, "token"), token_file)
     checked = local and token is None and not open_door
     access = Access(
         token, LOOPBACK | {host} if checked else None, frozenset(map(_origin, origin or ())), trust_proxy
@@ -119,19 +114,11 @@ def door_command(
         address=Rate(rate_address, usual.address.burst),
         total=Rate(rate, usual.total.burst),
     )
-    source = context.get_parameter_source("broker")
-    typed = source is not None and source.name == "COMMANDLINE"
+    typed = on_command_line(context, "broker")
     address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
     publisher = ReportPublisher(address, tls, fleets=fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _origin(text: str) -> str:

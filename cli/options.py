@@ -50,3 +50,9 @@ def command(options: type[Options], run: Callable[[Options], None]) -> Callable[
     parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
     return call
+
+
+def on_command_line(context: typer.Context, option: str) -> bool:
+    """Whether an option was typed, rather than read from the environment or left out."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"

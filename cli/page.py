@@ -13,7 +13,7 @@ import typer
 
 from ..server.errors import UsageError
 from .broker import PANEL, URL, Ca, Cert, CertKey, PasswordFile, connection, secret_in
-from .options import DEFAULT_STORE, StoreUrl
+from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
     from ..server.door.publisher import ReportPublisher
@@ -73,7 +73,6 @@ def page_command(
     Fleets, experiments, budgets, plans, and a board to try.
     """
     try:
-        from ..web import access
         from ..web.app import serve
         from ..web.settings import PageSettings
     except ImportError as e:
@@ -83,13 +82,14 @@ def page_command(
     from ..server.overview.aggregator import check_url
     from ..server.planning import policy
     from ..server.service.bounded_http import parse_endpoint
+    from ..server.service.http_access import check_token, is_loopback
     from ..server.service.process import set_up_log
 
     host, port = parse_endpoint(http)
     token = None
     if token_file is not None:
-        token = access.check_token(secret_in(token_file, "token"), token_file)
-    if token is None and not access.is_loopback(host):
+        token = check_token(secret_in(token_file, "token"), token_file)
+    if token is None and not is_loopback(host):
         raise UsageError(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
@@ -100,7 +100,7 @@ def page_command(
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
         if broker is not None:
-            typed = _on_command_line(context, "broker")
+            typed = on_command_line(context, "broker")
             reached = connection(broker, password_file, ca, cert, cert_key, typed=typed)
             reports_to = None if typed else _without_login(reached[0])
             publisher = _publisher(reached, fleet)
@@ -110,11 +110,6 @@ def page_command(
         os.nice(5)  # on a machine that they share the aggregator goes first
         settings = PageSettings(store, host, port, fleet, asked, token, door, known)
         serve(settings, lambda url: _tell(url, open_browser, reports_to))
-
-
-def _on_command_line(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _publisher(reached: Any, fleet: str | None) -> ReportPublisher:

@@ -26,7 +26,7 @@ from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
 from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection
-from .options import DEFAULT_STORE, StoreUrl
+from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 RESULTS = "Results"
 SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
@@ -166,12 +166,12 @@ def serve_command(
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge."""
     with _mistakes(log), contextlib.ExitStack() as stack:
-        if _on_command_line(context, "store") and _has_password(store):
+        if on_command_line(context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        typed = _on_command_line(context, "broker")
+        typed = on_command_line(context, "broker")
         address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
         if protocol is Protocol.v311 and (share or retire):
             raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
@@ -241,11 +241,6 @@ def _mistakes(log: LogFormat) -> Iterator[None]:
             raise
         logging.getLogger(__name__).critical("%s", e)
         raise typer.Exit(1) from None
-
-
-def _on_command_line(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _has_password(store: str) -> bool:

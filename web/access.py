@@ -10,43 +10,21 @@ import asyncio
 import hashlib
 import hmac
 import html
-import ipaddress
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 
-from ..server.errors import UsageError
+from ..server.service.http_access import is_loopback
 
 HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
 LOGIN = "/login"
-_LEAST_TOKEN = 16  # characters
 _WRONG_S = 1.0  # until somebody hears that the token was wrong
 _MOST_WRONG = 32  # who wait for that at once; whoever comes then is told to come later
 _WRONG = "That is not this page's token."
 _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_token(token: str, path: Path) -> str:
-    """Return a token that a file held; raises UsageError for one that can be guessed or typed wrong."""
-    if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
-        raise UsageError(
-            f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
-        )
-    return token
 
 
 class PageAccess:

@@ -22,8 +22,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from hushmote.server.errors import UsageError
+from hushmote.server.service.http_access import check_token, is_loopback
 from hushmote.server.store.store import Store
-from hushmote.web.access import _own_path, check_token, is_loopback
+from hushmote.web.access import _own_path
 from hushmote.web.limits import MOST_SOCKETS
 
 TOKEN = "0123456789abcdef-a-token"

@@ -23,7 +23,7 @@ else:
 
 
 def take(reading, fields):
-    """Set salt, slots, prefixes (a tuple, mostly empty) and domain; ExperimentRefused where they do not fit."""
+    """Set salt, slots, prefixes (a tuple, mostly empty), domain; ExperimentRefused where they do not fit."""
     salt = ldp_client.take(fields, "salt")
     if type(salt) is not str or not 1 <= len(salt) <= 32:
         raise ldp_client.ExperimentRefused("salt must be 1 to 32 characters")

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 
-Kind = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties", "change", "trend", "candidates"]
+Kind = Literal[
+    "histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties", "change", "trend", "candidates"
+]
 
 TITLES: dict[Kind, str] = {
     "histogram": "share of the fleet",

@@ -36,7 +36,9 @@ def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShar
     """Of each estimate, in rows that are the same in all."""
     named = list(texts)
     if len(named) > MOST_CANDIDATES:
-        raise UsageError(f"{len(named):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once")
+        raise UsageError(
+            f"{len(named):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
+        )
     experiments = [experiment for one in of for experiment in experiments_of(one)]
     for experiment in experiments[:1]:
         check_texts(experiment.name, experiment.type)
@@ -62,7 +64,9 @@ def candidate_shares(
     low, high = listed.interval(confidence)
     p_values = shares.p_values.tolist()
     adjusted = change.holm(p_values)
-    numbers = zip(listed.value.tolist(), low.tolist(), high.tolist(), p_values, adjusted, members, strict=True)
+    numbers = zip(
+        listed.value.tolist(), low.tolist(), high.tolist(), p_values, adjusted, members, strict=True
+    )
     rows = [
         CandidateRow(row_name(own), value, start, end, _true(truth, own), texts=own, p=p, p_adjusted=together)
         for value, start, end, p, together, own in numbers
@@ -93,10 +97,8 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
     if together:
         are = "1 row has" if together == 1 else f"{together:,} rows have"
         notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
-    notes.append(
-        f"A text that is not listed falls into the slot of a row with a chance of {100 * (1 - shares.free):.2g} %"
-        " and is counted there: list what is common."
-    )
+    chance = f"{100 * (1 - shares.free):.2g} %"
+    notes.append(f"A text that is not listed is counted in a row with a chance of {chance}: list the common.")
     return "\n".join(notes)
 
 

@@ -1,18 +1,18 @@
 """Shares of texts that are asked about, from a histogram over slots.
 
-An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). Whoever asks has a list of
-candidates. Those of one slot cannot be told apart and are one row: their sum is known. The slots that no
-candidate has hold other texts alone, and as the hash spreads these evenly, a free slot's mean share is what
-every slot has of them. So with F the shares of the slots, `free` slots without a candidate and T the sum of F
-over the others, a row's share is F - (1 - T) / free for its slot, and that of all other texts together is
-(1 - T) m / free, m the number of slots. Where a row has every text there is, T is 1 and nothing is taken off;
-of a single candidate it is (F - 1/m) / (1 - 1/m).
+An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). Whoever asks has a list
+of candidates. Those of one slot cannot be told apart and are one row: their sum is known. The slots that no
+candidate has, the free ones, hold other texts alone. The hash spreads these evenly, so that a free slot's
+mean share is what every slot has of them. With F the shares of the m slots and T the sum of F over the slots
+that have candidates, a row's share is F - (1 - T) / free, and that of all other texts (1 - T) m / free. Where
+candidates are all the texts there are, T is 1 and nothing is taken off; of one candidate alone the share is
+(F - 1/m) / (1 - 1/m).
 
-Both are linear in the histogram. The hash's own error comes on top: other texts are in a slot or they are not.
-Over salts its variance is that of the free slots' shares among each other, less the noise in them.
+Both are linear in the histogram. The hash's own error comes on top: another text is in a row's slot or it is
+not. Over salts its variance is that of the free slots' shares, less the noise in them.
 
-Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, has texts hashed to
-slots; that the free slots say what a slot holds by chance needs no more than a uniform hash.
+Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, hash texts to slots
+as well; that free slots tell what others put into a slot takes no more than a uniform hash.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CandidateShares:
 
     @property
     def p_values(self) -> Floats:
-        """Of each row, one-sided: how likely noise alone shows as much where no board has one of its texts."""
+        """Of each row, one-sided: how likely noise shows as much where no board has one of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
         return ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
@@ -107,7 +107,8 @@ def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates
 
 def _key(experiment: Experiment) -> tuple[bytes, int]:
     """What a text's slot depends on."""
-    return experiment.salt, experiment.slots
+    fields = vars(experiment)  # which device/ldp_text.py has set
+    return fields["salt"], fields["slots"]
 
 
 def _rows(slots: Sequence[Ints]) -> Ints:
@@ -194,7 +195,9 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
     mask[taken] = False
     x, spread = part.frequencies, part.spread
     total = part.linear(~mask)
-    by_hash = max(float(x[mask].var(ddof=1) - spread.variance[mask].mean()), 0.0)  # variance of a slot's share
+    by_hash = max(
+        float(x[mask].var(ddof=1) - spread.variance[mask].mean()), 0.0
+    )  # variance of a slot's share
 
     def summed(numbers: Floats) -> Floats:
         return np.bincount(row, numbers, rows)
@@ -217,4 +220,3 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
 def statistic_of(shares: CandidateShares, row: int) -> Statistic:
     """A row's share; the row after the last is that of all other texts."""
     return shares.others if row == shares.candidates.rows else shares.listed[row]
-

@@ -7,9 +7,9 @@ e^epsilon, for the values whose dot product with it is 0: they are *inside*.
 Privacy: a code's chance inside is at most e^epsilon times that outside; threshold / ONE is the chance of all
 inside, rounded down. tests/device/test_pgr.py enumerates it. Utility: any two values are inside together for
 the same number of codes, so that estimates are without bias; they err as those of olh. Cost:
-(q**t - 1) / (q - 1) codes, q - 1 times fewer than olh has that tells as many values apart; 3 draws, and steps
-whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation
-via Projective Geometry", ICML 2022.
+(q**t - 1) / (q - 1) codes, q - 1 times fewer than olh has that tells as many values apart; 3 draws, and
+steps whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency
+Estimation via Projective Geometry", ICML 2022.
 """
 
 # pyright: reportMissingImports=false

@@ -10,6 +10,7 @@ from .hierarchy import Hierarchy
 from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
+from .pgr import ProjectiveGeometry
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -17,6 +18,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "grr": Direct,
         "olh": LocalHashing,
         "hh": Hierarchy,
+        "pgr": ProjectiveGeometry,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...device.ldp_client import Experiment
-from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only
+from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .fleet_estimate import MEAN, FleetEstimate
@@ -181,22 +181,21 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment for what it lacks."""
     can = answers_of(experiment)
-    options: tuple[tuple[str, bool, object], ...] = (
-        ("--range, --above and --below", "ranges" in can, question.ranges),
-        ("--quantile", "quantiles" in can, question.quantiles),
-        ("--top", "frequencies" in can, question.top),
-        ("--cdf", "quantiles" in can, question.cdf),
-        ("--rows", "frequencies" in can, question.rows),
-        ("--post", "frequencies" in can, question.post != "raw"),
-        ("--weigh fisher", "frequencies" in can, question.weigh == "fisher"),
-        ("--trend", bool(can & OF_VALUES), question.trend),
-        ("the options --against", bool(can & OF_VALUES), question.against),
+    of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
+    options: tuple[tuple[str, str, object], ...] = (
+        ("--range, --above and --below", "ranges", question.ranges),
+        ("--quantile", "quantiles", question.quantiles),
+        ("--top", "frequencies", question.top),
+        ("--cdf", "quantiles", question.cdf),
+        ("--rows", "frequencies", question.rows),
+        ("--post", "frequencies", question.post != "raw"),
+        ("--weigh fisher", "frequencies", question.weigh == "fisher"),
+        ("--trend", of_values, question.trend),
+        ("the options --against", of_values, question.against),
     )
-    for option, possible, asked in options:
-        if asked and not possible:
-            raise NotAnswered(
-                f"{experiment.name} answers only {answers_only(experiment)}: leave {option} out"
-            )
+    for option, word, asked in options:
+        if asked:
+            require(experiment, word, f"leave {option} out")
     if not can & (OF_VALUES | OTHERWISE.keys()):
         raise NotAnswered(
             f"{experiment.name} answers only {answers_only(experiment)}: nothing here asks that"

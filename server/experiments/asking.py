@@ -45,10 +45,8 @@ def answers_only(experiment: Experiment) -> str:
     return " and ".join(words for word, words in _ONLY.items() if word in answers_of(experiment))
 
 
-def require(experiment: Experiment, word: str, instead: str) -> None:
-    """Raise NotAnswered where an experiment does not answer a word of answers_of().
-
-    instead: what to do, as it stands after the colon.
-    """
+def require(experiment: Experiment, word: str, instead: str = "") -> None:
+    """Raise NotAnswered where an experiment does not answer a word of answers_of(); instead: what to do."""
     if word not in answers_of(experiment):
-        raise NotAnswered(f"{experiment.name} answers only {answers_only(experiment)}: {instead}")
+        only = f"{experiment.name} answers only {answers_only(experiment)}"
+        raise NotAnswered(f"{only}: {instead}" if instead else only)

@@ -81,6 +81,11 @@ class FleetEstimate(Shown):
         return self.estimates.reports
 
     @property
+    def answers(self) -> frozenset[str]:
+        """What it can be asked, in the words of experiments/asking.py."""
+        return answers_of(*self.estimates.versions)
+
+    @property
     def frequencies(self) -> npt.NDArray[np.float64]:
         """Share of each index, shape (domain,); unbiased, so that some may be negative."""
         self._require("frequencies")
@@ -200,9 +205,8 @@ class FleetEstimate(Shown):
 
     def summary(self, rows: int = 16) -> Answers:
         """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
-        can = answers_of(self.experiment)
-        tables = [self.histogram(rows)] if "frequencies" in can else []
-        return Answers([*tables, self.mean()] if "mean" in can else tables)
+        tables = [self.histogram(rows)] if "frequencies" in self.answers else []
+        return Answers([*tables, self.mean()] if "mean" in self.answers else tables)
 
     def change_since(
         self,
@@ -241,7 +245,7 @@ class FleetEstimate(Shown):
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
 
     def _require(self, word: str) -> None:
-        require(self.experiment, word)
+        require(self.estimates.versions, word)
 
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
@@ -274,8 +278,7 @@ class FleetEstimate(Shown):
         title = f"{self.experiment.name}: {self.reports:,} reports" + (
             f", {self.which}" if self.which else ""
         )
-        only = answers_of(self.experiment) & OF_VALUES
-        return title if only else f"{title}\nIt answers only {answers_only(self.experiment)}."
+        return title if self.answers & OF_VALUES else f"{title}\n{answers_only(self.experiment)}"
 
     def __rich__(self) -> RenderableType:
         return Group(plain(self._title()), self.summary())

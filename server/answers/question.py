@@ -128,11 +128,11 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
     experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
-    newest = versions(store.store, selection)[-1].experiment
-    check_answered(newest, question)
+    selected = [v.experiment for v in versions(store.store, selection)]
+    check_answered(selected, question)
     estimate = experiment.estimate(**_how(selection, question))
     if question.trend:
-        asked = [*question.ranges, *([MEAN] if MEAN in answers_of(newest) else [])]
+        asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
         answers = experiment.trend(*asked, **how)
     elif question.against:
@@ -149,23 +149,21 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
 
 def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """What is asked of one estimate, in the way of its kind."""
-    can = answers_of(estimate.experiment)
-    answer = next((OTHERWISE[word] for word in OTHERWISE if word in can), _of_values)
+    answer = next((OTHERWISE[word] for word in OTHERWISE if word in estimate.answers), _of_values)
     return answer(estimate, question)
 
 
 def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     answers: list[Answer] = []
-    can = answers_of(estimate.experiment)
-    if "frequencies" in can:
+    if "frequencies" in estimate.answers:
         answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
         answers.append(shares(*question.ranges, post=question.post))
     if question.quantiles:
         answers.append(estimate.quantile(*question.quantiles))
-    if "mean" in can:
+    if "mean" in estimate.answers:
         answers.append(estimate.mean())
     if question.top:
         answers += estimate.top(question.top)
@@ -178,9 +176,9 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
 
-def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
-    """Raise NotAnswered for the first option that asks an experiment for what it lacks."""
-    can = answers_of(experiment)
+def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
+    """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    can = answers_of(*asked)
     of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
     options: tuple[tuple[str, str, object], ...] = (
         ("--range, --above and --below", "ranges", question.ranges),
@@ -193,13 +191,11 @@ def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
         ("--trend", of_values, question.trend),
         ("the options --against", of_values, question.against),
     )
-    for option, word, asked in options:
-        if asked:
-            require(experiment, word, f"leave {option} out")
+    for option, word, wanted in options:
+        if wanted:
+            require(asked, word, f"leave {option} out")
     if not can & (OF_VALUES | OTHERWISE.keys()):
-        raise NotAnswered(
-            f"{experiment.name} answers only {answers_only(experiment)}: nothing here asks that"
-        )
+        raise NotAnswered(f"{answers_only(*asked)}: nothing here asks that")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

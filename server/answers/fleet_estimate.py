@@ -225,13 +225,15 @@ class FleetEstimate(Shown):
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
-        wanted = wanted or histogram_ranges(self.experiment, rows)
-        tables = [replace(change.changed_shares(*sides, wanted, *common), note=note)]
+        can, tables = self.answers & before.answers, list[Answer]()
+        if "ranges" in can:
+            wanted = wanted or histogram_ranges(self.experiment, rows)
+            tables.append(replace(change.changed_shares(*sides, wanted, *common), note=note))
         if cdf:
             names = edge_names(bin_edges(self.experiment))
             below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, *common))
-        if self.experiment.type == "number":
+        if "mean" in can:
             tables.append(change.changed_readings(*sides, quantiles, *common))
         return Answers(replace(one, about=self.which, against=before.which) for one in tables)
 

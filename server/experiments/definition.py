@@ -75,6 +75,8 @@ class Definition(ReadingDefinition):
             raise ValueError("the label other is always there, as the last one: leave it out")
         if self.mechanism not in MECHANISM_NAMES:
             raise ValueError(f"mechanism must be one of {', '.join(MECHANISM_NAMES)}")
+        if self.type == "text" and self.statistics not in (None, "frequencies"):
+            raise ValueError("of a text shares alone are estimated: leave statistics out")
         of_it = MECHANISMS[self.mechanism].parameters if self.mechanism != AUTO else ()
         for name in self.parameters:
             if name not in of_it:
@@ -101,7 +103,7 @@ class Definition(ReadingDefinition):
 
         Raises DefinitionError where a board would refuse it.
         """
-        reading, epsilon = self.type_fields(), self._epsilon()
+        reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
         published = payload(
             self.name,

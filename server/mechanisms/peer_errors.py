@@ -127,8 +127,8 @@ def haar_bits(domain: int, epsilon: float) -> float:
 
 
 def _moments(shares: Floats) -> tuple[float, float]:
-    """Mean and mean square of readings in the middles of bins from -1 to 1."""
-    at = (2 * np.arange(len(shares)) + 1) / len(shares) - 1
+    """Mean and mean square of readings that lie evenly from -1 to 1."""
+    at = np.linspace(-1, 1, len(shares))
     return float(shares @ at), float(shares @ at**2)
 
 

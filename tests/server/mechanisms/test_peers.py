@@ -208,7 +208,7 @@ def test_numbers_with_laplace_noise(epsilon: float):
         return x * x * epsilon / 2 * math.exp(-x * epsilon / 2)
 
     noise = integrate.quad(square, 0, 200 / epsilon, points=[2 / epsilon], limit=200)[0]
-    at = (2 * np.arange(DOMAIN) + 1) / DOMAIN - 1
+    at = np.linspace(-1, 1, DOMAIN)
     for shares in populations(DOMAIN):
         held = shares[0] - shares[0] ** 2
         assert peer("SHE").variance(shares, epsilon) == pytest.approx(noise + held, rel=1e-6)
@@ -259,7 +259,7 @@ def test_wavelets_of_a_measurement():
 @each_epsilon
 def test_one_bit_of_a_mean(epsilon: float):
     keep = 1 / (1 + math.exp(-epsilon))
-    at = (2 * np.arange(DOMAIN) + 1) / DOMAIN - 1
+    at = np.linspace(-1, 1, DOMAIN)
     one = 0.5 + at * (keep - 0.5)
     told = 1 / (2 * keep - 1)
     matrix = Matrix(np.array([one, 1 - one]), np.array([[told], [-told]]), at[:, None])
@@ -285,7 +285,7 @@ def test_piecewise_and_hybrid_means(epsilon: float):
         of = [sum(d * (b**k - a**k) / k for a, b, d in runs) for k in (1, 2, 3)]
         return of[0], of[1], of[2]
 
-    at = (2 * np.arange(DOMAIN) + 1) / DOMAIN - 1
+    at = np.linspace(-1, 1, DOMAIN)
     whole, mean, square = np.array([moments(value) for value in at]).T
     np.testing.assert_allclose(whole, 1)
     np.testing.assert_allclose(mean, at)

@@ -8,13 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError
-from ...server.planning.listing import ASKED, listing
 from .. import output
 from ..options import AsJson, print_json
-from . import tables
 
 _MOST_VALUES = 1 << 20
 _MOST_DEVICES = 1 << 40
@@ -56,6 +53,11 @@ def mechanisms_command(
     if not 2 <= devices <= _MOST_DEVICES:
         raise UsageError(f"--devices must be from 2 to {_MOST_DEVICES}, not {devices}")
     paths = output.checked(plot, force, *output.PICTURES)
+
+    from ...server.answers import tables as show  # only now: help needs no NumPy
+    from ...server.planning.listing import ASKED, besides, listing
+    from . import tables
+
     questions = [asked.value] if asked else [word for word in ASKED if values > 2 or word == "frequency"]
     found = [listing(word, values, round(epsilon * MICRO)) for word in questions]
     for path in paths:
@@ -63,8 +65,10 @@ def mechanisms_command(
 
         plot_mechanisms(path, found[0], devices)
     if as_json:
-        about = {"values": values, "epsilon": epsilon, "devices": devices}
-        print_json(about | {"questions": [tables.plain(one, devices) for one in found]})
+        about: dict[str, object] = {"values": values, "epsilon": epsilon, "devices": devices}
+        about["questions"] = [tables.plain(one, devices) for one in found]
+        about["besides"] = besides(found)
+        print_json(about)
         return
     if asked:
         tables.question(found[0], devices)

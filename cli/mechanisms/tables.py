@@ -8,7 +8,7 @@ from typing import Any
 
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.planning.listing import ASKED, Listed, Listing, half_width
+from ...server.planning.listing import ASKED, Listed, Listing, besides, half_width
 from .. import tables
 
 _HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")
@@ -73,6 +73,8 @@ def all_questions(found: Sequence[Listing], devices: int) -> None:
         show.out.print()
         _print_listed(listing, devices)
     show.out.print()
+    for word, what in besides(found).items():
+        show.out.print(f"Besides, {word}: {what}")
     show.out.print(_BELOW)
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -176,6 +177,12 @@ def listing(asked: Asked, domain: int, epsilon: int) -> Listing:
     chosen = next(one for one in listed if one.word == auto.mechanism)
     peers = sorted((p for p in PEERS if p.asked == asked), key=_least_first(asked, domain, epsilon))
     return Listing(asked, domain, epsilon, tuple(listed), chosen, tuple(peers))
+
+
+def besides(found: Sequence[Listing]) -> dict[str, str]:
+    """The words of the registry that no listing has, with what each is."""
+    shown = {one.word for each in found for one in each.listed}
+    return {word: about(mechanism).what for word, mechanism in MECHANISMS.items() if word not in shown}
 
 
 def _least_first(asked: Asked, domain: int, epsilon: int) -> Any:

@@ -13,7 +13,7 @@ from ...server.errors import UsageError
 from .. import output
 from ..options import AsJson, print_json
 
-_MOST_VALUES = 1 << 20
+_VALUES, _MOST_VALUES = 64, 1 << 20
 _MOST_DEVICES = 1 << 40
 
 
@@ -29,7 +29,13 @@ class WhatIsAsked(enum.StrEnum):
 
 
 def mechanisms_command(
-    values: Annotated[int, typer.Option(help="Number of values that a reading can have.")] = 64,
+    values: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of values that a reading can have; of labels: slots.",
+            show_default="64; 65,536 slots",
+        ),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="ε of a report, nats.")] = 1.0,
     asked: Annotated[
         WhatIsAsked | None,
@@ -46,7 +52,7 @@ def mechanisms_command(
     Errors are for values that nobody holds, and for ranges, quantiles and means for values that all are
     equally common: what the mechanism "auto" of an experiment file goes by.
     """
-    if not 2 <= values <= _MOST_VALUES:
+    if values is not None and not 2 <= values <= _MOST_VALUES:
         raise UsageError(f"--values must be from 2 to {_MOST_VALUES}, not {values}")
     if not math.isfinite(epsilon) or not 0.001 <= epsilon <= 16:
         raise UsageError(f"--epsilon must be from 0.001 to 16, not {epsilon:g}")
@@ -55,17 +61,19 @@ def mechanisms_command(
     paths = output.checked(plot, force, *output.PICTURES)
 
     from ...server.answers import tables as show  # only now: help needs no NumPy
-    from ...server.planning.listing import ASKED, besides, listing
+    from ...server.planning.listing import ASKED, SLOTS, besides, listing
     from . import tables
 
-    questions = [asked.value] if asked else [word for word in ASKED if values > 2 or word == "frequency"]
-    found = [listing(word, values, round(epsilon * MICRO)) for word in questions]
+    found = [
+        listing(word, values or (SLOTS if word == "labels" else _VALUES), round(epsilon * MICRO))
+        for word in ([asked.value] if asked else ASKED)
+    ]
     for path in paths:
         from .plot import plot_mechanisms  # matplotlib takes a second to load
 
         plot_mechanisms(path, found[0], devices)
     if as_json:
-        about: dict[str, object] = {"values": values, "epsilon": epsilon, "devices": devices}
+        about: dict[str, object] = {"epsilon": epsilon, "devices": devices}
         about["questions"] = [tables.plain(one, devices) for one in found]
         about["besides"] = besides(found)
         print_json(about)

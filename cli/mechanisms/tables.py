@@ -23,6 +23,7 @@ def plain(found: Listing, devices: int) -> dict[str, Any]:
     return {
         "for": found.asked,
         "what": ASKED[found.asked],
+        "values": found.domain,
         "auto": found.auto.word,
         "why": found.why,
         "mechanisms": [_own(one, devices) for one in found.listed],
@@ -74,7 +75,7 @@ def all_questions(found: Sequence[Listing], devices: int) -> None:
         _print_listed(listing, devices)
     show.out.print()
     for word, what in besides(found).items():
-        show.out.print(f"Besides, {word}: {what}")
+        show.out.print(f"{word} is not for this. {what}")
     show.out.print(_BELOW)
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
 
@@ -108,7 +109,7 @@ def question(found: Listing, devices: int) -> None:
 
 
 def _print_listed(found: Listing, devices: int) -> None:
-    made = tables.table(ASKED[found.asked], _HEADINGS, 1, no_wrap=True)
+    made = tables.table(found.title, _HEADINGS, 1, no_wrap=True)
     for one in found.listed:
         made.add_row(
             one.design.mechanism.words(),
@@ -123,7 +124,7 @@ def _print_listed(found: Listing, devices: int) -> None:
 
 
 def _setting(found: Listing, devices: int) -> str:
-    return f"{found.domain:,} values, ε = {found.epsilon / MICRO:g}, {devices:,} devices, one report each"
+    return f"ε = {found.epsilon / MICRO:g}, {devices:,} devices, one report each"
 
 
 def percent(error: float) -> str:

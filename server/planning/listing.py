@@ -34,14 +34,19 @@ WORKLOADS: dict[Asked, Workload] = {
     "range": ALL_RANGES,
     "quantile": PREFIXES,
     "mean": MEAN,
+    "labels": FREQUENCIES,
 }
 """What the choice is told of each question."""
+
+SLOTS = 65_536
+"""Of texts that nobody listed, where nothing else is said."""
 
 ASKED: dict[Asked, str] = {
     "frequency": "Share of one value",
     "range": "Share of a range of values",
     "quantile": "Quantiles",
     "mean": "The mean, as a part of the readings' range",
+    "labels": "Shares of texts that nobody listed, hashed into slots",
 }
 """What is asked, in words."""
 
@@ -126,6 +131,11 @@ class Listing:
     peers: tuple[Peer, ...]
 
     @property
+    def title(self) -> str:
+        """What is asked, and of how many values."""
+        return f"{ASKED[self.asked]}: {self.domain:,} {'slots' if self.asked == 'labels' else 'values'}"
+
+    @property
     def why(self) -> str:
         """Why auto takes it, in a sentence."""
         best = self.listed[0]
@@ -172,7 +182,9 @@ def listing(asked: Asked, domain: int, epsilon: int) -> Listing:
                 best[choice.mechanism] = choice
     except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
-    listed = [Listed(Design(domain, epsilon, choice), choice.variance) for choice in best.values()]
+    # A text's slot is shared by chance with others, which are taken off.
+    more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
+    listed = [Listed(Design(domain, epsilon, choice), choice.variance * more) for choice in best.values()]
     listed.sort(key=lambda one: one.variance)
     chosen = next(one for one in listed if one.word == auto.mechanism)
     peers = sorted((p for p in PEERS if p.asked == asked), key=_least_first(asked, domain, epsilon))

@@ -11,8 +11,8 @@ from hushmote.cli.mechanisms.plot import plot_mechanisms
 from hushmote.cli.mechanisms.tables import percent
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.about import about
-from hushmote.server.mechanisms.peers import PEERS
-from hushmote.server.planning.listing import ASKED, half_width, listing
+from hushmote.server.mechanisms.peers import PEERS, Asked
+from hushmote.server.planning.listing import ASKED, SLOTS, Listing, half_width, listing
 
 FILE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 PICTURE = FILE.with_suffix(".png")
@@ -20,6 +20,35 @@ PICTURE = FILE.with_suffix(".png")
 DOMAIN, DEVICES = 64, 100_000
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 BITS_AT = 2.0
+
+# What somebody wants, and why what is taken is taken.
+WANTS = {
+    "frequency": (
+        "how many boards hold a value, or each value",
+        "few values or a large ε: a board names its value. Many values: it names something that many values"
+        " have in common, so that the error does not grow with their number",
+    ),
+    "range": (
+        "how many lie between two limits",
+        "a range adds up few nodes of a tree instead of many values, and each board answers for one level",
+    ),
+    "quantile": (
+        "the median, or another quantile",
+        "the same, with weights of levels for sums from the left",
+    ),
+    "mean": (
+        "the mean",
+        "codes near a reading say more about the mean than whether it was this value or that one",
+    ),
+    "labels": (
+        "how often words occur that nobody listed beforehand",
+        "a board hashes the word into a slot, and the slot is a value like any other",
+    ),
+    "pairs": (
+        "one reading by another: do old versions crash more?",
+        "some boards answer for one part, some for the other, some for both, and least squares joins them",
+    ),
+}
 _PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -37,6 +66,10 @@ def _micro(epsilon: float) -> int:
     return round(epsilon * 1e6)
 
 
+def _found(asked: Asked, epsilon: float) -> Listing:
+    return listing(asked, SLOTS if asked == "labels" else DOMAIN, _micro(epsilon))
+
+
 def _table(*rows: list[str]) -> Iterator[str]:
     for i, row in enumerate(rows):
         cells = [cell.replace("|", "\\|") for cell in row]
@@ -46,16 +79,16 @@ def _table(*rows: list[str]) -> Iterator[str]:
 
 
 def _questions() -> Iterator[str]:
-    rows = [["asked", "--for", *(f"auto at ε = {e:g}" for e in EPSILONS)]]
-    for asked, what in ASKED.items():
-        found = [listing(asked, DOMAIN, _micro(e)) for e in EPSILONS]
-        rows.append([what, f"`{asked}`", *(f"`{one.auto.word}`" for one in found)])
+    rows = [["I want to know", "`--for`", *(f"ε = {e:g}" for e in EPSILONS), "why"]]
+    for asked in ASKED:
+        want, why = WANTS[asked]
+        rows.append([want, f"`{asked}`", *(f"`{_found(asked, e).auto.word}`" for e in EPSILONS), why])
     yield from _table(*rows)
 
 
 def _errors() -> Iterator[str]:
-    for asked, what in ASKED.items():
-        found = {e: listing(asked, DOMAIN, _micro(e)) for e in EPSILONS}
+    for asked in ASKED:
+        found = {e: _found(asked, e) for e in EPSILONS}
         rows: list[tuple[float, list[str]]] = []
         for word in dict.fromkeys(one.word for each in found.values() for one in each.listed):
             by = {e: one for e, each in found.items() for one in each.listed if one.word == word}
@@ -66,10 +99,10 @@ def _errors() -> Iterator[str]:
         at = found[BITS_AT]
         for peer in at.peers:
             errors = [percent(half_width(each.peer_variance(peer), DEVICES)) for each in found.values()]
-            bits = f"{math.ceil(peer.bits(DOMAIN, BITS_AT)):,}"
+            bits = f"{math.ceil(peer.bits(at.domain, BITS_AT)):,}"
             rows.append((at.peer_variance(peer), [f"*{peer.name}*", *errors, bits]))
         rows.sort(key=lambda row: row[0])
-        yield f"**{what}**\n"
+        yield f"**{at.title}**\n"
         yield from _table(["", *(f"ε = {e:g}" for e in EPSILONS), "bits"], *(row for _, row in rows))
         yield ""
 

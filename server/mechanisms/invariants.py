@@ -18,8 +18,7 @@ import numpy as np
 from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
 from ..arrays import Array, Counts
-from . import butterfly
-from .channel import LevelCode
+from .channel import SupportCode
 
 GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it where groups are uneven
 
@@ -28,11 +27,12 @@ GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it
 class Check:
     """One thing that honest boards cannot bring about.
 
-    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, between q
-               and p; "sum": supports of all values together
+    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
+               of each code, between what none and all of the boards bring about; "sum": supports of all
+               values together
     level      of the hierarchy, from 0 at the top; None for all together
     statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
-               support, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
+               count, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
     p          chance at most, for honest boards, of something so far out
     words      what was seen
     """
@@ -80,34 +80,47 @@ def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
         yield Check("seeds", level, statistic, p, f"{words}{groups - 1} degrees)")
 
 
-def bounded_supports(code: LevelCode, classes: Counts, level: int | None) -> Iterator[Check]:
+def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> Iterator[Check]:
     """Check the supports of each value, and of all together, of a level's counts by class."""
     reports = int(classes.sum())
     if not reports:
         return
-    yield _shares(code, butterfly.class_supports(code.level, classes), reports, level)
-    hashed = code.level
-    if hashed.t and hashed.g**hashed.t != hashed.domain and reports > 1:
-        yield _sum(code, classes, reports, level)  # else each report supports as many values as any other
+    yield _shares(code, code.class_supports(classes), reports, level)
+    if not code.even and reports > 1:
+        yield _sum(code, classes, reports, level)
 
 
-def _shares(code: LevelCode, supports: Counts, reports: int, level: int | None) -> Check:
-    """Supports are sums of coins of chances from q to p: binomials of q and of p bound their tails."""
+def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
+    """Supports are sums of coins of chances from q to p."""
     channel = code.channel
-    most, least = int(supports.max()), int(supports.min())
-    high = float(special.betainc(most, reports - most + 1, channel.p)) if most else 1.0
-    low = float(special.betainc(reports - least, least + 1, 1 - channel.q)) if least < reports else 1.0
-    p = min(1.0, 2 * channel.domain * min(high, low))
+    above = f"a value{_where(level)} has more supports than if all boards held it"
+    below = f"a value{_where(level)} has fewer supports than if no board held it"
+    return bounded(supports, reports, (channel.q, channel.p), (below, above), level)
+
+
+def bounded(
+    counts: Counts,
+    reports: int,
+    chances: tuple[float, float],
+    words: tuple[str, str],
+    level: int | None = None,
+) -> Check:
+    """Check counts of what a report does with a chance from the first to the second, whatever the reading.
+
+    words: what is said where a count is too low, and where it is too high. Binomials bound the tails.
+    """
+    most, least = int(counts.max()), int(counts.min())
+    high = float(special.betainc(most, reports - most + 1, chances[1])) if most else 1.0
+    low = float(special.betainc(reports - least, least + 1, 1 - chances[0])) if least < reports else 1.0
+    p = min(1.0, 2 * len(counts) * min(high, low))
     if high < low:
-        words = f"a value{_where(level)} has more supports than if all boards held it"
-        return Check("shares", level, most / reports, p, words)
-    words = f"a value{_where(level)} has fewer supports than if no board held it"
-    return Check("shares", level, least / reports, p, words)
+        return Check("shares", level, most / reports, p, words[1])
+    return Check("shares", level, least / reports, p, words[0])
 
 
-def _sum(code: LevelCode, classes: Counts, reports: int, level: int | None) -> Check:
+def _sum(code: SupportCode, classes: Counts, reports: int, level: int | None) -> Check:
     channel = code.channel
-    supported = butterfly.class_weights(code.level, np.ones(channel.domain))
+    supported = code.class_weights(np.ones(channel.domain))
     mean = float(classes @ supported) / reports
     variance = float(classes @ (supported - mean) ** 2) / (reports - 1)
     width = float(supported.max() - supported.min())

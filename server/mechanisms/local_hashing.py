@@ -7,16 +7,20 @@ Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for F
 Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, Protocol
 
 from ..arrays import Counts, Floats
 from . import hashed_moments
+from .choice import Choice
 from .decoded import Spread
+from .flat_choice import best_hash
 from .flat_variance import frequency_variance
 from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree, tree
+from .workload import Workload
 
 
 class LocalHashing(SupportMechanism):
@@ -28,11 +32,24 @@ class LocalHashing(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 32, "mechanism": "olh", "g": 5},
     )
 
+    parameters: ClassVar[tuple[str, ...]] = ("g",)
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        if workload.kind == "frequencies" and domain > 2:
+            cost = partial(frequency_variance, share=workload.share)
+            channel = best_hash(domain, epsilon, cost=cost)
+            if channel is not None:
+                yield Choice("olh", (("g", channel.g),), cost(channel))
+
+    def frequency_variance(self, share: float | None) -> float:
+        return frequency_variance(self.codes[0].channel, share)
+
     def tree(self, reports: Sequence[float]) -> Tree | None:
         # The values are the children of a root that is known to be 1. In a domain of g**t values each code
         # supports as many as any other, so that estimates sum to 1 by themselves.
         level = self.experiment.levels[0]
-        return None if level.g**level.t == level.domain else _one_family(self.domain)
+        return None if level.g**level.t == level.domain else one_family(self.domain)
 
     def fields(self) -> dict[str, Any]:
         return super().fields() | {"g": self.experiment.levels[0].g}
@@ -52,17 +69,29 @@ class LocalHashing(SupportMechanism):
 
 
 @lru_cache(maxsize=16)
-def _one_family(domain: int) -> Tree:
+def one_family(domain: int) -> Tree:
+    """The tree of values whose sum is known and no more."""
     return tree(domain, domain, [1.0])
 
 
-class HashedDecoded(SupportDecoded):
-    """A histogram of flat local hashing; all moments are exact, by hashed_moments."""
+class CodeMoments(Protocol):
+    """Cumulants of what one report weighs."""
+
+    def frequencies(self) -> tuple[Floats, Floats]:
+        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        ...
+
+    def prefixes(self) -> tuple[Floats, Floats]:
+        """The same of the sums of values 0..v, for each v."""
+        ...
+
+
+class FlatDecoded(SupportDecoded, ABC):
+    """A histogram of codes that are about single values; all moments are exact."""
 
     @cached_property
-    def _moments(self) -> hashed_moments.Moments:
-        leaf = self._leaf
-        return hashed_moments.Moments(leaf.data.code.level, leaf.shares, leaf.supports)
+    @abstractmethod
+    def _moments(self) -> CodeMoments: ...
 
     @cached_property
     def frequency_spread(self) -> Spread:
@@ -80,3 +109,12 @@ class HashedDecoded(SupportDecoded):
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)
+
+
+class HashedDecoded(FlatDecoded):
+    """A histogram of flat local hashing."""
+
+    @cached_property
+    def _moments(self) -> hashed_moments.Moments:
+        leaf = self._leaf
+        return hashed_moments.Moments(leaf.data.code.level, leaf.shares, leaf.supports)

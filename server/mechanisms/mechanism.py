@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +18,10 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
+from .choice import Choice
 from .decoded import Decoded
 from .invariants import Check, even_runs, known_chances
+from .workload import Workload
 
 _CHUNK = 1 << 22  # floats held at once
 
@@ -58,14 +61,27 @@ class Mechanism(ABC):
 
     answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
     """What can be asked: "frequencies", "ranges", "quantiles", "mean"."""
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    board: ClassVar[Path | None] = None
+    """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 
     def __init__(self, experiment: Experiment):
         self.experiment = experiment
         self.domain = experiment.domain
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        """Its parameters of least variance for a workload; none where it does not fit, or is not for that.
+
+        domain: 2 or more. epsilon: micro-nats. The variance is the mean over the workload, times reports, for
+        single frequencies that of a value of the workload's share, for anything else of an even population.
+        """
+        return ()
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
@@ -110,6 +126,12 @@ class Mechanism(ABC):
     def expand(self, values: Sequence[Array]) -> Array:
         """Give every code its class's value, shape (code_count,)."""
         return np.concatenate(values)
+
+    def answered(self) -> Floats:
+        """Statistics of which it answers every combination, shape (domain, n): all, or the mean alone."""
+        if "frequencies" in self.answers:
+            return np.eye(self.domain)
+        return np.linspace(0, 1, self.domain)[:, None][:, : "mean" in self.answers]
 
     def lacks(self, reports: Sequence[int]) -> str:
         """Why nothing can be estimated from these numbers of reports of the strata, or ""."""
@@ -159,6 +181,13 @@ class Mechanism(ABC):
         """Chance of every code, shape (code_count,)."""
         parts = zip(self.law(shares), self.class_sizes, self.drawn, strict=True)
         return self.expand([law / size * chance for law, size, chance in parts])
+
+    def frequency_variance(self, share: float | None) -> float | None:
+        """Variance, times reports, of the frequency of a value of this share, where there is a short way.
+
+        A mean over values, others sharing the rest evenly; share None: the one for which it is largest.
+        """
+        return None
 
     def variances(self, statistics: Floats, shares: Floats) -> Floats:
         """Variances of estimates, times reports, where readings have these shares, shape (domain,).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def _at(found: Listing, epsilon: float) -> Listing | None:
         return None
 
 
-def _bits(axes: Axes, found: Listing, colours: dict[str, str], markers: dict[str, str]) -> None:
+def _bits(axes: Axes, found: Listing, colours: Mapping[str, str], markers: Mapping[str, str]) -> None:
     """Variance over the least there is against the bits of a code."""
     epsilon, best = found.epsilon / MICRO, found.optimum
     for one in found.listed:

@@ -133,4 +133,6 @@ def percent(error: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{1000 * seconds:.1g} ms" if seconds < 0.1 else f"{seconds:.1f} s"
+    if seconds >= 0.95:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds > 0.001 else f"{1000 * seconds:.1f} ms"

@@ -31,6 +31,11 @@ class About:
     citation: str = ""
 
 
+def said_of(mechanism: Mechanism) -> str:
+    """How a board answers, in a sentence for people; without one of its own what its file says it is."""
+    return mechanism.plainly or about(type(mechanism)).what
+
+
 def about(mechanism: type[Mechanism]) -> About:
     """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__

@@ -21,7 +21,7 @@ from hushmote.server.errors import UsageError
 from hushmote.server.mechanisms.choice import Choice
 from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.direct import Direct
-from hushmote.server.mechanisms.peers import PEERS
+from hushmote.server.mechanisms.peers import PEERS, Asked
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.server.planning.devices import Z
 from hushmote.server.planning.listing import WORKLOADS, listing
@@ -58,7 +58,7 @@ def test_every_mechanism_of_the_registry_is_there():
 
 
 @pytest.mark.parametrize("asked", WORKLOADS)
-def test_tables_and_json_say_the_same(asked: str):
+def test_tables_and_json_say_the_same(asked: Asked):
     line = f"--for {asked} --values 32 --epsilon 2 --devices 5000"
     printed, (found,) = run(line), json.loads(run(f"{line} --json"))["questions"]
     variances = [one["variance_times_reports"] for one in found["mechanisms"]]

@@ -45,7 +45,7 @@ def plain(found: Listing, devices: int) -> dict[str, Any]:
 def _own(one: Listed, devices: int) -> dict[str, Any]:
     said = one.about
     return {
-        **one.design.mechanism.fields(),
+        **one.mechanism.fields(),
         **_errors(one.variance, devices),
         "codes": one.codes,
         "report_bytes": one.report_bytes,
@@ -59,7 +59,9 @@ def _own(one: Listed, devices: int) -> dict[str, Any]:
     }
 
 
-def _errors(variance: float, devices: int) -> dict[str, float]:
+def _errors(variance: float, devices: int) -> dict[str, float | None]:
+    if not math.isfinite(variance):
+        return dict.fromkeys(("half_width_95", "standard_deviation", "variance_times_reports"))
     return {
         "half_width_95": half_width(variance, devices),
         "standard_deviation": math.sqrt(variance / devices),
@@ -112,7 +114,7 @@ def _print_listed(found: Listing, devices: int) -> None:
     made = tables.table(found.title, _HEADINGS, 1, no_wrap=True)
     for one in found.listed:
         made.add_row(
-            one.design.mechanism.words(),
+            one.mechanism.words(),
             percent(half_width(one.variance, devices)),
             f"{one.codes:,}",
             str(one.report_bytes),
@@ -128,8 +130,8 @@ def _setting(found: Listing, devices: int) -> str:
 
 
 def percent(error: float) -> str:
-    """A half-width of a share or of a range of readings, with three digits."""
-    return f"±{100 * error:.3g} %"
+    """A half-width of a share or of a range of readings, with three digits; a dash where nothing is known."""
+    return f"±{100 * error:.3g} %" if math.isfinite(error) else "–"
 
 
 def _seconds(seconds: float) -> str:

@@ -197,13 +197,26 @@ def hcms(shares: Floats, epsilon: float) -> float:
     return sketch(epsilon, shares[0], SKETCH_WIDTH, one_bit=True)
 
 
-# --- Pairs: the share of one value of one attribute ----------------------------------------------
+# --- Two readings: the mean over the shares of each by itself, and of both together ----------------
 
 
 def split(shares: Floats, epsilon: float) -> float:
-    return oue(shares, epsilon / 2)
+    """OUE of each reading at half of ε; a share of both is a product of what the two reports support."""
+    p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
+    domain = len(shares)
+    square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2
+    return (2 * supported(p, q, 1 / domain) + square**2 - domain**-4) / 3
 
 
-def sample(shares: Floats, epsilon: float) -> float:
-    """One of the two attributes, drawn beforehand: half of the reports are about each."""
-    return 2 * oue(shares, epsilon)
+def joint(shares: Floats, epsilon: float) -> float:
+    """OUE of both readings together; a share of one is a sum of cells."""
+    p, q = 0.5, 1 / (math.exp(epsilon) + 1)
+    domain = len(shares)
+    own = p * (1 - p) - q * (1 - q)  # what the reading's own bit varies by more than another
+    summed = (domain * q * (1 - q) + own / domain) / (p - q) ** 2 + (1 - 1 / domain) / domain
+    return (2 * summed + supported(p, q, domain**-2)) / 3
+
+
+def one_of_two(shares: Floats, epsilon: float) -> float:
+    """A report tells of one reading: no number of them tells of both together."""
+    return math.inf

@@ -21,7 +21,8 @@ class Peer:
     name      as papers call it
     asked     the question that it answers
     variance  times reports, of a population's shares, shape (D,), and ε in nats: of the share of value 0; of
-              the mean, readings from 0 to 1; of ranges and quantiles the mean over all of them
+              the mean, readings from 0 to 1; of ranges and quantiles the mean over all of them; of pairs,
+              two such readings that know nothing of each other, the mean over both and over pairs
     bits      of a report, of D and ε
     board     what a board draws
     server    what the server computes, of n reports over D values
@@ -217,24 +218,34 @@ PEERS: tuple[Peer, ...] = (
         "A report says one bit, however large ε is.",
     ),
     Peer(
+        "joint OUE",
+        "pairs",
+        errors.joint,
+        lambda domain, epsilon: float(domain**2),
+        "a coin for each pair",
+        "n D² additions",
+        f"Zhang, Wang, Li, He, Chen, CCS 2018 (CALM), of two attributes; {_USENIX_2017} 4.3",
+        "A report has a bit for each pair, and the share of one reading adds up the errors of many pairs.",
+    ),
+    Peer(
         "SPL",
         "pairs",
         errors.split,
         lambda domain, epsilon: 2.0 * domain,
         "two reports at ε / 2",
-        "two histograms",
+        "2 n D additions, n D² for pairs",
         _CIKM_2021,
-        "Each attribute has half of ε, and the share of a pair cannot be had.",
+        "Each reading has half of ε, and the errors of both multiply in the share of a pair.",
     ),
     Peer(
         "SMP",
         "pairs",
-        errors.sample,
+        errors.one_of_two,
         lambda domain, epsilon: 1.0 + domain,
         "a report of one of the two",
-        "two histograms",
+        "n D additions",
         _CIKM_2021,
-        "Each attribute has half of the reports, and the share of a pair cannot be had.",
+        "A report tells of one reading, so that the share of a pair cannot be had.",
     ),
 )
 """All of them, by question."""

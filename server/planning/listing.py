@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ...device.ldp_client import DRBG
+from ...device.ldp_client import DRBG, Experiment
 from ..arrays import Floats
 from ..epsilon import MICRO
-from ..mechanisms import MECHANISMS
+from ..experiments.payload import experiment_over
+from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..mechanisms.about import About, about
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
@@ -27,7 +28,6 @@ from ..mechanisms.peers import PEERS, Asked, Peer
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.report import TAG_BYTES, encode
 from .devices import PlanError, Z
-from .expected_error import Design
 
 WORKLOADS: dict[Asked, Workload] = {
     "frequency": FREQUENCIES,
@@ -58,40 +58,45 @@ class Listed:
     variance  times reports
     """
 
-    design: Design
+    experiment: Experiment
     variance: float
 
     @property
     def word(self) -> str:
         """As an experiment has it."""
-        return self.design.choice.mechanism
+        return self.experiment.mechanism
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """What estimates are made with."""
+        return mechanism_of(self.experiment)
 
     @property
     def about(self) -> About:
         """What its file says of it."""
-        return about(MECHANISMS[self.word])
+        return about(type(self.mechanism))
 
     @property
     def codes(self) -> int:
         """Number of codes."""
-        return self.design.experiment.code_count
+        return self.experiment.code_count
 
     @property
     def report_bytes(self) -> int:
         """Of a report in a keyed fleet."""
-        return len(encode(self.design.experiment, 1, 0)) + TAG_BYTES
+        return len(encode(self.experiment, 1, 0)) + TAG_BYTES
 
     @cached_property
     def draws(self) -> int:
         """Random numbers that a board draws for a report."""
         rng = _Counted(b"the same for all")
-        self.design.experiment.randomize(0, rng)
+        self.experiment.randomize(0, rng)
         return rng.drawn
 
     @cached_property
     def decode_seconds(self) -> float:
         """Time from a histogram to what is asked, on this machine, now."""
-        mechanism = self.design.mechanism
+        mechanism = self.mechanism
         counts = np.ones(self.codes, np.int64)
         begin = time.perf_counter()
         decoded = mechanism.decode(counts)
@@ -184,7 +189,10 @@ def listing(asked: Asked, domain: int, epsilon: int) -> Listing:
         raise PlanError(str(e)) from None
     # A text's slot is shared by chance with others, which are taken off.
     more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
-    listed = [Listed(Design(domain, epsilon, choice), choice.variance * more) for choice in best.values()]
+    listed = [
+        Listed(experiment_over(domain, epsilon, choice.fields()), choice.variance * more)
+        for choice in best.values()
+    ]
     listed.sort(key=lambda one: one.variance)
     chosen = next(one for one in listed if one.word == auto.mechanism)
     peers = sorted((p for p in PEERS if p.asked == asked), key=_least_first(asked, domain, epsilon))

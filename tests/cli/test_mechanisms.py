@@ -64,6 +64,9 @@ def test_tables_and_json_say_the_same(asked: Asked):
     variances = [one["variance_times_reports"] for one in found["mechanisms"]]
     assert variances == sorted(variances)
     for one in (*found["mechanisms"], *found["peers"]):
+        if one["half_width_95"] is None:  # what tells nothing of it
+            assert one["name"] == "SMP"
+            continue
         assert one["half_width_95"] == pytest.approx(Z * math.sqrt(one["variance_times_reports"] / 5000))
         assert percent(one["half_width_95"]) in printed
         assert one["citation"]

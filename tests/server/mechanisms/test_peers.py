@@ -298,12 +298,32 @@ def test_piecewise_and_hybrid_means(epsilon: float):
 
 
 @each_epsilon
-def test_two_attributes(epsilon: float):
-    """Each of two in half of the reports, and each in all of them with half of ε."""
-    for shares in populations(DOMAIN):
-        asked = channel("OUE", epsilon).variances(shares)[0]
-        assert peer("SMP").variance(shares, epsilon) == pytest.approx(2 * asked, rel=1e-9)
-        assert peer("SPL").variance(shares, 2 * epsilon) == pytest.approx(asked, rel=1e-9)
+def test_two_readings(epsilon: float):
+    """Three values each: nine bits together, and three bits twice at half of ε."""
+    domain = 3
+    even = np.full(domain, 1 / domain)
+    single = np.kron(np.eye(domain), np.ones((domain, 1))), np.kron(np.ones((domain, 1)), np.eye(domain))
+    truth = np.hstack([*single, np.eye(domain**2)])
+
+    p, q = 0.5, 1 / (math.exp(epsilon) + 1)
+    codes = bits_of(domain**2)
+    chance = np.where(np.eye(domain**2, dtype=bool), p, q)
+    each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
+    whole = Matrix(each.prod(axis=1), (codes - q) / (p - q) @ truth, truth)
+
+    q = 1 / (math.exp(epsilon / 2) + 1)
+    codes = bits_of(domain)
+    chance = np.where(np.eye(domain, dtype=bool), p, q)
+    one = np.where(codes[:, :, None] > 0, chance, 1 - chance).prod(axis=1)
+    told, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
+    estimates = [np.kron(told, ones), np.kron(ones, told), np.kron(told, told)]
+    twice = Matrix(np.kron(one, one), np.hstack(estimates), truth)
+
+    for name, matrix in (("joint OUE", whole), ("SPL", twice)):
+        matrix.check(epsilon)
+        of = matrix.variances(np.full(domain**2, domain**-2))
+        wanted = np.mean([of[:domain].mean(), of[domain : 2 * domain].mean(), of[2 * domain :].mean()])
+        assert peer(name).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
 
 
 # --- Why they are not here ------------------------------------------------------------------------

@@ -60,5 +60,12 @@ class Hierarchy(SupportMechanism):
         cells = " ".join(str(level.g) for level in self.experiment.levels)
         return f"hh, fanout {self.experiment.fanout}, cells {cells}"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board answers about one part of a tree: in which half the reading lies, or in which"
+            " quarter, and so on; now and then it names a wrong one."
+        )
+
 
 _tree = lru_cache(maxsize=16)(tree)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...device.ldp_client import Experiment
-from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
+from ..experiments.asking import OF_VALUES, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
+from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
 from .query import Selection, WeighBy, versions
@@ -30,10 +31,10 @@ class EstimateQuestion:
 
     selection   the reports; its fleet and experiment are named
     against     the reports that they are compared with, or None
-    ranges      low:high in the reading's unit, or labels
+    ranges      low:high in the reading's unit, labels, or texts
     together    whether what lies in any of the ranges is asked for, in one row, and not each
     quantiles   each between 0 and 1
-    top         how many of the most common values; 0 for none
+    top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
     cdf         whether the share below every edge is asked for
     rows        of a number's histogram at most; None for ROWS
     post        a post-processing's name
@@ -172,30 +173,33 @@ def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers(answers)
 
 
-OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {}
+def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    if question.together:
+        return Answers([estimate.together(*question.ranges)])
+    return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
+
+
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {"candidates": _of_texts}
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
-    can = answers_of(*asked)
-    of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
-    options: tuple[tuple[str, str, object], ...] = (
-        ("--range, --above and --below", "ranges", question.ranges),
-        ("--quantile", "quantiles", question.quantiles),
-        ("--top", "frequencies", question.top),
-        ("--cdf", "quantiles", question.cdf),
-        ("--rows", "frequencies", question.rows),
-        ("--post", "frequencies", question.post != "raw"),
-        ("--weigh fisher", "frequencies", question.weigh == "fisher"),
-        ("--trend", of_values, question.trend),
-        ("the options --against", of_values, question.against),
+    options: tuple[tuple[str, set[str], object], ...] = (
+        ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
+        ("--quantile", {"quantiles"}, question.quantiles),
+        ("--top", {"frequencies", "candidates"}, question.top),
+        ("--cdf", {"quantiles"}, question.cdf),
+        ("--rows", {"frequencies"}, question.rows),
+        ("--post", {"frequencies"}, question.post != "raw"),
+        ("--weigh fisher", {"frequencies"}, question.weigh == "fisher"),
+        ("--trend", {"ranges", "mean", "candidates"}, question.trend),
+        ("the options --against", {"ranges", "mean", "candidates"}, question.against),
     )
-    for option, word, wanted in options:
+    for option, words, wanted in options:
         if wanted:
-            require(asked, word, f"leave {option} out")
-    if not can & (OF_VALUES | OTHERWISE.keys()):
-        raise NotAnswered(f"{answers_only(*asked)}: nothing here asks that")
+            require(asked, words, f"leave {option} out")
+    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

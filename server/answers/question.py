@@ -199,7 +199,9 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     for option, words, wanted in options:
         if wanted:
             require(asked, words, f"leave {option} out")
-    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
+    if not question.ranges:
+        unnamed = OF_VALUES | OTHERWISE.keys() - {"candidates"}
+        require(asked, unnamed, "name them with --candidates FILE, or --range TEXT")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

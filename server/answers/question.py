@@ -174,6 +174,7 @@ def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 
 
 def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """The shares of the texts that are named."""
     if question.together:
         return Answers([estimate.together(*question.ranges)])
     return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
@@ -192,16 +193,17 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies"}, question.rows),
         ("--post", {"frequencies"}, question.post != "raw"),
-        ("--weigh fisher", {"frequencies"}, question.weigh == "fisher"),
+        ("--weigh fisher", {"frequencies", "candidates"}, question.weigh == "fisher"),
         ("--trend", {"ranges", "mean", "candidates"}, question.trend),
         ("the options --against", {"ranges", "mean", "candidates"}, question.against),
     )
     for option, words, wanted in options:
         if wanted:
             require(asked, words, f"leave {option} out")
+    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
     if not question.ranges:
         unnamed = OF_VALUES | OTHERWISE.keys() - {"candidates"}
-        require(asked, unnamed, "name them with --candidates FILE, or --range TEXT")
+        require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

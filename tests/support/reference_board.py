@@ -75,6 +75,8 @@ def domain_of(fields: dict[str, Any]) -> int:
 
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     """[domain, g, t, width, offset, threshold, weight] of each level, top level first."""
+    if fields["mechanism"] == "sw":
+        return []
     domain = domain_of(fields)
     cells, weights, fanout = [fields.get("g", domain)], [1], 1
     if fields["mechanism"] == "hh":
@@ -91,7 +93,22 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     return levels
 
 
+def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any) -> int:
+    """Of sw: one of the codes around the value, or one of the others, in their order."""
+    reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
+    near = codes[index : index + 2 * reach + 1]
+    far = [code for code in codes if code not in near]
+    with localcontext() as context:
+        context.prec = 60
+        e = len(near) * (Decimal(fields["epsilon"]) / 1_000_000).exp()
+        chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
+    truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
+    return near[a] if truthful else far[b]
+
+
 def code_count_of(fields: dict[str, Any]) -> int:
+    if fields["mechanism"] == "sw":
+        return domain_of(fields) + 2 * fields["reach"]
     _, g, t, _, offset, _, _ = levels_of(fields)[-1]
     return offset + g * (g**t - 1 if t else 1)
 
@@ -113,9 +130,15 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         draws.append(["below", n, rng.below(n)])
         return draws[-1][2]
 
+    def bernoulli(chance: int) -> bool:
+        draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        return bool(draws[-1][2])
+
     levels = levels_of(fields)
     if index is None:
         index = below(domain_of(fields))
+    if fields["mechanism"] == "sw":
+        return wave_code_of(fields, index, below, bernoulli), draws
     level = levels[0]
     if len(levels) > 1:
         at = below(sum(x[6] for x in levels))
@@ -126,10 +149,10 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
     if t:
         row = below(g**t - 1)
         node = sum(a * v for a, v in zip(digits(row + 1, g, t), digits(node, g, t), strict=True)) % g
-    draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+    truthful = bernoulli(chance)
     others = range(node + 1, node + g)  # the lie, counted upwards from the truth
     lie = others[below(g - 1)] % g
-    return offset + row * g + (node if draws[-2][2] else lie), draws
+    return offset + row * g + (node if truthful else lie), draws
 
 
 def bucket_of(fields: dict[str, Any], value: Fraction) -> int:

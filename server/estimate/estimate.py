@@ -6,7 +6,7 @@ for every mechanism and includes the correlations between values and the samplin
 intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -32,7 +32,7 @@ class Estimates:
     ====================================  ============================  =====================================
     errors of                             exact up to                   beyond that
     ====================================  ============================  =====================================
-    anything of rr, grr and olh           any size
+    anything but of hh                    any size
     single values, ranges and linear()    16 at once; more of them      from the model, without skew
     of hh                                 where butterflies add up to
                                           500 million numbers
@@ -44,6 +44,11 @@ class Estimates:
     experiment: Experiment
     reports: int
     stderr_method: Literal["exact", "approximate"]
+
+    @property
+    def versions(self) -> Sequence[Experiment]:
+        """The experiments whose reports it rests on, the newest last."""
+        return (self.experiment,)
 
     @property
     def domain(self) -> int:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
 from .estimate import Estimates
@@ -27,6 +28,10 @@ class Pool(Estimates):
         pairs = list(zip(self.weights, spreads, strict=True))
         variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
         return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
+
+    @property
+    def versions(self) -> Sequence[Experiment]:
+        return [version for e in self.estimates for version in e.versions]
 
     @cached_property
     def frequencies(self) -> Floats:
@@ -65,10 +70,13 @@ _SAME = ("type", "domain", "low", "high", "labels")
 
 
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
-    """Raise EstimateError unless all estimates are of the same type, range, bins and labels."""
+    """Raise EstimateError unless all estimates are of the same type, range, bins and labels.
+
+    Texts are the same whatever slots they fall into: see candidates.py.
+    """
     first = estimates[0].experiment
     for other in estimates[1:]:
-        for name in _SAME:
+        for name in _SAME[:1] if first.type == other.experiment.type == "text" else _SAME:
             a, b = getattr(first, name), getattr(other.experiment, name)
             if a != b:
                 raise EstimateError(f"only estimates go together whose {name} is the same, not {a} and {b}")

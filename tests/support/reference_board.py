@@ -23,11 +23,11 @@ RULES = ("unlimited", "sum", "squares", "count")
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
-def threshold(epsilon: int, g: int) -> int:
-    """floor(p * ONE) for p = e^eps / (e^eps + g - 1); epsilon in micro-nats."""
+def threshold(epsilon: int, g: int, inside: int = 1) -> int:
+    """floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1); epsilon in micro-nats."""
     with localcontext() as context:
         context.prec = 60
-        e = (Decimal(epsilon) / 1_000_000).exp()
+        e = inside * (Decimal(epsilon) / 1_000_000).exp()
         return int((e / (e + g - 1) * ONE).to_integral_value(ROUND_FLOOR))
 
 
@@ -70,6 +70,8 @@ class ReferenceDRBG:
 def domain_of(fields: dict[str, Any]) -> int:
     if fields["type"] == "bool":
         return 2
+    if fields["type"] == "text":
+        return fields["slots"] ** len(fields.get("prefixes", [0]))
     return len(fields["labels"]) + 1 if fields["type"] == "choice" else fields["bins"]
 
 
@@ -78,6 +80,8 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     if fields["mechanism"] == "sw":
         return []
     domain = domain_of(fields)
+    if fields["mechanism"] == "pgr":
+        return []
     cells, weights, fanout = [fields.get("g", domain)], [1], 1
     if fields["mechanism"] == "hh":
         cells, fanout = fields["cells"], fields["fanout"]
@@ -106,7 +110,18 @@ def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any)
     return near[a] if truthful else far[b]
 
 
+def points_before(q: int, top: int) -> int:
+    """How many points have their 1 at a lower digit than this."""
+    return sum(q**i for i in range(top))
+
+
+def digits_of_points(fields: dict[str, Any]) -> int:
+    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= domain_of(fields))
+
+
 def code_count_of(fields: dict[str, Any]) -> int:
+    if fields["mechanism"] == "pgr":
+        return points_before(fields["q"], digits_of_points(fields))
     if fields["mechanism"] == "sw":
         return domain_of(fields) + 2 * fields["reach"]
     _, g, t, _, offset, _, _ = levels_of(fields)[-1]
@@ -134,11 +149,18 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
         return bool(draws[-1][2])
 
-    levels = levels_of(fields)
     if index is None:
         index = below(domain_of(fields))
+    if fields["mechanism"] == "pgr":
+        q, t = fields["q"], digits_of_points(fields)
+        chance = threshold(fields["epsilon"], q ** (t - 1) + 1, points_before(q, t - 1))
+        lies = not bernoulli(chance)
+        rests = [1 + below(q ** (t - 1) - 1), below(q ** (t - 1))]
+        side = int(lies)
+        return point_at(q, t, index, rests[side], side), draws
     if fields["mechanism"] == "sw":
         return wave_code_of(fields, index, below, bernoulli), draws
+    levels = levels_of(fields)
     level = levels[0]
     if len(levels) > 1:
         at = below(sum(x[6] for x in levels))
@@ -155,11 +177,44 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
     return offset + row * g + (node if truthful else lie), draws
 
 
+def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:
+    """Number of the point whose product with a value is 0 or 1, its other digits drawn as rest.
+
+    The digit of rest where the value has its 1 is the point's top digit, unless that is what is solved for.
+    """
+    place = next(i for i in range(t) if value < points_before(q, i + 1))
+    known = [*digits(value - points_before(q, place), q, place), 1]
+    code = digits(rest, q, t)
+    if place < t - 1:
+        code[t - 1] = code[place]
+    code[place] = (product - sum(known[i] * code[i] for i in range(place))) % q
+    top = max(i for i in range(t) if code[i])
+    unit = pow(code[top], -1, q)
+    return points_before(q, top) + sum(code[i] * unit % q * q**i for i in range(top))
+
+
 def bucket_of(fields: dict[str, Any], value: Fraction) -> int:
     """Index of a number: to the nearest milli-unit, then bins of equal width, the end bins open."""
     milli = (value * 1000 + Fraction(1, 2)).__floor__() if value.denominator > 1 else int(value) * 1000
     low, high, bins = fields["low"], fields["high"], fields["bins"]
     return min(max((milli - low) * bins // (high - low), 0), bins - 1)
+
+
+def slot_of(salt: str, slots: int, text: bytes, level: int = 0) -> int:
+    """Slot of a text: the first of the eight-byte words of a digest, as an integer, modulo their number."""
+    (word,) = struct.unpack_from(
+        ">Q", hashlib.sha256(salt.encode() + struct.pack("B", level) + text[:255]).digest()
+    )
+    return word % slots
+
+
+def text_index_of(fields: dict[str, Any], text: bytes) -> int:
+    """Index of a text: its slot, or a digit for each of its prefixes, the first the lowest."""
+    salt, slots = fields["salt"], fields["slots"]
+    starts = [text[:255][:p].ljust(p, b"\0") for p in fields.get("prefixes", [])]
+    if not starts:
+        return slot_of(salt, slots, text)
+    return sum(slot_of(salt, slots, x, i + 1) * slots**i for i, x in enumerate(starts))
 
 
 def hmac_sha256(key: bytes, data: bytes) -> bytes:

@@ -157,7 +157,7 @@ def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     answers: list[Answer] = []
-    if "frequencies" in estimate.answers:
+    if "frequencies" in estimate.answers or question.post != "raw":
         answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
@@ -186,16 +186,18 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    processed = question.post != "raw"
+    compared = {"ranges", "mean", "candidates", "pairs"}
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
         ("--top", {"frequencies", "candidates"}, question.top),
         ("--cdf", {"quantiles"}, question.cdf),
-        ("--rows", {"frequencies"}, question.rows),
-        ("--post", {"frequencies"}, question.post != "raw"),
-        ("--weigh fisher", {"frequencies", "candidates"}, question.weigh == "fisher"),
-        ("--trend", {"ranges", "mean", "candidates"}, question.trend),
-        ("the options --against", {"ranges", "mean", "candidates"}, question.against),
+        ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
+        ("--post", {"frequencies", "mean"}, processed),
+        ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
+        ("--trend", compared, question.trend),
+        ("the options --against", compared, question.against),
     )
     for option, words, wanted in options:
         if wanted:

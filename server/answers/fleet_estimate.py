@@ -11,9 +11,9 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 
 from ...device.ldp_client import Experiment
-from ..errors import UsageError
 from ..estimate.estimate import Estimates
-from ..estimate.postprocess import METHODS, Shares
+from ..estimate.own_post import method_of
+from ..estimate.postprocess import Shares
 from ..estimate.statistic import Floats, Statistic
 from ..estimate.top_k import RankedValue, top
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
@@ -288,12 +288,11 @@ class FleetEstimate(Shown):
         return None if self.truth is None else float(self.truth[low:high].sum())
 
     def _processed(self, method: str) -> Shares | None:
-        if method not in METHODS:
-            raise UsageError(f"no post-processing is called {method}; there are {', '.join(METHODS)}")
+        process = method_of(method)
         if method == "raw":
             return None
         if method not in self._post:
-            self._post[method] = METHODS[method](self.estimates)
+            self._post[method] = process(self.estimates)
         return self._post[method]
 
     def _title(self) -> str:

@@ -114,6 +114,11 @@ class Mechanism(ABC):
         """Name and parameters as people read them."""
         return self.experiment.mechanism
 
+    @property
+    def plainly(self) -> str:
+        """How a board answers, in a sentence for people outside the field; empty if nobody wrote it."""
+        return ""
+
     def collapse(self, counts: Counts) -> list[Counts]:
         """Sum a histogram of codes, shape (code_count,), over the classes."""
         return [counts[s.first : s.first + s.codes] for s in self.strata]

@@ -64,6 +64,8 @@ class Mechanism(ABC):
     """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    generation: ClassVar[int] = 1
+    """1 for what boards have always known; a later one is chosen only where it is worth a file on them."""
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 

@@ -15,6 +15,7 @@ from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
 from ..server.experiments.definition import load
+from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
 from . import calls as calling
 from . import vectorised
@@ -24,6 +25,7 @@ from .convergence import Convergence, ConvergenceError, Showing, fewest_reports,
 from .drift import chosen
 from .faithful import Faults, SimulatedFleet
 from .population import Population, PopulationError, reported_shares
+from .texts import text_shares
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""
@@ -77,7 +79,7 @@ def simulate(
     """
     definition = load(Path(file))
     payload = definition.payload()
-    experiment = Experiment.parse(payload)
+    experiment = parse_experiment(payload)
     people, held = chosen(definition, population, input)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
@@ -119,6 +121,7 @@ def simulate(
         definition.unit,
         confidence,
         truth,
+        texts=text_shares(people) if experiment.type == "text" else None,
         devices=devices,
         held=held,
         reporting=reporting,

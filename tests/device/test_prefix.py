@@ -1,4 +1,4 @@
-"""Prefix levels on the board: private by enumeration, one level's slot in each report, drawn alike for all."""
+"""Prefix levels on the board: private by enumeration, one level's slot in each report, drawn alike."""
 
 from collections import Counter
 from fractions import Fraction
@@ -48,7 +48,7 @@ def test_a_report_is_of_one_level_s_slot_alone():
     for index in (0, 1, 6, 27, 63):
         expected: Counter[int] = Counter()
         for number, level in enumerate(experiment.levels):
-            alone = distribution(lambda rng, n=number, x=level: x.respond(index // 4**n % 4, rng))
+            alone = distribution(lambda rng, slot=index // 4**number % 4, x=level: x.respond(slot, rng))
             expected.update({code: chance * level.weight / 6 for code, chance in alone.items()})
         assert exact(prefix_json(**fields), index) == expected
     ends = [level.offset + level.code_count for level in experiment.levels]

@@ -22,25 +22,30 @@ class Channel:
     """How often a report supports a value: its own with probability p, any other with probability q.
 
     domain     number of values
-    g          cells: codes, of one seed where there are seeds, for each that supports a value
+    g          cells
     p          probability that the truth is kept, threshold / ONE as the board has it
     collision  probability that two different values share a cell; 0 where the value is the cell
     """
 
     domain: int
-    g: float
+    g: int
     p: float
     collision: float
 
     @property
+    def ratio(self) -> float:
+        """How many codes there are, of a seed where there are seeds, for each that supports a value."""
+        return self.g
+
+    @property
     def lie(self) -> float:
         """Probability of each cell but the true one."""
-        return (1 - self.p) / (self.g - 1)
+        return (1 - self.p) / (self.ratio - 1)
 
     @property
     def odds(self) -> float:
         """How much likelier a code is for a value that it supports than for another."""
-        return self.p * (self.g - 1) / (1 - self.p)
+        return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
     def q(self) -> float:
@@ -55,26 +60,29 @@ class Channel:
     @property
     def off_line(self) -> float:
         """Probability that three values share a cell that are not on one line in the space of digits."""
-        size = self.g ** lines.digits(self.domain, int(self.g))
+        size = self.g ** lines.digits(self.domain, self.g)
         return max(size / self.g**2 - 1, 0.0) / (size - 1)
 
     @property
     def collinear(self) -> int:
         """Number of ordered triples of different values on one line: they share a cell as often as two do."""
-        return lines.affine(self.domain, int(self.g))
+        return lines.affine(self.domain, self.g)
+
+    @property
+    def on_line(self) -> float:
+        """Probability that a third value is on one line with two, of all that the digits tell apart."""
+        return (self.g - 2) / (self.g ** lines.digits(self.domain, self.g) - 2)
 
     @property
     def third_collides(self) -> float:
         """Probability that a third value shares the cell of two that collide, a mean over third values.
 
-        On one line with the two in the space of digits it does so always. Where the domain is no power of g
-        the mean is over all vectors of digits. 0 where nothing collides.
+        On one line with the two it does so always. The mean is over all values that the digits tell apart. 0
+        where nothing collides.
         """
         if not self.collision:
             return 0.0
-        size = self.g ** lines.digits(self.domain, int(self.g))
-        on_line = (self.g - 2) / (size - 2)
-        return on_line + (1 - on_line) * (size // self.g**2 - 1) / (size // self.g - 1)
+        return self.on_line + (1 - self.on_line) * self.off_line / self.collision
 
     @property
     def both_supported(self) -> float:
@@ -162,7 +170,7 @@ class SupportCode(ABC):
         """Sums over the values of each node, (domain, ...) to (nodes, ...)."""
         return values
 
-    def spread_out(self, nodes: Floats, domain: int) -> Floats:  # noqa: ARG002
+    def spread_out(self, nodes: Floats, domain: int) -> Floats:
         """Each value's node's number, shape (nodes,) to (domain,)."""
         return nodes
 
@@ -225,7 +233,7 @@ class LevelCode(SupportCode):
 
     def node_sums(self, values: Floats) -> Floats:
         width = self.level.width
-        return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
+        return values if width == 1 else np.add.reduceat(values, range(0, len(values), width), axis=0)
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
         return np.repeat(nodes, self.level.width)[:domain] if self.level.width > 1 else nodes

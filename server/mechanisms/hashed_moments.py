@@ -201,7 +201,7 @@ def _class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
 
 
 def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
-    """Of the classes of t > 1 digits, shape (n, classes), those of seeds that end in 0, as classes of t - 1."""
+    """Of the classes of t > 1 digits, shape (n, classes), those of seeds that end in 0: of t - 1 digits."""
     kept: list[Floats] = []
     start = size = g
     while start < classes.shape[1]:  # the first block's seeds have one digit, and it is not 0

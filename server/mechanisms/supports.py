@@ -118,9 +118,9 @@ class SupportMechanism(Mechanism):
         odds = self.odds * (1 + 1e-12)  # above what rounding can have taken
         pair = whole = 0.0
         for code, chance in zip(self.codes, self.drawn, strict=True):
-            lie = chance / (odds + code.channel.g - 1)
+            lie = chance / (odds + code.channel.ratio - 1)
             pair += (1 - code.channel.collision) * lie
-            whole += code.channel.g * lie
+            whole += code.channel.ratio * lie
         return odds, pair, whole
 
 

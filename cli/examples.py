@@ -105,6 +105,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote audit room_temp.toml --runtime all",
         "hushmote audit --port /dev/ttyACM0",
     ),
+    "check-mechanism": (
+        "hushmote check-mechanism olh",
+        "hushmote check-mechanism my_channel:MyChannel --json",
+    ),
     "ledger": (
         "hushmote ledger --policy main.py --boards 20000",
         "hushmote ledger --status status.json --per-day 0.5",

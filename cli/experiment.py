@@ -17,6 +17,7 @@ from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import MILLI, load
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
+from ..server.wire.experiments import parse_experiment
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 
@@ -69,7 +70,7 @@ def experiment_show(
     """Check an experiment file and print what boards will get."""
     definition = load(file)
     payload = definition.payload()
-    experiment = Experiment.parse(payload)
+    experiment = parse_experiment(payload)
     if as_json:
         guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}

@@ -35,6 +35,7 @@ from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
 from ..server.store.store import Store
 from ..server.wire import keys, topics
+from ..server.wire.experiments import parse_experiment
 from . import convergence, server_process
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
@@ -152,7 +153,7 @@ def run(
     readings = [readings[i] for i in np.random.default_rng().permutation(len(readings))]
     definition = experiment.parse(DEFINITION)
     payload = definition.payload()
-    asked = Experiment.parse(payload)
+    asked = parse_experiment(payload)
     output_folder(folder)
     path = folder / "demo.sqlite"
     for old in folder.glob("demo.sqlite*"):

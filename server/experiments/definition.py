@@ -23,6 +23,7 @@ from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
+from ..wire.experiments import parse_experiment
 from .budget import ExperimentBudget, Quantity
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .units import UnitsError, edges_between, parse_bins
@@ -152,7 +153,7 @@ class Definition(ReadingDefinition):
             window=self.window,
         )
         try:
-            experiment = ldp_client.Experiment.parse(published)
+            experiment = parse_experiment(published)
         except ldp_client.ExperimentRefused as e:
             raise DefinitionError(str(e)) from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
@@ -163,7 +164,7 @@ class Definition(ReadingDefinition):
 
     def experiment(self) -> ldp_client.Experiment:
         """What boards will read from payload()."""
-        return ldp_client.Experiment.parse(self.payload())
+        return parse_experiment(self.payload())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if (self.g, self.cells) != (None, None):

@@ -10,6 +10,7 @@ from ..errors import HushmoteError
 from ..mechanisms import MECHANISMS, mechanism_of
 from ..mechanisms.choose import Choice, best_hash, choose
 from ..mechanisms.workload import Workload, WorkloadError
+from ..wire.experiments import parse_experiment
 
 AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
@@ -84,7 +85,7 @@ def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
     """An experiment over values without a meaning, with no cap. Raises ExperimentRefused where none fits."""
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
-    return Experiment.parse(payload("values", reading, mechanism, epsilon))
+    return parse_experiment(payload("values", reading, mechanism, epsilon))
 
 
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
@@ -95,4 +96,4 @@ def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
         reading["labels"] = list(e.labels)
     elif e.type == "number":
         reading |= {"low": e.low, "high": e.high, "bins": e.domain}
-    return Experiment.parse(payload(e.name, reading, mechanism_of(e).fields(), epsilon))
+    return parse_experiment(payload(e.name, reading, mechanism_of(e).fields(), epsilon))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.experiments.definition import Definition
+from . import texts
 from .population import (
     Continuous,
     Population,
@@ -49,7 +50,7 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
     """
     if file is None:
         said = spec or usual(definition)
-        return parse(said), said
+        return (texts.parse if definition.type == "text" else parse)(said), said
     if spec is not None:
         raise PopulationError("devices hold either a --population or what an --input has, not both")
     path, colon, column = file.rpartition(":")
@@ -82,8 +83,8 @@ def usual_drift(definition: Definition, people: Population, days: int) -> float:
 def moved(people: Population, experiment: Experiment, by: float) -> Population:
     """The population moved by so much.
 
-    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes" or to the
-    first label. Raises PopulationError where it cannot move so.
+    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes", to the
+    first label or to the first text. Raises PopulationError where it cannot move so.
     """
     if not by:
         return people
@@ -93,6 +94,8 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
                 f"the drift of a {experiment.type} is the share of the fleet that turns to one label each "
                 "day: over all days from 0 to 1"
             )
+        if isinstance(people, texts.Texts):
+            return people.turned(by)
         return Mixed(people, int(experiment.type == "bool"), by)
     if isinstance(people, Continuous):
         draw, cdf = people.draw, people.cdf

@@ -134,6 +134,8 @@ def reading_in(experiment: Experiment, index: int) -> Reading:
     """
     if experiment.type == "bool":
         return index == 1
+    if experiment.type == "text":
+        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:
@@ -331,7 +333,7 @@ def csv_rows(
 def _reading(text: str, type: str) -> Reading:
     if text.lower() in _BLANK:
         return None
-    if type == "choice":
+    if type in ("choice", "text"):
         return text
     if type == "bool":
         if text.lower() not in _TRUE + _FALSE:

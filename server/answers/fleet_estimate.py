@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -38,6 +38,7 @@ from .answer import (
     histogram_ranges,
     quantile_name,
 )
+from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
 from .query import ReportSource, check_apart
 from .tables import plain
 
@@ -53,6 +54,7 @@ class FleetEstimate(Shown):
     unit        of the readings, or an empty text
     confidence  of the intervals, between 0 and 1
     truth       shares of the indices, shape (domain,), where a simulation knows them
+    texts       shares of texts, of an experiment of those, where a simulation knows them
     sources     where the reports were counted
 
     Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
@@ -66,6 +68,7 @@ class FleetEstimate(Shown):
     confidence: float = CONFIDENCE
     truth: Floats | None = None
     sources: frozenset[ReportSource] = frozenset()
+    texts: Mapping[str, float] | None = None
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -88,11 +91,16 @@ class FleetEstimate(Shown):
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
-        """Shares of the fleet inside ranges, or with labels."""
+        """Shares of the fleet inside ranges, with labels, or with texts."""
+        if self.experiment.type == "text":
+            return self.candidates(ranges, most=0)
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: str, post: str = "raw") -> Answer:
-        """The share of the fleet inside any of the ranges, or with any of the labels: one row."""
+        """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
+        if self.experiment.type == "text":
+            one = share_together(self.estimates, ranges, self.confidence, self.texts)
+            return replace(one, about=self.which)
         wanted = parse_ranges(self.experiment, ranges)
         weights = np.zeros(self.experiment.domain)
         for r in wanted:
@@ -123,6 +131,15 @@ class FleetEstimate(Shown):
         words = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
         note = "\n".join(text for text in (moved_note(self.experiment, wanted, self.unit), words) if text)
         return self._answer(kind, rows, note, "" if processed is None else processed.method)
+
+    def candidates(self, texts: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
+        """Shares of texts that an experiment of type "text" is asked about, and of all others together.
+
+        The largest come first; most: how many are printed or drawn, 0 for all. Candidates that share a slot
+        are one row.
+        """
+        answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
+        return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
@@ -209,6 +226,9 @@ class FleetEstimate(Shown):
         """
         check_apart(before.sources, self.sources)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
+        if self.experiment.type == "text":
+            shares = changed_candidates(*sides, ranges, self.confidence)
+            return Answers([replace(shares, about=self.which, against=before.which)])
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
         wanted = wanted or histogram_ranges(self.experiment, rows)
@@ -286,7 +306,9 @@ def trend(
     mean, the shares of all labels, or that of "yes". about: of which reports, in words. Raises EstimateError
     for fewer than two windows, UnitsError as parse_range(), and for quantiles of another type than a number.
     """
-    experiment = next(iter(windows.values())).experiment
+    experiment, which = next(iter(windows.values())).experiment, headline.about(about, list(windows))
+    if experiment.type == "text":
+        return Answers([replace(candidates_over_time(windows, statistics, confidence), about=which)])
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
     note = moved_note(experiment, ranges, unit)
@@ -306,5 +328,4 @@ def trend(
         tables.append(change.trend(windows, {MEAN: moments.mean}, "reading", unit, confidence))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, unit, confidence))
-    which = headline.about(about, list(windows))
     return Answers(replace(one, about=which) for one in tables)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import UsageError
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
+from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
 from .query import Selection, WeighBy
@@ -28,10 +30,10 @@ class EstimateQuestion:
 
     selection   the reports; its fleet and experiment are named
     against     the reports that they are compared with, or None
-    ranges      low:high in the reading's unit, or labels
+    ranges      low:high in the reading's unit, labels, or texts
     together    whether what lies in any of the ranges is asked for, in one row, and not each
     quantiles   each between 0 and 1
-    top         how many of the most common values; 0 for none
+    top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
     cdf         whether the share below every edge is asked for
     rows        of a number's histogram at most; None for ROWS
     post        a post-processing's name
@@ -145,7 +147,12 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
 
 
 def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order."""
+    """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order.
+
+    Of texts it is the shares of those that are named.
+    """
+    if estimate.experiment.type == "text":
+        return Answers([_of_texts(estimate, question)])
     answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
@@ -159,6 +166,14 @@ def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     if question.cdf:
         answers.append(estimate.cdf())
     return Answers(answers)
+
+
+def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answer:
+    if question.post != "raw" or question.quantiles or question.cdf:
+        raise UsageError(f"{estimate.experiment.name} is a text: only shares of texts can be asked for")
+    if question.together:
+        return estimate.together(*question.ranges)
+    return estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

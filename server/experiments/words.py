@@ -12,11 +12,13 @@ def mechanism(experiment: Experiment) -> str:
 
 
 def readings(experiment: Experiment, unit: str) -> str:
-    """What a reading can be: yes or no, the labels, or the bins and their bounds in the unit."""
+    """What a reading can be: yes or no, the labels, the bins and their bounds in the unit, or any text."""
     if experiment.type == "bool":
         return "yes or no"
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
+    if experiment.type == "text":
+        return f"any text, hashed into {experiment.domain:,} slots"
     low, high = experiment.low / MILLI, experiment.high / MILLI
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()

@@ -25,7 +25,7 @@ from ..arrays import Counts, Floats
 from .channel import Channel
 from .decoded import Decoded
 from .mechanism import Mechanism, Weights
-from .pgr import PointsCode
+from .pgr import PointsCode, draw_points
 from .supports import SupportMechanism
 
 _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
@@ -119,7 +119,7 @@ class Prefix(SupportMechanism):
         out = np.empty(len(slots), np.uint32)
         for number, code in enumerate(self.codes):
             at = np.flatnonzero(level_of == number)
-            out[at] = code.draw(slots[at, number], rng)
+            out[at] = code.level.offset + draw_points(code.level, slots[at, number], rng)
         return out
 
     def decode(self, counts: Counts) -> Decoded:

@@ -28,13 +28,15 @@ def _take(exp, fields):
     count = len(prefixes)
     weights = ldp_client.take_ints(fields, "weights", count, 1, 65535, [1] * count)
     levels = []
-    offset = shift = 0
+    offset = shift = bits = 0
+    while 1 << bits < exp.slots:
+        bits += 1
     for weight in weights:
         level = ldp_pgr.Points(exp.epsilon, exp.slots, q, offset, weight)
         level.shift = shift  # bits of the index below the level's slot
         levels.append(level)
         offset += level.code_count
-        shift += exp.slots.bit_length() - 1
+        shift += bits
     exp.levels = tuple(levels)
     exp.weight_sum = sum(weights)
     exp.code_count = offset

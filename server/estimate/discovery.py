@@ -162,9 +162,9 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
     order = first[np.argsort(-level.shares[slots[first]], kind="stable")]
     falling = np.sort(level.shares)[::-1]
     count, listed = len(slots), 0
-    above = np.searchsorted(-falling, -level.shares[slots[order]])  # slots that have more
+    no_less = np.searchsorted(-falling, -level.shares[slots[order]], side="right")  # the own slot among them
     while listed < len(order):
-        chance = (above[listed] - listed + 1) / (len(falling) - listed)
+        chance = (no_less[listed] - listed) / (len(falling) - listed)
         if chance > MISTAKEN / (count - listed):
             break
         listed += 1

@@ -47,8 +47,18 @@ class Pool(Estimates):
         value = self.weights @ np.array([part.value for part in parts])
         return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
+    @property
+    def answers(self) -> frozenset[str]:
+        return frozenset.intersection(*(e.answers for e in self.estimates))
+
     def rare_variance(self) -> float:
-        return float(sum(w**2 * e.rare_variance() for w, e in zip(self.weights, self.estimates, strict=True)))
+        return self._of_design([e.rare_variance() for e in self.estimates])
+
+    def mean_variance(self) -> float:
+        return self._of_design([e.mean_variance() for e in self.estimates])
+
+    def _of_design(self, variances: Sequence[float]) -> float:
+        return float(self.weights**2 @ np.array(variances))
 
 
 _SAME = ("type", "domain", "low", "high", "labels")
@@ -71,8 +81,9 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
     """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
 
     by: "reports" weighs each by its number of reports: the population is all that was reported on.
-    "variance" weighs by the inverse variance of a rare value, which the design fixes: less error, where the
-    populations are the same. Raises EstimateError where type, range, bins or labels differ.
+    "variance" weighs by the inverse variance of a rare value, or of the mean where one of them has no shares
+    of values; the design fixes both: less error, where the populations are the same. Raises EstimateError
+    where type, range, bins or labels differ.
     """
     if not estimates:
         raise EstimateError("at least one estimate is needed to pool")
@@ -81,6 +92,8 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
     check_same_quantity(estimates)
     if by == "reports":
         weights = np.array([e.reports for e in estimates], dtype=np.float64)
-    else:
+    elif all("frequencies" in e.answers for e in estimates):
         weights = np.array([1 / e.rare_variance() for e in estimates])
+    else:
+        weights = np.array([1 / e.mean_variance() for e in estimates])
     return Pool(estimates, weights / weights.sum())

@@ -1,4 +1,4 @@
-"""Which bytes may follow which, where texts are of some characters in UTF-8 and zeros stand behind their end."""
+"""Which bytes may follow which, where texts are of some characters in UTF-8 and zeros follow their end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BETWEEN, _ENDED = 0, 1
 def characters(text: str) -> str:
     """The characters that a text like "a-z0-9_-" stands for.
 
-    A hyphen between two digits or two letters of a kind is a range, and itself elsewhere. Raises EstimateError
-    where there are none, a range falls, or a character cannot be printed.
+    A hyphen between two digits or two letters of a kind is a range, and itself elsewhere. Raises
+    EstimateError where there are none, a range falls, or a character cannot be printed.
     """
     found: set[str] = set()
     i = 0

@@ -1,17 +1,17 @@
 """Texts that nobody listed: found by their beginnings, level by level, then stated by reports of their own.
 
-The levels of `prefix` hash longer and longer beginnings of a text. Whatever has survived a level is tried with
-each character behind it at the next one, and the best survive. A text's share is no larger than that of any of
-its beginnings; so a beginning is judged by the least, over all levels, of the mean of the estimates from there
-on: with shares that do not rise, the likeliest share of the longest (isotonic regression). The last level has
-the whole length once more, other reports and a hash of its own, and states the shares of the few that got
-there; to no other report do their shares and errors owe anything.
+The levels of `prefix` hash longer and longer beginnings of a text. Whatever has survived a level is tried
+with each character behind it at the next one, and the best survive. A text's share is no larger than that of
+any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the estimates
+from there on: with shares that do not rise, the likeliest share of the longest (isotonic regression). The
+last level has the whole length once more, other reports and a hash of its own, and states the shares of the
+few that got there; to no other report do their shares and errors owe anything.
 
-What is listed there. A text that nobody sent has a slot that is drawn evenly, whatever was reported: what stands
-in all slots is exactly how an estimate of its share is distributed, noise and collisions included. So a
-candidate's p value is the part of the slots, but for those of listed texts, that have as much as its own, and
-Holm's procedure keeps the chance that any text is listed which nobody sent below MISTAKEN. Nothing is assumed
-of the population.
+What is listed there. A text that nobody sent has a slot that is drawn evenly, whatever was reported: what
+stands in all slots is exactly how an estimate of its share is distributed, noise and collisions included. So
+a candidate's p value is the part of the slots, but for those of listed texts, that have as much as its own,
+and Holm's procedure keeps the chance that any text is listed which nobody sent below MISTAKEN. Nothing is
+assumed of the population.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
@@ -86,9 +86,9 @@ class Discovery:
 def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None = None) -> Discovery:
     """Texts found in a histogram of codes of mechanism prefix, counts of shape (code_count,).
 
-    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None. Raises
-    EstimateError for an experiment of another mechanism, one whose last prefix does not stand twice, counts
-    that do not fit or are too few, and an alphabet of too many characters for the first prefix.
+    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None.
+    Raises EstimateError for an experiment of another mechanism, one whose last prefix does not stand twice,
+    counts that do not fit or are too few, and an alphabet of too many characters for the first prefix.
     """
     mechanism = mechanism_of(experiment)
     if not isinstance(mechanism, Prefix):
@@ -121,8 +121,8 @@ def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet
         tried = np.cumsum(alphabet.ways(kept.states, longer))
         if tried[0] > _TRIED:
             raise EstimateError(
-                f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name fewer "
-                "characters by --alphabet"
+                f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
+                "fewer characters by --alphabet"
             )
         fitting = int(np.searchsorted(tried, _TRIED, side="right"))
         kept = alphabet.extended(kept[:fitting], longer)
@@ -154,7 +154,7 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
 
 
 def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
-    """Which candidates are listed, by falling share; their shares; and the share that is listed 9 in 10 times.
+    """Which candidates are listed, by falling share; their shares; and what is listed 9 in 10 times.
 
     slots: of the candidates, best first. Of several in one slot only the best can be told.
     """

@@ -4,30 +4,35 @@ An index is a slot for each level, slots**levels of them: far more than any arra
 made for small domains alone (law, weights, lift); of real ones a histogram tells level by level, and which
 texts are behind the slots is found by estimate/discovery.py.
 
-Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each level's
-slots are estimated without bias; how often slots of two levels come together no report tells. Cost: codes of
-all levels; decoding is a butterfly for each.
+Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each
+level's slots are estimated without bias; how often slots of two levels come together no report tells. Cost:
+codes of all levels; decoding is a butterfly for each.
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021;
 Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ...device.ldp_client import Experiment
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ...device.ldp_pgr import Points
 from ..arrays import Counts, Floats
 from .channel import Channel
+from .choice import Choice
 from .decoded import Decoded
-from .mechanism import Mechanism, Weights
-from .pgr import PointsCode, draw_points
+from .flat_choice import MAX_CODES, primes
+from .mechanism import Weights
+from .pgr import PointsCode, draw_points, points_channel
 from .supports import SupportMechanism
+from .workload import Workload
 
+_LARGEST_Q = 251  # for every ε: above it codes of several levels are too many
 _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
 
 
@@ -59,24 +64,51 @@ class SlotShares:
 class SlotCode(PointsCode):
     """A level's codes; its nodes are the slots that an index has there."""
 
+    def __init__(self, points: Points):
+        super().__init__(points)
+        self.shift: int = vars(points)["shift"]
+
     def node_sums(self, values: Floats) -> Floats:
-        return values.reshape(-1, self.level.domain, 1 << self.level.shift, *values.shape[1:]).sum(
-            axis=(0, 2)
-        )
+        return values.reshape(-1, self.level.domain, 1 << self.shift, *values.shape[1:]).sum(axis=(0, 2))
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
-        return nodes[np.arange(domain) >> self.level.shift & (self.level.domain - 1)]
+        return nodes[np.arange(domain) >> self.shift & (self.level.domain - 1)]
 
 
 class Prefix(SupportMechanism):
     """The mechanism prefix."""
 
-    answers: ClassVar[frozenset[str]] = frozenset()
+    answers: ClassVar[frozenset[str]] = frozenset({"discovery"})
     parameters: ClassVar[tuple[str, ...]] = ("q", "weights")
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         _TEXT | {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]},
         _TEXT | {"slots": 8, "prefixes": [1, 1], "q": 3},
     )
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        """The q of least variance of a slot; variance: of the level that states shares.
+
+        That one has twice the reports of others, and the first half: it has few beginnings to tell apart.
+        """
+        if workload.kind != "texts":
+            return
+        levels = workload.levels
+        slots = 1 << (domain.bit_length() - 1) // levels
+        weights = (1, *[2] * (levels - 2), 4) if levels > 2 else (1,) * levels
+        best: Choice | None = None
+        for q in primes(_LARGEST_Q + 1):
+            try:
+                points = Points(epsilon, slots, q, 0, 1)
+            except ExperimentRefused:
+                continue
+            channel = points_channel(points)
+            if points.code_count * levels > MAX_CODES or channel.p <= channel.q:
+                continue
+            if best is None or channel.variance < best.variance:
+                best = Choice("prefix", (("q", q), ("weights", weights)), channel.variance)
+        if best is not None:
+            yield replace(best, variance=best.variance * sum(weights) / weights[-1])
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
@@ -86,7 +118,11 @@ class Prefix(SupportMechanism):
         self.lengths: tuple[int, ...] = fields["prefixes"]
 
     def _codes(self, experiment: Experiment) -> tuple[SlotCode, ...]:
-        return tuple(SlotCode(level) for level in experiment.levels)
+        return tuple(SlotCode(level) for level in cast(tuple[Any, ...], experiment.levels))
+
+    @property
+    def _levels(self) -> tuple[SlotCode, ...]:
+        return cast(tuple[SlotCode, ...], self.codes)
 
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
         """As ever, of a statistic that is a sum of numbers for each level's slots; ValueError for another."""
@@ -107,13 +143,17 @@ class Prefix(SupportMechanism):
     def lacks(self, reports: Sequence[int]) -> str:
         return "" if min(reports) > 1 else "each level needs at least 2 reports: wait for more"
 
-    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        shifts = [level.shift for level in self.experiment.levels]
-        slots = indices[:, None] >> np.array(shifts, np.uint32) & np.uint32(self.experiment.slots - 1)
-        return self.draw_slots(slots, rng)
+    def drawable(self, indices: Sequence[int]) -> npt.NDArray[np.uint32]:
+        """The slots of indices of a domain of any size, shape (n, levels)."""
+        rows = [[index >> level.shift & (self.slots - 1) for level in self._levels] for index in indices]
+        return np.array(rows, np.uint32).reshape(len(rows), len(self.codes))
 
-    def draw_slots(self, slots: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        """A code for each row of slots, shape (n, levels), of a domain of any size."""
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        """As ever, of indices of shape (n,), or of their slots, shape (n, levels)."""
+        slots = indices
+        if indices.ndim == 1:
+            shifts = np.array([level.shift for level in self._levels], np.uint32)
+            slots = indices[:, None] >> shifts & np.uint32(self.slots - 1)
         ends = np.cumsum([level.weight for level in self.experiment.levels])
         level_of = np.searchsorted(ends, rng.integers(0, ends[-1], len(slots)), side="right")
         out = np.empty(len(slots), np.uint32)
@@ -135,9 +175,8 @@ class Prefix(SupportMechanism):
         return levels
 
     def fields(self) -> dict[str, Any]:
-        levels = self.experiment.levels
-        return super().fields() | {"q": levels[0].q, "weights": [level.weight for level in levels]}
+        points = [level.level for level in self._levels]
+        return super().fields() | {"q": points[0].q, "weights": [one.weight for one in points]}
 
     def words(self) -> str:
-        levels = self.experiment.levels
-        return f"prefix, {len(levels)} levels, q {levels[0].q}"
+        return f"prefix, {len(self._levels)} levels, q {self._levels[0].level.q}"

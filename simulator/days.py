@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,7 +129,8 @@ def usual_calls(experiment: Experiment, days: int) -> float:
 class Script:
     """What is to be written, checked: for which fleet, the experiment as published, readings by the day.
 
-    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,).
+    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,). of: the
+    indices that they are of, where there are more than an array holds.
     """
 
     fleet: str
@@ -137,6 +138,7 @@ class Script:
     payload: bytes
     course: Course
     chances: tuple[Floats, ...]
+    of: Sequence[int] | None = None
 
 
 def prepare(fleet: str, definition: Definition, course: Course) -> Script:
@@ -158,7 +160,7 @@ def prepare(fleet: str, definition: Definition, course: Course) -> Script:
     check_reports(course.devices * (wanted if most is None else min(most, wanted)))
     held = (moved(course.people, experiment, course.drift * day) for day in range(course.days))
     chances = tuple(people.probabilities(experiment) for people in held)
-    return Script(fleet, definition, payload, course, chances)
+    return Script(fleet, definition, payload, course, chances, course.people.indices(experiment))
 
 
 def fill(
@@ -208,7 +210,8 @@ def fill(
             advance(len(some))
         tally = _Tally(experiment, course.people, definition.unit)
         for window, readings in _windows(experiment, script, slots, hours, rng):
-            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=int(readings[-1]))
+            none = int(readings[-1])
+            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
             transaction.write({}, {(version.id, window, code): n for code, n in rows}, {})
@@ -246,7 +249,7 @@ def _windows(
     rng: np.random.Generator,
 ) -> Iterator[tuple[str, Counts]]:
     """Each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
-    together = np.zeros(experiment.domain + 1, np.int64)
+    together = np.zeros(len(script.chances[0]), np.int64)
     for i, reports in enumerate(slots.tolist()):
         readings = rng.multinomial(reports, script.chances[i // per_day])
         if experiment.window == "all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +37,9 @@ class Mixed(Population):
         turned, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
         held = self.before.sample(experiment, n, rng)
         return [reading if now else before for now, before in zip(turned.tolist(), held, strict=True)]
+
+    def indices(self, experiment: Experiment) -> Sequence[int] | None:
+        return self.before.indices(experiment)
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         chances = (1 - self.share) * self.before.probabilities(experiment)

@@ -39,7 +39,7 @@ def said_of(mechanism: Mechanism) -> str:
 def about(mechanism: type[Mechanism]) -> About:
     """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
-    text = of_class if _PART.search(of_class) else of_module or of_class
+    text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
     what, *parts = _PART.split(" ".join(text.split()))
     said = dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
     # A module begins with the word that an experiment has: "olh: the value's cell ...".

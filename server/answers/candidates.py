@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from ..errors import UsageError
-from ..estimate.candidates import CandidateShares, experiments_of, place, shares_of, statistic_of
+from ..estimate.candidates import CandidateShares, place, shares_of, statistic_of
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
+from ..experiments.asking import require
 from . import change
 from .answer import CONFIDENCE, Answer, CandidateRow, ChangeRow
 
@@ -19,12 +20,6 @@ MOST_SHOWN = 20
 MOST_CANDIDATES = 1 << 20
 MOST_TRENDS = 20
 _NAMED = 3  # texts of one row that its name has
-
-
-def check_texts(experiment_name: str, kind: str) -> None:
-    """Raise UsageError unless the experiment is one of texts."""
-    if kind != "text":
-        raise UsageError(f"candidates are for texts; {experiment_name} is a {kind}")
 
 
 def row_name(texts: Sequence[str]) -> str:
@@ -41,10 +36,9 @@ def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShar
         raise UsageError(
             f"{len(named):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
         )
-    experiments = [experiment for one in of for experiment in experiments_of(one)]
-    for experiment in experiments[:1]:
-        check_texts(experiment.name, experiment.type)
-    candidates = place(named, experiments)
+    versions = [experiment for one in of for experiment in one.versions]
+    require(versions, "candidates")
+    candidates = place(named, versions)
     return [shares_of(one, candidates) for one in of]
 
 
@@ -57,8 +51,8 @@ def candidate_shares(
 ) -> Answer:
     """Shares of texts, the largest first, and last that of all others; candidates of one slot are one row.
 
-    truth: the share of every text there is, where it is known. most: rows that are shown. Raises UsageError
-    for an experiment of another type, or too many texts; EstimateError where one is there twice, or where
+    truth: the share of every text there is, where it is known. most: rows that are shown. Raises NotAnswered
+    for another experiment, UsageError for too many texts, EstimateError where one is there twice, or where
     they fill the slots.
     """
     (shares,) = _shares(texts, [estimates])

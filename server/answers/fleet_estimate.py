@@ -11,11 +11,12 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 
 from ...device.ldp_client import Experiment
-from ..errors import UsageError
 from ..estimate.estimate import Estimates
-from ..estimate.postprocess import METHODS, Shares
+from ..estimate.own_post import method_of
+from ..estimate.postprocess import Shares
 from ..estimate.statistic import Floats, Statistic
 from ..estimate.top_k import RankedValue, top
+from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
 from ..experiments.units import (
     IndexRange,
     bin_edges,
@@ -59,7 +60,8 @@ class FleetEstimate(Shown):
 
     Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
     name of a post-processing step: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
-    ones. Methods raise UnitsError for a range that does not fit, EstimateError for what cannot be estimated.
+    ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the experiment
+    does not answer, EstimateError for what cannot be estimated.
     """
 
     estimates: Estimates
@@ -82,25 +84,34 @@ class FleetEstimate(Shown):
         return self.estimates.reports
 
     @property
+    def answers(self) -> frozenset[str]:
+        """What it can be asked, in the words of experiments/asking.py."""
+        return answers_of(*self.estimates.versions)
+
+    @property
     def frequencies(self) -> npt.NDArray[np.float64]:
         """Share of each index, shape (domain,); unbiased, so that some may be negative."""
+        self._require("frequencies")
         return self.estimates.frequencies
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
         """The whole domain, a number's in at most rows rows."""
+        self._require("frequencies")
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, with labels, or with texts."""
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             return self.candidates(ranges, most=0)
+        self._require("ranges")
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: str, post: str = "raw") -> Answer:
         """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             one = share_together(self.estimates, ranges, self.confidence, self.texts)
             return replace(one, about=self.which)
+        self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
         weights = np.zeros(self.experiment.domain)
         for r in wanted:
@@ -144,6 +155,7 @@ class FleetEstimate(Shown):
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
         edges = bin_edges(self.experiment)
+        self._require("quantiles")
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
         truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
         first, names = float(edges[0]), edge_names(edges)
@@ -159,6 +171,7 @@ class FleetEstimate(Shown):
         A value is the middle of the quantile's bin; its interval runs over whole bins.
         """
         edges, middles = bin_edges(self.experiment), moments.bin_middles(self.estimates)
+        self._require("quantiles")
         rows = []
         for level in q or (0.5,):
             quantile = self.estimates.quantile(level, self.confidence)
@@ -190,6 +203,7 @@ class FleetEstimate(Shown):
 
         The second table is there where reports do not tell values apart around rank k.
         """
+        self._require("frequencies")
         common = top(self.estimates, k)
         tables = [self._answer("top", self._ranked(common.listed))]
         if common.near:
@@ -207,9 +221,9 @@ class FleetEstimate(Shown):
         return rows
 
     def summary(self, rows: int = 16) -> Answers:
-        """The histogram, and a number's mean and standard deviation."""
-        tables = [self.histogram(rows)]
-        return Answers([*tables, self.mean()] if self.experiment.type == "number" else tables)
+        """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
+        tables = [self.histogram(rows)] if "frequencies" in self.answers else []
+        return Answers([*tables, self.mean()] if "mean" in self.answers else tables)
 
     def change_since(
         self,
@@ -226,18 +240,20 @@ class FleetEstimate(Shown):
         """
         check_apart(before.sources, self.sources)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             shares = changed_candidates(*sides, ranges, self.confidence)
             return Answers([replace(shares, about=self.which, against=before.which)])
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
-        wanted = wanted or histogram_ranges(self.experiment, rows)
-        tables = [replace(change.changed_shares(*sides, wanted, *common), note=note)]
+        can, tables = self.answers & before.answers, list[Answer]()
+        if "ranges" in can:
+            wanted = wanted or histogram_ranges(self.experiment, rows)
+            tables.append(replace(change.changed_shares(*sides, wanted, *common), note=note))
         if cdf:
             names = edge_names(bin_edges(self.experiment))
             below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, *common))
-        if self.experiment.type == "number":
+        if "mean" in can:
             tables.append(change.changed_readings(*sides, quantiles, *common))
         return Answers(replace(one, about=self.which, against=before.which) for one in tables)
 
@@ -249,6 +265,9 @@ class FleetEstimate(Shown):
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
         version = self.about.partition(", version ")[2]
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
+
+    def _require(self, word: str) -> None:
+        require(self.estimates.versions, word)
 
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
@@ -269,16 +288,18 @@ class FleetEstimate(Shown):
         return None if self.truth is None else float(self.truth[low:high].sum())
 
     def _processed(self, method: str) -> Shares | None:
-        if method not in METHODS:
-            raise UsageError(f"no post-processing is called {method}; there are {', '.join(METHODS)}")
+        process = method_of(method)
         if method == "raw":
             return None
         if method not in self._post:
-            self._post[method] = METHODS[method](self.estimates)
+            self._post[method] = process(self.estimates)
         return self._post[method]
 
     def _title(self) -> str:
-        return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.which}" if self.which else "")
+        title = f"{self.experiment.name}: {self.reports:,} reports" + (
+            f", {self.which}" if self.which else ""
+        )
+        return title if self.answers & OF_VALUES else f"{title}\n{answers_only(self.experiment)}"
 
     def __rich__(self) -> RenderableType:
         return Group(plain(self._title()), self.summary())

@@ -6,17 +6,18 @@ The command `estimate` and the page ask through this one module, so that they sa
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import UsageError
+from ...device.ldp_client import Experiment
+from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
-from .query import Selection, WeighBy
+from .query import Selection, WeighBy, versions
 from .second_epsilon import Shuffling, TwoEpsilons
 from .store_reader import StoreReader
 
@@ -128,10 +129,11 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
     experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
+    selected = [v.experiment for v in versions(store.store, selection)]
+    check_answered(selected, question)
     estimate = experiment.estimate(**_how(selection, question))
     if question.trend:
-        number = estimate.experiment.type == "number"
-        asked = [*question.ranges, *([MEAN] if number else [])]
+        asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
         answers = experiment.trend(*asked, **how)
     elif question.against:
@@ -140,26 +142,29 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
         rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
         answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
     else:
-        answers = answers_of(estimate, question)
+        answers = _answered(estimate, question)
     windows = len({source.window for source in estimate.sources})
     epsilons = _epsilons(store, question)
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
 
-def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order.
+def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """What is asked of one estimate, in the way of its kind."""
+    answer = next((OTHERWISE[word] for word in OTHERWISE if word in estimate.answers), _of_values)
+    return answer(estimate, question)
 
-    Of texts it is the shares of those that are named.
-    """
-    if estimate.experiment.type == "text":
-        return Answers([_of_texts(estimate, question)])
-    answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
+
+def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
+    answers: list[Answer] = []
+    if "frequencies" in estimate.answers:
+        answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
         answers.append(shares(*question.ranges, post=question.post))
     if question.quantiles:
         answers.append(estimate.quantile(*question.quantiles))
-    if estimate.experiment.type == "number":
+    if "mean" in estimate.answers:
         answers.append(estimate.mean())
     if question.top:
         answers += estimate.top(question.top)
@@ -168,12 +173,41 @@ def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers(answers)
 
 
-def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answer:
-    if question.post != "raw" or question.quantiles or question.cdf:
-        raise UsageError(f"{estimate.experiment.name} is a text: only shares of texts can be asked for")
+def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """The shares of the texts that are named."""
     if question.together:
-        return estimate.together(*question.ranges)
-    return estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)
+        return Answers([estimate.together(*question.ranges)])
+    return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
+
+
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {"candidates": _of_texts}
+"""What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
+
+
+def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
+    """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    can = answers_of(*asked)
+    shares = ("ranges", "candidates")
+    of_values = ("mean", *shares)  # trends and changes are of any
+    options: tuple[tuple[str, Sequence[str], object], ...] = (
+        ("--range, --above and --below", shares, question.ranges),
+        ("--quantile", ["quantiles"], question.quantiles),
+        ("--top", ["frequencies", "candidates"], question.top),
+        ("--cdf", ["quantiles"], question.cdf),
+        ("--rows", ["frequencies"], question.rows),
+        ("--post", ["frequencies"], question.post != "raw"),
+        ("--weigh fisher", ["frequencies", "candidates"], question.weigh == "fisher"),
+        ("--trend", of_values, question.trend),
+        ("the options --against", of_values, question.against),
+    )
+    for option, words, wanted in options:
+        if wanted and not can.intersection(words):
+            require(asked, words[0], f"leave {option} out")
+    if "candidates" in can and not question.ranges:
+        named = "name them, with --candidates FILE, one a line, or each with --range"
+        raise NotAnswered(f"{answers_only(*asked)}: {named}")
+    if not can & (OF_VALUES | OTHERWISE.keys()):
+        raise NotAnswered(f"{answers_only(*asked)}: nothing here asks that")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

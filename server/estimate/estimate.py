@@ -6,7 +6,7 @@ for every mechanism and includes the correlations between values and the samplin
 intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -44,6 +44,11 @@ class Estimates:
     experiment: Experiment
     reports: int
     stderr_method: Literal["exact", "approximate"]
+
+    @property
+    def versions(self) -> Sequence[Experiment]:
+        """The experiments whose reports it rests on, the newest last."""
+        return (self.experiment,)
 
     @property
     def domain(self) -> int:

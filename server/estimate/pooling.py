@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
 from .estimate import Estimates
@@ -27,6 +28,10 @@ class Pool(Estimates):
         pairs = list(zip(self.weights, spreads, strict=True))
         variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
         return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
+
+    @property
+    def versions(self) -> Sequence[Experiment]:
+        return [version for e in self.estimates for version in e.versions]
 
     @cached_property
     def frequencies(self) -> Floats:

@@ -88,6 +88,8 @@ class Definition(ReadingDefinition):
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
         except MechanismError as e:
             raise ValueError(str(e)) from None
+        if self.type == "text" and self.statistics not in (None, "frequencies"):
+            raise ValueError("of a text shares alone are estimated: leave statistics out")
         for name in self.parameters:
             if name not in of_it:
                 having = (word for word, of in MECHANISMS.items() if name in of.parameters)
@@ -113,7 +115,7 @@ class Definition(ReadingDefinition):
 
         Raises DefinitionError where a board would refuse it.
         """
-        reading, epsilon = self.type_fields(), self._epsilon()
+        reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
         published = payload(
             self.name,

@@ -87,4 +87,8 @@ def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
         reading["labels"] = list(e.labels)
     elif e.type == "number":
         reading |= {"low": e.low, "high": e.high, "bins": e.domain}
+    elif e.type == "text":
+        own = vars(e)  # which device/ldp_text.py has set
+        reading |= {"salt": own["salt"].decode(), "slots": own["slots"]}
+        reading |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
     return parse_experiment(payload(e.name, reading, mechanism_of(e).fields(), epsilon))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import HushmoteError
 from .budget import Quantity
 from .payload import Fields
 
 MILLI = 1_000
+SALT = r"[ !#-\[\]-~]{1,32}"
+USUAL_SLOTS = 1 << 16
+"""Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
+MOST_SLOTS = 1 << 20
 
 
 class DefinitionError(HushmoteError):
@@ -37,22 +43,41 @@ class ReadingDefinition(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    type: Literal["bool", "choice", "number"]
+    type: Literal["bool", "choice", "number", "text"]
     labels: tuple[str, ...] | None = None
     unit: Annotated[str, Field(max_length=20), AfterValidator(without_nul)] = ""
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
+    salt: str | None = None
+    slots: int | None = None
+
+    @model_validator(mode="after")
+    def _texts_are_hashed(self) -> ReadingDefinition:
+        if self.type != "text":
+            if (self.salt, self.slots) != (None, None):
+                raise ValueError("salt and slots are only for a text")
+            return self
+        if self.salt is not None and not re.fullmatch(SALT, self.salt):
+            raise ValueError('salt must be 1 to 32 printable ASCII characters, none of them " or a backslash')
+        if self.slots is not None and not (2 <= self.slots <= MOST_SLOTS and self.slots.bit_count() == 1):
+            raise ValueError(f"slots must be a power of 2 from 2 to {MOST_SLOTS}, not {self.slots}")
+        return self
 
     @property
     def domain(self) -> int:
         """Number of indices a reading can fall into."""
         if self.type == "choice":
             return len(self.labels or ()) + 1
+        if self.type == "text":
+            return self.slots or USUAL_SLOTS
         return 2 if self.type == "bool" else (self.bins or 0)
 
-    def type_fields(self) -> Fields:
-        """The same for boards; DefinitionError for low or high that no integer holds."""
+    def type_fields(self, name: str = "") -> Fields:
+        """The same for boards; name: the experiment's, of which a salt is made where the file has none.
+
+        Raises DefinitionError for low or high that no integer holds.
+        """
         fields: Fields = {"type": self.type}
         if self.type == "choice":
             fields["labels"] = list(self.labels or ())
@@ -60,6 +85,9 @@ class ReadingDefinition(BaseModel):
             fields["low"] = whole(self.low, MILLI, "low", "thousandths of its unit")
             fields["high"] = whole(self.high, MILLI, "high", "thousandths of its unit")
             fields["bins"] = self.bins
+        if self.type == "text":
+            usual = hashlib.sha256(name.encode()).hexdigest()[:16]
+            fields |= {"salt": self.salt or usual, "slots": self.domain}
         return fields
 
 

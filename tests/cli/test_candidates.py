@@ -171,16 +171,13 @@ def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ("fw",),
-            "fw is about texts that nobody listed: name those that you ask about, with --candidates FILE",
-        ),
+        (("fw",), "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
         (("fw", "--candidates", "absent.txt"), "cannot read absent.txt: No such file or directory"),
-        (("x", "--candidates", "words.txt"), "candidates are for texts; x is a number"),
+        (("x", "--candidates", "many.txt"), "x answers only shares and quantiles and its mean: leave --cand"),
         (("fw", "--range", "a", "--range", "a"), "'a' is there twice: name every candidate once"),
         (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
-        (("fw", "--range", "a", "--quantile", "0.5"), "fw is a text: only shares of texts can be asked for"),
-        (("fw", "--range", "a", "--post", "smooth"), "fw is a text: only shares of texts can be asked for"),
+        (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
+        (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),
         (("fw", "--above", "3"), "--above and --below are for numbers; fw is a text"),
     ],
     ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post", "above"],

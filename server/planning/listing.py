@@ -197,9 +197,8 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
         auto = choose(domain, epsilon, workload)
         offered = [auto, *designs(domain, epsilon, workload)]
         for word in own:
-            offered += class_of(word).designs(domain, epsilon, workload) or _plain(
-                word, asked, domain, epsilon
-            )
+            says = [*class_of(word).designs(domain, epsilon, workload)]
+            offered += says or _plain(word, asked, domain, epsilon)
     except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
     best: dict[str, Choice] = {}
@@ -217,7 +216,7 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
 
 
 def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choice]:
-    """A mechanism of one's own that has no parameters and says nothing of its errors: by its law and weights."""
+    """One's own without parameters, that says nothing of its errors: by its law and weights."""
     statistics = _statistics(asked, domain)
     if statistics is None or class_of(word).parameters:
         return

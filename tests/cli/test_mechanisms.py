@@ -118,7 +118,7 @@ def test_a_line_in_the_registry_is_enough(monkeypatch: pytest.MonkeyPatch):
 
 def test_one_of_ones_own_stands_beside_them(monkeypatch: pytest.MonkeyPatch):
     """The example is optimised unary encoding, of which a formula is known; its errors are by its law."""
-    monkeypatch.chdir(EXAMPLES / "channels")
+    monkeypatch.syspath_prepend(EXAMPLES / "channels")
     line = "--values 8 --epsilon 2 --own unary:Unary --json"
     found = {question["for"]: question for question in json.loads(run(line))["questions"]}
     (mine,) = [one for one in found["frequency"]["mechanisms"] if one["mechanism"] == "unary:Unary"]

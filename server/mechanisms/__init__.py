@@ -11,6 +11,7 @@ from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
+from .sw import SquareWave
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -19,6 +20,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "olh": LocalHashing,
         "hh": Hierarchy,
         "pgr": ProjectiveGeometry,
+        "sw": SquareWave,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -155,11 +155,14 @@ class Listing:
         best = self.listed[0]
         if self.auto.variance <= best.variance * (1 + 1e-9):
             return f"auto takes {self.auto.word}: it has the least error of those here."
-        more = math.sqrt(self.auto.variance / best.variance) - 1
-        return (
-            f"auto takes {self.auto.word}: its error is {more:.1%} above that of {best.word}, and it has"
-            f" {self.auto.codes:,} codes instead of {best.codes:,}."
-        )
+        less = 1 - math.sqrt(best.variance / self.auto.variance)
+        errs = f"errs by only {100 * less:.2g} % less" if less >= 5e-4 else "errs as little"
+        if type(best.mechanism).generation > type(self.auto.mechanism).generation:
+            also = "boards of older firmware lack it"
+        else:
+            longer = best.report_bytes - self.auto.report_bytes
+            also = f"its reports are {longer} {'byte' if longer == 1 else 'bytes'} longer"
+        return f"auto takes {self.auto.word}: {best.word} {errs}, and {also}."
 
     def peer_variance(self, peer: Peer) -> float:
         """Times reports, of the same population."""

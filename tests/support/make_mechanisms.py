@@ -134,4 +134,4 @@ MADE: dict[str, Callable[[], Iterator[str]]] = {
 
 if __name__ == "__main__":
     FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")
-    plot_mechanisms(PICTURE, listing("frequency", 256, _micro(BITS_AT)), DEVICES)
+    plot_mechanisms(PICTURE, listing("frequency", 1024, _micro(4.0)), DEVICES)

@@ -77,7 +77,8 @@ def all_questions(found: Sequence[Listing], besides: Mapping[str, str], devices:
         _print_listed(listing, devices)
     show.out.print()
     for word, what in besides.items():
-        show.out.print(f"{word} is not for this. {what}")
+        show.out.print(f"Besides there is {word}. {what}")
+    show.out.print()
     show.out.print(_BELOW)
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
 

@@ -95,8 +95,12 @@ class FleetEstimate(Shown):
         return self.estimates.frequencies
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """The whole domain, a number's in at most rows rows."""
-        self._require("frequencies")
+        """The whole domain, a number's in at most rows rows.
+
+        Of an experiment that answers a mean and no shares there is one beside post-processed shares alone.
+        """
+        if post == "raw" or MEAN not in self.answers:
+            self._require("frequencies")
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:

@@ -157,7 +157,7 @@ def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     answers: list[Answer] = []
-    if "frequencies" in estimate.answers:
+    if "frequencies" in estimate.answers or question.post != "raw":
         answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
@@ -188,14 +188,15 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     can = answers_of(*asked)
     shares = ("ranges", "candidates")
+    processed, drawn = question.post != "raw", ("frequencies", "mean")  # what has a histogram
     of_values = ("mean", *shares)  # trends and changes are of any
     options: tuple[tuple[str, Sequence[str], object], ...] = (
         ("--range, --above and --below", shares, question.ranges),
         ("--quantile", ["quantiles"], question.quantiles),
         ("--top", ["frequencies", "candidates"], question.top),
         ("--cdf", ["quantiles"], question.cdf),
-        ("--rows", ["frequencies"], question.rows),
-        ("--post", ["frequencies"], question.post != "raw"),
+        ("--rows", drawn if processed else drawn[:1], question.rows),
+        ("--post", drawn, processed),
         ("--weigh fisher", ["frequencies", "candidates"], question.weigh == "fisher"),
         ("--trend", of_values, question.trend),
         ("the options --against", of_values, question.against),

@@ -84,6 +84,9 @@ def nonnegative(estimate: Estimates) -> Shares:
     consistency", NDSS 2020 (there called Norm-Sub, of one family).
     """
     parts = list(_parts(estimate))
+    if "frequencies" not in estimate.answers:
+        text = f"nonnegative is of estimated shares; {estimate.experiment.name} has none"
+        raise EstimateError(f"{text}: use ems or smooth")
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
     return shares_of("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
 
@@ -156,7 +159,7 @@ def ems(estimate: Estimates) -> Shares:
             break
         around = np.concatenate([moved[:1], moved, moved[-1:]])
         shares, before = (around[:-2] + 2 * moved + around[2:]) / 4, likelihood
-    return _shares("ems", estimate, shares, _EMS)
+    return shares_of("ems", estimate, shares, _EMS)
 
 
 METHODS: dict[str, Callable[[Estimates], Shares]] = {

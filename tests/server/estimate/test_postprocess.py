@@ -287,3 +287,9 @@ def test_smooth_and_ems_make_a_distribution_of_codes_that_have_no_shares():
 def test_ems_is_refused_where_codes_are_not_near_the_value(exp):
     with pytest.raises(EstimateError, match="codes lie near the value, such as sw; x is a number under"):
         ems(estimate(exp, fleet(exp, bell(exp.domain), 500, np.random.default_rng(12))))
+
+
+def test_nonnegative_needs_shares():
+    e = estimate(SW, fleet(SW, bell(50), 500, np.random.default_rng(13)))
+    with pytest.raises(EstimateError, match="nonnegative is of estimated shares; x has none: use ems"):
+        nonnegative(e)

@@ -150,6 +150,13 @@ class ProjectiveGeometry(SupportMechanism):
     def words(self) -> str:
         return f"pgr, points mod {self.points.q}"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board names one of many fixed groups of values, and more often one that its own value is in"
+            " than another."
+        )
+
     def decode(self, counts: npt.NDArray[np.int64]) -> SupportDecoded:
         return PointsDecoded(self, self.collapse(counts))
 

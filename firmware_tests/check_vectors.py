@@ -94,7 +94,8 @@ def check_experiments(case, experiments):
         same(getattr(exp, name), case[name], name)
     same(binascii.hexlify(exp.sha256).decode(), case["sha256"], "sha256")
     same(exp.digest, exp.sha256[:4], "digest")
-    same(len(exp.levels), len(case["levels"]), "number of levels")
+    if case["levels"]:  # else they are of another kind, which the codes tell apart
+        same(len(exp.levels), len(case["levels"]), "number of levels")
     for i, want in enumerate(case["levels"]):
         x = exp.levels[i]
         same([x.domain, x.g, x.t, x.width, x.offset, x.threshold, x.weight], want, "level")

@@ -40,6 +40,7 @@ from .answer import (
     quantile_name,
 )
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
+from .discovery import discovered
 from .query import ReportSource, check_apart
 from .tables import plain
 
@@ -156,6 +157,15 @@ class FleetEstimate(Shown):
         answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
         return replace(answer, about=self.which)
 
+    def discover(self, alphabet: str | None = None, *, most: int = 0) -> Answer:
+        """The texts that nobody listed and many boards sent, of an experiment with prefixes.
+
+        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None. most: how many are
+        printed or drawn, 0 for all.
+        """
+        answer = discovered(self.estimates, alphabet, self.confidence, self.texts, most)
+        return replace(answer, about=self.which)
+
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
         edges = bin_edges(self.experiment)
@@ -270,8 +280,8 @@ class FleetEstimate(Shown):
         version = self.about.partition(", version ")[2]
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
 
-    def _require(self, word: str) -> None:
-        require(self.estimates.versions, word)
+    def _require(self, *words: str) -> None:
+        require(self.estimates.versions, words)
 
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"

@@ -33,14 +33,6 @@ class Weigh(enum.StrEnum):
     fisher = "fisher"
 
 
-class Method(enum.StrEnum):
-    """Post-processing by name."""
-
-    raw = "raw"
-    nonnegative = "nonnegative"
-    smooth = "smooth"
-
-
 @dataclass(frozen=True)
 class SelectionOptions:
     """The command's argument, and which reports are asked about."""
@@ -92,7 +84,12 @@ class ValueOptions(EpsilonOptions):
     rows: Annotated[
         int | None, typer.Option(help="Rows of a number's histogram at most; 16 if not said.", min=1)
     ] = None
-    post: Annotated[Method, typer.Option(help="Post-processed shares beside the unbiased ones.")] = Method.raw
+    post: Annotated[
+        str,
+        typer.Option(
+            help="Processed shares beside the unbiased ones: nonnegative, smooth, package.module:function."
+        ),
+    ] = "raw"
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ class EstimateOptions(KindOptions):
         if self.top:
             single = "--range LABEL, or --range LOW:HIGH of a number"
             raise UsageError(f"{asked} has no --top: ask for the shares of single values, {single}")
-        if self.post is not Method.raw:
+        if self.post != "raw":
             raise UsageError(
                 f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
                 "change without; leave --post out"
@@ -195,7 +192,7 @@ class EstimateOptions(KindOptions):
             top=self.top,
             cdf=self.cdf,
             rows=self.rows,
-            post=self.post.value,
+            post=self.post,
             trend=self.trend,
             confidence=self.confidence,
             weigh=self.weigh.value,

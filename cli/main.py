@@ -64,6 +64,10 @@ COMMANDS = {
         "plan.command:plan_command",
         "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
     ),
+    "mechanisms": (
+        "mechanisms.command:mechanisms_command",
+        "List the mechanisms there are: for which question, with what error, at what cost.",
+    ),
     "ledger": (
         "ledger.command:ledger_command",
         "What boards' budgets still hold, and when they run dry at the present rate.",
@@ -106,7 +110,7 @@ COMMANDS = {
 # The panels of `hushmote --help`, in the order in which somebody meets them.
 PANELS = {
     "Start": ("demo", "simulate"),
-    "Plan": ("plan", "epsilon", "budget"),
+    "Plan": ("plan", "mechanisms", "epsilon", "budget"),
     "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
     "Boards": ("flash", "board", "audit", "check-mechanism", "ledger"),
     "Read results": ("page", "watch", "estimate"),
@@ -204,7 +208,7 @@ def hushmote(
 
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
-    FOLDERS.append("")  # the folder it is run in, for mechanisms of one's own
+    FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
     sys.exit(_run())
 
 

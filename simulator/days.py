@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from .calls import check_reports, most_of_a_board
 from .drift import moved
 from .faithful import random_ids
 from .population import Population, reported_shares
+from .texts import text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
@@ -207,7 +208,7 @@ def fill(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
             advance(len(some))
-        tally = _Tally(experiment, definition.unit)
+        tally = _Tally(experiment, course.people, definition.unit)
         for window, readings in _windows(experiment, script, slots, hours, rng):
             none = int(readings[-1])
             counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
@@ -260,14 +261,17 @@ def _windows(
         yield "all", together
 
 
-def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
-    """The statistic that is shown beside estimates: a number's mean, the share of "yes" or the first label.
+def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tuple[str, float]:
+    """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
 
-    truth: shares of the indices, shape (domain,).
+    truth: shares of the indices, shape (domain,); of a text it is that of all texts in its slot.
     """
     if experiment.type == "number":
         edges = bin_edges(experiment)
         return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
+    if experiment.type == "text":
+        text = next(iter(text_shares(people) or ()), "")
+        return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")
     return index_names(experiment)[index], float(truth[index])
 
@@ -275,8 +279,9 @@ def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
 class _Tally:
     """Readings and codes of the first window, the last one, and all together."""
 
-    def __init__(self, experiment: Experiment, unit: str) -> None:
+    def __init__(self, experiment: Experiment, people: Population, unit: str) -> None:
         self._experiment = experiment
+        self._people = people
         self._unit = unit
         self._ends: list[tuple[str, Counts, Counts]] = []
         self._all = np.zeros(experiment.domain + 1, np.int64), np.zeros(experiment.code_count, np.int64)
@@ -298,7 +303,8 @@ class _Tally:
             truth = reported_shares(readings[:-1], int(readings[-1]))
             with contextlib.suppress(EstimateError):  # too few reports to estimate anything
                 fleet = FleetEstimate(estimate(e, codes), unit=self._unit, truth=truth)
-                statistic, _ = known_truth(e, truth)
+                statistic, true = known_truth(e, truth, self._people)
                 row = (fleet.mean() if e.type == "number" else fleet.share(statistic)).rows[0]
+                row = replace(row, truth=true)
                 truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
         return tuple(truths)

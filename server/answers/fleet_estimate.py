@@ -11,9 +11,9 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 
 from ...device.ldp_client import Experiment
-from ..errors import UsageError
 from ..estimate.estimate import Estimates
-from ..estimate.postprocess import METHODS, Shares
+from ..estimate.own_post import method_of
+from ..estimate.postprocess import Shares
 from ..estimate.statistic import Floats, Statistic
 from ..estimate.top_k import RankedValue, top
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
@@ -96,8 +96,12 @@ class FleetEstimate(Shown):
         return self.estimates.frequencies
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """The whole domain, a number's in at most rows rows."""
-        self._require("frequencies")
+        """The whole domain, a number's in at most rows rows.
+
+        Of an experiment that answers a mean and no shares there is one beside post-processed shares alone.
+        """
+        if post == "raw" or MEAN not in self.answers:
+            self._require("frequencies")
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
@@ -276,8 +280,8 @@ class FleetEstimate(Shown):
         version = self.about.partition(", version ")[2]
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
 
-    def _require(self, word: str) -> None:
-        require(self.estimates.versions, word)
+    def _require(self, *words: str) -> None:
+        require(self.estimates.versions, words)
 
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
@@ -298,12 +302,11 @@ class FleetEstimate(Shown):
         return None if self.truth is None else float(self.truth[low:high].sum())
 
     def _processed(self, method: str) -> Shares | None:
-        if method not in METHODS:
-            raise UsageError(f"no post-processing is called {method}; there are {', '.join(METHODS)}")
+        process = method_of(method)
         if method == "raw":
             return None
         if method not in self._post:
-            self._post[method] = METHODS[method](self.estimates)
+            self._post[method] = process(self.estimates)
         return self._post[method]
 
     def _title(self) -> str:

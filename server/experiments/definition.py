@@ -82,7 +82,7 @@ class Definition(ReadingDefinition):
             raise ValueError("the label other is always there, as the last one: leave it out")
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                f"mechanism must be one of {', '.join(MECHANISM_NAMES)}, or package.module:Class"
+                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
             )
         try:
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()

@@ -12,6 +12,7 @@ from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
 from .prefix import Prefix
+from .sw import SquareWave
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -20,6 +21,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "olh": LocalHashing,
         "hh": Hierarchy,
         "pgr": ProjectiveGeometry,
+        "sw": SquareWave,
         "prefix": Prefix,
     }
 )

@@ -57,6 +57,13 @@ class LocalHashing(SupportMechanism):
     def words(self) -> str:
         return f"olh, {self.experiment.levels[0].g} cells"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board sorts the values into a few groups at random, and names the group of its own; now and"
+            " then a wrong one."
+        )
+
     def decode(self, counts: Counts) -> SupportDecoded:
         return HashedDecoded(self, self.collapse(counts))
 

@@ -65,6 +65,8 @@ class Mechanism(ABC):
     """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    generation: ClassVar[int] = 1
+    """1 for what boards have always known; a later one is chosen only where it is worth a file on them."""
     board: ClassVar[Path | None] = None
     """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
     direct: ClassVar[bool] = False
@@ -117,6 +119,11 @@ class Mechanism(ABC):
     def words(self) -> str:
         """Name and parameters as people read them."""
         return self.experiment.mechanism
+
+    @property
+    def plainly(self) -> str:
+        """How a board answers, in a sentence for people outside the field; empty if nobody wrote it."""
+        return ""
 
     def collapse(self, counts: Counts) -> list[Counts]:
         """Sum a histogram of codes, shape (code_count,), over the classes."""

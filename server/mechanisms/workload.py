@@ -91,8 +91,8 @@ MEAN = Workload("mean")
 
 
 def positions(domain: int) -> Floats:
-    """Where in its range each value lies, 0 to 1: what a mean is of; shape (domain,)."""
-    return np.arange(domain) / (domain - 1)
+    """Where in the range the middle of each value lies, 0 to 1: what a mean is of; shape (domain,)."""
+    return (np.arange(domain) + 0.5) / domain
 
 
 @lru_cache(maxsize=1024)

@@ -76,6 +76,8 @@ EXPERIMENTS = [
     hh(126, 5, [2, 5, 7, 5]),
     hh(256, 256, [3]),
     hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
+    number(64, "sw", reach=15, epsilon=2_000_000),
+    number(5, "sw", reach=0),
     TEXTS,
     PREFIXES,
     text(every=5)[:-1] + ',"epsilon":2000000,"every":1}',  # of a key that comes twice the last one counts

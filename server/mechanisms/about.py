@@ -1,0 +1,54 @@
+"""What a mechanism's own file says of it: the paragraphs of its docstring, in the field's words."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+
+from .mechanism import Mechanism
+
+_PARTS = ("Privacy", "Utility", "Cost", "Citation")
+_PART = re.compile(rf"\b({'|'.join(_PARTS)}): ")
+
+
+@dataclass(frozen=True)
+class About:
+    """Sentences on a mechanism; what nobody wrote is empty.
+
+    what      it is
+    privacy   why ε holds
+    utility   what it is good for
+    cost      codes, and work of board and server
+    citation  where it was published
+    """
+
+    what: str
+    privacy: str = ""
+    utility: str = ""
+    cost: str = ""
+    citation: str = ""
+
+
+def said_of(mechanism: Mechanism) -> str:
+    """How a board answers, in a sentence for people; without one of its own what its file says it is."""
+    return mechanism.plainly or about(type(mechanism)).what
+
+
+def about(mechanism: type[Mechanism]) -> About:
+    """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
+    of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
+    text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
+    what, *parts = _PART.split(text)
+    said = dict(zip(parts[::2], map(_joined, parts[1::2]), strict=True))
+    # A module begins with the word that an experiment has: "olh: the value's cell ...".
+    what = _joined(what)
+    head, colon, rest = what.partition(": ")
+    what = rest if colon and len(head) < 20 else what
+    return About(what[:1].upper() + what[1:], *(said.get(part, "") for part in _PARTS))
+
+
+def _joined(text: str) -> str:
+    """The first paragraph as one line."""
+    return " ".join(text.strip().partition("\n\n")[0].split())

@@ -1,0 +1,259 @@
+"""Every mechanism there is for a question, beside those of the field that are not here.
+
+All errors are of one population, so that they can be compared: values that are asked for one by one are held
+by nobody, and for ranges, quantiles and means all values are equally common. It is what the choice of a
+mechanism goes by.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...device.ldp_client import DRBG, Experiment, LDPError
+from ..arrays import Floats
+from ..epsilon import MICRO
+from ..experiments.payload import experiment_over
+from ..mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
+from ..mechanisms.about import About, about
+from ..mechanisms.choice import Choice
+from ..mechanisms.choose import choose, designs
+from ..mechanisms.peers import PEERS, Asked, Peer
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError, positions
+from ..wire.report import TAG_BYTES, encode
+from .devices import PlanError, Z
+
+WORKLOADS: dict[Asked, Workload] = {
+    "frequency": FREQUENCIES,
+    "range": ALL_RANGES,
+    "quantile": PREFIXES,
+    "mean": MEAN,
+    "labels": FREQUENCIES,
+}
+"""What the choice is told of each question."""
+
+_NEEDS: dict[Asked, str] = {
+    "frequency": "frequencies",
+    "range": "ranges",
+    "quantile": "quantiles",
+    "mean": "mean",
+    "labels": "frequencies",
+}
+_MOST_PREFIXES = 128
+
+SLOTS = 65_536
+"""Of texts that nobody listed, where nothing else is said."""
+
+ASKED: dict[Asked, str] = {
+    "frequency": "Share of one value",
+    "range": "Share of a range of values",
+    "quantile": "Quantiles",
+    "mean": "The mean, as a part of the readings' range",
+    "labels": "Shares of texts that nobody listed, hashed into slots",
+}
+"""What is asked, in words."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A mechanism with its best parameters for a question.
+
+    variance  times reports
+    """
+
+    experiment: Experiment
+    variance: float
+
+    @property
+    def word(self) -> str:
+        """As an experiment has it."""
+        return self.experiment.mechanism
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """What estimates are made with."""
+        return mechanism_of(self.experiment)
+
+    @property
+    def about(self) -> About:
+        """What its file says of it."""
+        return about(type(self.mechanism))
+
+    @property
+    def codes(self) -> int:
+        """Number of codes."""
+        return self.experiment.code_count
+
+    @property
+    def report_bytes(self) -> int:
+        """Of a report in a keyed fleet."""
+        return len(encode(self.experiment, 1, 0)) + TAG_BYTES
+
+    @cached_property
+    def draws(self) -> int:
+        """Random numbers that a board draws for a report."""
+        rng = _Counted(b"the same for all")
+        self.experiment.randomize(0, rng)
+        return rng.drawn
+
+    @cached_property
+    def decode_seconds(self) -> float:
+        """Time from a histogram to what is asked, on this machine, now."""
+        mechanism = self.mechanism
+        counts = np.ones(self.codes, np.int64)
+        begin = time.perf_counter()
+        decoded = mechanism.decode(counts)
+        if "frequencies" in mechanism.answers:
+            assert decoded.frequencies.size
+        else:
+            decoded.value(np.linspace(0, 1, mechanism.domain)[:, None])
+        return time.perf_counter() - begin
+
+
+class _Counted(DRBG):
+    """The board's generator, which counts how often it is asked."""
+
+    drawn = 0
+
+    def bernoulli(self, threshold: int) -> bool:
+        self.drawn += 1
+        return super().bernoulli(threshold)
+
+    def below(self, n: int) -> int:
+        self.drawn += 1
+        return super().below(n)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What answers a question about range(domain) at ε micro-nats, the least error first.
+
+    auto     the one that an experiment file's "auto" takes
+    """
+
+    asked: Asked
+    domain: int
+    epsilon: int
+    listed: tuple[Listed, ...]
+    auto: Listed
+    peers: tuple[Peer, ...]
+
+    @property
+    def title(self) -> str:
+        """What is asked, and of how many values."""
+        return f"{ASKED[self.asked]}: {self.domain:,} {'slots' if self.asked == 'labels' else 'values'}"
+
+    @property
+    def why(self) -> str:
+        """Why auto takes it, in a sentence."""
+        best = self.listed[0]
+        if self.auto.variance <= best.variance * (1 + 1e-9):
+            return f"auto takes {self.auto.word}: it has the least error of those here."
+        less = 1 - math.sqrt(best.variance / self.auto.variance)
+        errs = f"errs by only {100 * less:.2g} % less" if less >= 5e-4 else "errs as little"
+        if type(best.mechanism).generation > type(self.auto.mechanism).generation:
+            also = "boards of older firmware lack it"
+        else:
+            longer = best.report_bytes - self.auto.report_bytes
+            also = f"its reports are {longer} {'byte' if longer == 1 else 'bytes'} longer"
+        return f"auto takes {self.auto.word}: {best.word} {errs}, and {also}."
+
+    def peer_variance(self, peer: Peer) -> float:
+        """Times reports, of the same population."""
+        return peer.variance(population(self.asked, self.domain), self.epsilon / MICRO)
+
+    @property
+    def optimum(self) -> float:
+        """The least variance of all, here or not."""
+        return min([self.listed[0].variance, *map(self.peer_variance, self.peers)])
+
+
+def population(asked: Asked, domain: int) -> Floats:
+    """That all errors are of: nobody holds value 0, the others are alike; or all are."""
+    shares = np.ones(domain)
+    if asked in ("frequency", "labels", "pairs"):
+        shares[0] = 0
+    return shares / shares.sum()
+
+
+def half_width(variance: float, devices: int) -> float:
+    """Half-width of the 95 % interval."""
+    return Z * math.sqrt(variance / devices)
+
+
+@lru_cache(maxsize=256)
+def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) -> Listing:
+    """All mechanisms that answer a question: of the registry, and of one's own, package.module:Class.
+
+    Raises PlanError where none does, and MechanismError for one's own that cannot be loaded.
+    """
+    workload = WORKLOADS[asked]
+    # A text's slot is shared by chance with others, which are taken off.
+    more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
+    try:
+        auto = choose(domain, epsilon, workload)
+        offered = [auto, *designs(domain, epsilon, workload)]
+        for word in own:
+            says = [*class_of(word).designs(domain, epsilon, workload)]
+            offered += says or _plain(word, asked, domain, epsilon)
+    except (ValueError, WorkloadError) as e:
+        raise PlanError(str(e)) from None
+    best: dict[str, Choice] = {}
+    for choice in offered:
+        if choice.variance < best.setdefault(choice.mechanism, choice).variance:
+            best[choice.mechanism] = choice
+    listed = [
+        Listed(experiment_over(domain, epsilon, choice.fields()), choice.variance * more)
+        for choice in best.values()
+    ]
+    listed.sort(key=lambda one: one.variance)
+    chosen = next(one for one in listed if one.word == auto.mechanism)
+    peers = sorted((p for p in PEERS if p.asked == asked), key=_least_first(asked, domain, epsilon))
+    return Listing(asked, domain, epsilon, tuple(listed), chosen, tuple(peers))
+
+
+def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choice]:
+    """One's own without parameters, that says nothing of its errors: by its law and weights."""
+    statistics = _statistics(asked, domain)
+    if statistics is None or class_of(word).parameters:
+        return
+    choice = Choice(word, (), 0.0)
+    try:
+        mechanism = mechanism_of(experiment_over(domain, epsilon, choice.fields()))
+    except LDPError:  # more values than it takes
+        return
+    if _NEEDS[asked] in mechanism.answers:
+        variances = mechanism.variances(statistics, population(asked, domain))
+        yield replace(choice, variance=float(variances.mean()))
+
+
+def _statistics(asked: Asked, domain: int) -> Floats | None:
+    """What is asked as weights of values, shape (domain, n); None where that would be too many."""
+    if asked == "mean":
+        return positions(domain)[:, None]
+    if asked in ("frequency", "labels"):
+        return np.eye(domain, 1)
+    if domain > _MOST_PREFIXES:
+        return None
+    below = np.tri(domain + 1, domain, -1).T  # shape (domain, domain + 1)
+    if asked == "quantile":
+        return below[:, 1:]
+    low, high = np.triu_indices(domain + 1, 1)
+    return below[:, high] - below[:, low]
+
+
+def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:
+    """The words of the registry and of one's own that no listing has, with what each is."""
+    shown = {one.word for each in found for one in each.listed}
+    return {word: about(class_of(word)).what for word in (*MECHANISMS, *own) if word not in shown}
+
+
+def _least_first(asked: Asked, domain: int, epsilon: int) -> Any:
+    shares = population(asked, domain)
+    return lambda peer: peer.variance(shares, epsilon / MICRO)

@@ -40,6 +40,7 @@ from .answer import (
     quantile_name,
 )
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
+from .discovery import discovered
 from .query import ReportSource, check_apart
 from .tables import plain
 
@@ -154,6 +155,15 @@ class FleetEstimate(Shown):
         are one row.
         """
         answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
+        return replace(answer, about=self.which)
+
+    def discover(self, alphabet: str | None = None, *, most: int = 0) -> Answer:
+        """The texts that nobody listed and many boards sent, of an experiment with prefixes.
+
+        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None. most: how many are
+        printed or drawn, 0 for all.
+        """
+        answer = discovered(self.estimates, alphabet, self.confidence, self.texts, most)
         return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:

@@ -40,6 +40,7 @@ class EstimateQuestion:
     post        a post-processing's name
     trend       a row for each window
     unit        what readings are in; None for what the store says
+    alphabet    what texts that nobody listed are made of; None for printable ASCII
     """
 
     selection: Selection
@@ -56,6 +57,7 @@ class EstimateQuestion:
     weigh: WeighBy = "reports"
     shuffling: Shuffling = field(default_factory=Shuffling)
     unit: str | None = None
+    alphabet: str | None = None
 
     def seen(self) -> str:
         """What histograms the answers tell of, in words."""
@@ -73,6 +75,7 @@ class EstimateQuestion:
         asked += ["--top", f"{self.top}"] if self.top else []
         asked += ["--cdf"] if self.cdf else []
         asked += ["--rows", f"{self.rows}"] if self.rows else []
+        asked += [] if self.alphabet is None else [f"--alphabet={self.alphabet}"]
         asked += ["--post", self.post] if self.post != "raw" else []
         asked += ["--trend"] if self.trend else []
         if self.against:
@@ -180,7 +183,15 @@ def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
 
 
-OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {"candidates": _of_texts}
+def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """The texts that are found."""
+    return Answers([estimate.discover(question.alphabet, most=question.top)])
+
+
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
+    "candidates": _of_texts,
+    "discovery": _of_unlisted,
+}
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
 
@@ -191,7 +202,8 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", "candidates"}, question.top),
+        ("--top", {"frequencies", *OTHERWISE}, question.top),
+        ("--alphabet", {"discovery"}, question.alphabet is not None),
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         ("--post", {"frequencies", "mean"}, processed),

@@ -82,7 +82,7 @@ class Definition(ReadingDefinition):
             raise ValueError("the label other is always there, as the last one: leave it out")
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                f"mechanism must be one of {', '.join(MECHANISM_NAMES)}, or package.module:Class"
+                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
             )
         try:
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
@@ -143,7 +143,7 @@ class Definition(ReadingDefinition):
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:
             return mechanism_fields(self.mechanism, **self.parameters)
-        if not 2 <= self.domain <= 1 << 24:
+        if not 2 <= self.domain <= 1 << 24 and not self.prefixes:
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
             return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism)
@@ -155,6 +155,8 @@ class Definition(ReadingDefinition):
             reading = self.type_fields()
             edges = edges_between(reading["low"], reading["high"], reading["bins"])
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
+        if self.prefixes is not None:
+            return Workload("texts", levels=len(self.prefixes))
         usual = "ranges" if self.type == "number" else "frequencies"
         return _WORKLOADS[self.statistics or usual]
 

@@ -11,6 +11,7 @@ from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
+from .prefix import Prefix
 from .sw import SquareWave
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
@@ -21,6 +22,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "hh": Hierarchy,
         "pgr": ProjectiveGeometry,
         "sw": SquareWave,
+        "prefix": Prefix,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -162,6 +162,10 @@ class SquareWave(Mechanism):
     def words(self) -> str:
         return f"sw, reach {self.reach}, {self.experiment.code_count:,} codes"
 
+    @property
+    def plainly(self) -> str:
+        return "Each board names a value around its own more often than one further away."
+
     def invariants(self, counts: Counts) -> Iterator[Check]:
         words = (
             "a code has fewer reports than if no board held a value that it stands for",

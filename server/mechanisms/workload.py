@@ -27,14 +27,16 @@ class Workload:
 
     kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
             share, which quantiles are read off; "mean": of the values' positions, 0 to 1; "list": those in
-            ranges
+            ranges; "texts": none of these, but which texts are common, by prefixes
     ranges  half-open pairs of indices (lo, hi), for "list" alone
     share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
+    levels  how many prefixes, for "texts" alone; the domain is a slot for each
     """
 
-    kind: Literal["frequencies", "ranges", "prefixes", "mean", "list"]
+    kind: Literal["frequencies", "ranges", "prefixes", "mean", "list", "texts"]
     ranges: tuple[tuple[int, int], ...] = ()
     share: float | None = 0.0
+    levels: int = 0
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:

@@ -80,7 +80,7 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     if fields["mechanism"] == "sw":
         return []
     domain = domain_of(fields)
-    if fields["mechanism"] == "pgr":
+    if fields["mechanism"] in ("pgr", "prefix"):
         return []
     cells, weights, fanout = [fields.get("g", domain)], [1], 1
     if fields["mechanism"] == "hh":
@@ -116,12 +116,21 @@ def points_before(q: int, top: int) -> int:
 
 
 def digits_of_points(fields: dict[str, Any]) -> int:
-    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= domain_of(fields))
+    values = fields["slots"] if fields["mechanism"] == "prefix" else domain_of(fields)
+    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= values)
+
+
+def weights_of(fields: dict[str, Any]) -> list[int]:
+    """How often each level is drawn."""
+    levels = levels_of(fields)
+    if levels:
+        return [level[6] for level in levels]
+    return fields.get("weights", [1] * len(fields["prefixes"])) if fields["mechanism"] == "prefix" else []
 
 
 def code_count_of(fields: dict[str, Any]) -> int:
-    if fields["mechanism"] == "pgr":
-        return points_before(fields["q"], digits_of_points(fields))
+    if fields["mechanism"] in ("pgr", "prefix"):
+        return points_before(fields["q"], digits_of_points(fields)) * max(len(weights_of(fields)), 1)
     if fields["mechanism"] == "sw":
         return domain_of(fields) + 2 * fields["reach"]
     _, g, t, _, offset, _, _ = levels_of(fields)[-1]
@@ -149,15 +158,23 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
         return bool(draws[-1][2])
 
-    if index is None:
+    offset = 0
+    if index is None and domain_of(fields) <= 2**24:
         index = below(domain_of(fields))
-    if fields["mechanism"] == "pgr":
+    if fields["mechanism"] == "prefix":
+        weights, slots = weights_of(fields), fields["slots"]
+        at = below(sum(weights)) if len(weights) > 1 else 0
+        level = next(i for i in range(len(weights)) if at < sum(weights[: i + 1]))
+        offset = level * code_count_of(fields) // len(weights)
+        nothing = below(slots)
+        index = nothing if index is None else index // slots**level % slots
+    if fields["mechanism"] in ("pgr", "prefix"):
         q, t = fields["q"], digits_of_points(fields)
         chance = threshold(fields["epsilon"], q ** (t - 1) + 1, points_before(q, t - 1))
         lies = not bernoulli(chance)
         rests = [1 + below(q ** (t - 1) - 1), below(q ** (t - 1))]
         side = int(lies)
-        return point_at(q, t, index, rests[side], side), draws
+        return offset + point_at(q, t, index or 0, rests[side], side), draws
     if fields["mechanism"] == "sw":
         return wave_code_of(fields, index, below, bernoulli), draws
     levels = levels_of(fields)

@@ -92,26 +92,27 @@ def _exp_bounds(epsilon, bits):
     return low, high
 
 
-def truth_threshold(epsilon, g):
-    # type: (int, int) -> int
-    """Return exactly floor(p * ONE) for p = e^eps / (e^eps + g - 1), the same on every runtime.
+def truth_threshold(epsilon, g, inside=1):
+    # type: (int, int, int) -> int
+    """Return exactly floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1), on every runtime.
 
-    epsilon in micro-nats, 1_000 to 16_000_000; g, the number of cells, 2 to 2**24; else ExperimentRefused.
-    Rounding down keeps the ratio of truth to lie below e^eps. p is irrational, so the two bounds meet.
+    epsilon in micro-nats, 1_000 to 16_000_000; 2 <= g <= 2**24, else ExperimentRefused. inside codes share
+    p, g - 1 the rest: rounding p down keeps their ratio below e^eps. It is irrational, so the bounds meet.
     """
     if not (EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES):
         raise ExperimentRefused("epsilon or g out of range")
     bits = 96
     while True:
         low, high = _exp_bounds(epsilon, bits)
-        least = (ONE << bits) // ((1 << bits) + (g - 1) * high)
-        most = (ONE << bits) // ((1 << bits) + (g - 1) * low)
+        one = inside << bits
+        least = ONE * one // (one + (g - 1) * high)
+        most = ONE * one // (one + (g - 1) * low)
         if least == most:
             return least
         bits += 64
 
 
-def _is_prime(n):
+def is_prime(n):
     i = 2
     while i * i <= n:
         if n % i == 0:
@@ -177,7 +178,6 @@ class DRBG:
 
     def __init__(self, seed):
         self._key = bytes(32)
-        self._pool = b""
         self.reseed(seed)
 
     def reseed(self, entropy):
@@ -223,6 +223,85 @@ class DRBG:
 # --- Experiments: value -> index -> code ----------------------------------------------------------
 
 
+def take(fields, name, default=None):
+    value = fields.pop(name, default)
+    if value is None:
+        raise ExperimentRefused(name + " is missing")
+    return value
+
+
+def take_int(fields, name, low, high, default=None):
+    value = take(fields, name, default)
+    if type(value) is not int or not low <= value <= high:
+        raise ExperimentRefused("%s must be an integer from %d to %d" % (name, low, high))
+    return value
+
+
+def take_ints(fields, name, count, low, high, default=None):
+    value = take(fields, name, default)
+    good = type(value) is list and len(value) == count
+    for x in value if good else ():
+        good = good and type(x) is int and low <= x <= high
+    if not good:
+        raise ExperimentRefused("%s must be a list of %d integers from %d to %d" % (name, count, low, high))
+    return value
+
+
+def take_choice(fields, name, choices):
+    value = take(fields, name)
+    if type(value) is not str or value not in choices:
+        known = "this board's" if type(choices) is dict else ", ".join(choices)
+        raise ExperimentRefused("%s must be one of %s, not %s" % (name, known, value))
+    return value
+
+
+def take_no_more(fields, where=""):
+    for name in fields:
+        raise ExperimentRefused("unknown field %s%s" % (name, where))
+
+
+def _take_type(reading, fields):
+    if reading.type == "choice":
+        labels = take(fields, "labels")
+        good = type(labels) is list and labels
+        for label in good or ():
+            good = good and type(label) is str and 1 <= len(label) <= 64
+        if not good or len(set(labels)) != len(labels):
+            raise ExperimentRefused("labels must be different, of 1 to 64 characters")
+        reading.labels = tuple(labels)
+        reading.domain = len(labels) + 1  # the last index is "other": whatever is not listed
+    elif reading.type == "number":
+        reading.low = take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
+        reading.high = take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
+        if reading.low >= reading.high:
+            raise ExperimentRefused("low must be less than high")
+        reading.domain = take_int(fields, "bins", 2, _MAX_CODES)
+
+
+def _bucket(reading, value):
+    low, high = reading.low, reading.high
+    if reading.type == "choice":
+        if isinstance(value, str):
+            labels = reading.labels
+            for i in range(len(labels)):
+                if labels[i] == value:
+                    return i
+            return len(labels)
+    elif reading.type == "bool":
+        if isinstance(value, (bool, int)):
+            return 1 if value else 0
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        value *= 1000
+        if isinstance(value, float) and low <= value < high:  # which infinities are not
+            value += 0.5  # to the nearest milli-unit, so that 1.001 is 1001 in single precision too
+            milli = int(value)
+            value = milli - 1 if milli > value else milli
+        if value >= high:
+            return reading.domain - 1
+        return (value - low) * reading.domain // (high - low) if value >= low else 0
+    return -1
+
+
 class Level:
     """A domain and its g-ary randomized response: the whole of rr, grr and olh, one level of hh.
 
@@ -230,83 +309,124 @@ class Level:
     g, t       cells; base-g digits of the hash, 0 where the node itself is the cell (g == domain)
     seeds      g**t - 1 nonzero hash seeds, 1 where there is no hash
     threshold  the truth is told with probability threshold / ONE
-    offset     of its codes in the experiment's; code_count of them
-    weight     how often the level is drawn, out of the experiment's weight_sum
+    offset     of its codes in the experiment's; weight: how often it is drawn, out of the weight_sum
     """
 
     def __init__(self, epsilon, domain, g, width, offset, weight):
+        if g != domain and (g > domain or g > _MAX_G or not is_prime(g)):
+            raise ExperimentRefused("cells: %d must be %d or a prime below it" % (g, domain))
         self.domain = domain  # type: int
         self.g = g  # type: int
         self.width = width  # type: int
         self.offset = offset  # type: int
         self.weight = weight  # type: int
-        t = 0
-        size = 1
+        t, size = 0, 1
         while g != domain and size < domain:
             size *= g
             t += 1
         self.t = t  # type: int
         self.seeds = size - 1 if t else 1  # type: int
         self.code_count = self.seeds * g  # type: int
-        if offset + self.code_count > _MAX_CODES:
-            raise ExperimentRefused("more than 16777216 codes")
         self.threshold = truth_threshold(epsilon, g)  # type: int
         # At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
         if self.threshold * g <= ONE:
             raise ExperimentRefused("epsilon is too small for so many cells")
 
-
-def _take(fields, name, default=None):
-    value = fields.pop(name, default)
-    if value is None:
-        raise ExperimentRefused(name + " is missing")
-    return value
-
-
-def _take_int(fields, name, low, high, default=None):
-    value = _take(fields, name, default)
-    if type(value) is not int or not low <= value <= high:
-        raise ExperimentRefused("%s must be an integer from %d to %d" % (name, low, high))
-    return value
-
-
-def _take_ints(fields, name, count, low, high, default=None):
-    value = _take(fields, name, default)
-    good = type(value) is list and len(value) == count
-    if good:
-        for x in value:
-            good = good and type(x) is int and low <= x <= high
-    if not good:
-        raise ExperimentRefused("%s must be a list of %d integers from %d to %d" % (name, count, low, high))
-    return value
+    def respond(self, node, rng):
+        """Return a code for a node in range(domain)."""
+        g = self.g
+        code = self.offset
+        cell = node
+        if self.t:
+            seed = 1 + rng.below(self.seeds)
+            code += (seed - 1) * g
+            cell = 0
+            for _ in range(self.t):  # always t steps, whatever the node
+                cell += node % g * (seed % g)
+                node //= g
+                seed //= g
+            cell %= g
+        # Both are always drawn: the time taken does not tell a lie from the truth.
+        truthful = rng.bernoulli(self.threshold)
+        other = rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
+        if not truthful:
+            cell = (cell + 1 + other) % g
+        return code + cell
 
 
-def _take_choice(fields, name, choices):
-    value = _take(fields, name)
-    if type(value) is not str or value not in choices:
-        raise ExperimentRefused("%s must be one of %s" % (name, ", ".join(choices)))
-    return value
+def pick(exp, rng):
+    """The level that a report is about: drawn by weight, without a look at the reading."""
+    level = exp.levels[0]
+    if len(exp.levels) > 1:
+        draw = rng.below(exp.weight_sum)
+        for level in exp.levels:
+            if draw < level.weight:
+                break
+            draw -= level.weight
+    return level
 
 
-def _take_no_more(fields, where=""):
-    for name in fields:
-        raise ExperimentRefused("unknown field %s%s" % (name, where))
+def _take_levels(exp, fields):
+    domain = exp.domain
+    cells, weights = [domain], [1]
+    if exp.mechanism == "rr" and domain != 2:
+        raise ExperimentRefused("rr is for two values")
+    if exp.mechanism == "olh":
+        cells = [take_int(fields, "g", 2, domain - 1)]
+    elif exp.mechanism == "hh":
+        exp.fanout = take_int(fields, "fanout", 2, domain)
+        height, nodes = 0, 1
+        while nodes < domain:
+            nodes *= exp.fanout
+            height += 1
+        cells = take_ints(fields, "cells", height, 2, _MAX_CODES)
+        weights = take_ints(fields, "weights", height, 0, 65535, [1] * height)
+        if not weights[-1]:
+            raise ExperimentRefused("the last of the weights must not be 0")
+    width = exp.fanout ** (len(cells) - 1)
+    for g, weight in zip(cells, weights):
+        level = Level(exp.epsilon, (domain + width - 1) // width, g, width, exp.code_count, weight)
+        width //= exp.fanout or 1
+        exp.levels += (level,)
+        exp.code_count += level.code_count
+    exp.weight_sum = sum(weights)
+
+
+def _randomize(exp, index, rng):
+    """rr, grr, olh and hh.
+
+    Privacy: for every code and every two indices (None included) the probabilities' ratio is at most
+    e^epsilon. Utility: docs/mathematics.md; local hashing is best for g near e^epsilon + 1. Cost: at most
+    5 draws and t multiplications of numbers below g, whatever the index. Citation: Wang, Blocki, Li, Jha,
+    "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, 4.1, 4.4; for
+    hh Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019.
+    """
+    level = pick(exp, rng)
+    return level.respond(index // level.width, rng)
+
+
+# What this board can read, and how it can randomize, by the words that experiments have for it. A file beside
+# this one adds a line when it is imported: take(exp, fields), which sets domain, and bucket(exp, value) -> index,
+# None or -1 (wrong type); take(exp, fields), which sets code_count, and randomize(exp, index, rng) -> code.
+TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
+MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 
 
 class Experiment:
     """What is asked, how it is randomized, and what it may cost; made by Experiment.parse().
 
-    Immutable. name, type, labels, low, high (milli-units), domain, mechanism, fanout (0 but in hh),
-    epsilon (micro-nats per report), every, rule, cap, window, levels, weight_sum, code_count,
-    code_bytes, sha256 and digest (its first 4 bytes) of the JSON as published.
+    Immutable. Its fields (low, high in milli-units, epsilon in micro-nats per report), domain, levels,
+    weight_sum, code_count, code_bytes, sha256 and digest (its first 4 bytes) of the JSON as published.
     """
+
+    labels = ()
+    levels = ()  # type: tuple[Level, ...]
+    low = high = fanout = weight_sum = code_count = 0
+    domain = 2  # type: int
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
-        """Return the Experiment in the bytes of a JSON object of at most 1 KiB.
-
-        Raises ExperimentRefused with the reason; nothing that is not understood is ignored.
-        """
+        """The Experiment in a JSON object of at most 1 KiB; ExperimentRefused for what is not understood."""
         return cls(payload)
 
     def __init__(self, payload):
@@ -326,180 +446,62 @@ class Experiment:
             raise ExperimentRefused("not a JSON object")
         self.sha256 = _sha256(payload)
         self.digest = self.sha256[:4]
-        _take_int(fields, "v", 1, 1)
-        self.name = _take(fields, "name")  # type: str
+        take_int(fields, "v", 1, 1)
+        self.name = take(fields, "name")  # type: str
         if not _valid_name(self.name, _NAME_CHARS):
             raise ExperimentRefused("name" + _NAME_TEXT)
         self.key = _key(self.name)  # type: bytes
-        self._take_type(fields)
-        self.epsilon = _take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)  # type: int
-        self._take_mechanism(fields)
-        self.every = _take_int(fields, "every", 1, _MAX_CODES, 1)
-        self._take_budget(fields)
-        self.window = _take_choice(fields, "window", ("hour", "day", "all"))
-        _take_no_more(fields)
-
-    def _take_type(self, fields):
-        self.type = _take_choice(fields, "type", ("bool", "choice", "number"))  # type: str
-        self.labels = ()
-        self.low = self.high = 0
-        self.domain = 2  # type: int
-        if self.type == "choice":
-            labels = _take(fields, "labels")
-            good = type(labels) is list and labels
-            if good:
-                for label in labels:
-                    good = good and type(label) is str and 1 <= len(label) <= 64
-            if not good or len(set(labels)) != len(labels):
-                raise ExperimentRefused("labels must be different, of 1 to 64 characters")
-            self.labels = tuple(labels)
-            self.domain = len(labels) + 1  # the last index is "other": whatever is not listed
-        elif self.type == "number":
-            self.low = _take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
-            self.high = _take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
-            if self.low >= self.high:
-                raise ExperimentRefused("low must be less than high")
-            self.domain = _take_int(fields, "bins", 2, _MAX_CODES)
-
-    def _take_mechanism(self, fields):
-        self.mechanism = _take_choice(fields, "mechanism", ("rr", "grr", "olh", "hh"))  # type: str
-        self.fanout = 0  # type: int
-        domain = self.domain
-        cells = [domain]
-        weights = [1]
-        if self.mechanism == "rr" and domain != 2:
-            raise ExperimentRefused("rr is for two values")
-        if self.mechanism == "olh":
-            cells = [_take_int(fields, "g", 2, _MAX_G)]
-            if not _is_prime(cells[0]) or cells[0] >= domain:
-                raise ExperimentRefused("g must be a prime below the domain")
-        elif self.mechanism == "hh":
-            self.fanout = _take_int(fields, "fanout", 2, domain)
-            height = 0
-            nodes = 1
-            while nodes < domain:
-                nodes *= self.fanout
-                height += 1
-            cells = _take_ints(fields, "cells", height, 2, _MAX_CODES)
-            weights = _take_ints(fields, "weights", height, 0, 65535, [1] * height)
-            if not weights[-1]:
-                raise ExperimentRefused("the last of the weights must not be 0")
-        levels = []
-        offset = 0
-        width = self.fanout ** (len(cells) - 1)
-        for g, weight in zip(cells, weights):
-            nodes = (domain + width - 1) // width
-            if g != nodes and (g > nodes or g > _MAX_G or not _is_prime(g)):
-                raise ExperimentRefused("cells: %d must be %d or a prime below it" % (g, nodes))
-            levels.append(Level(self.epsilon, nodes, g, width, offset, weight))
-            offset += levels[-1].code_count
-            width //= self.fanout or 1
-        self.levels = tuple(levels)  # type: tuple[Level, ...]
-        self.weight_sum = sum(weights)  # type: int
-        self.code_count = offset  # type: int
-        self.code_bytes = 1 if offset <= 1 << 8 else 2 if offset <= 1 << 16 else 3
-
-    def _take_budget(self, fields):
-        budget = _take(fields, "budget")
+        self.type = take_choice(fields, "type", TYPES)  # type: str
+        setup, self._bucket = TYPES[self.type]
+        setup(self, fields)
+        self.epsilon = take_int(fields, "epsilon", EPSILON_MIN, EPSILON_MAX)  # type: int
+        self.mechanism = take_choice(fields, "mechanism", MECHANISMS)  # type: str
+        setup, self._randomize = MECHANISMS[self.mechanism]
+        setup(self, fields)
+        if not 2 <= self.code_count <= _MAX_CODES:
+            raise ExperimentRefused("more than 16777216 codes")
+        self.code_bytes = 1 if self.code_count <= 1 << 8 else 2 if self.code_count <= 1 << 16 else 3
+        self.every = take_int(fields, "every", 1, _MAX_CODES, 1)
+        self.window = take_choice(fields, "window", ("hour", "day", "all"))
+        budget = take(fields, "budget")
         if type(budget) is not dict:
             raise ExperimentRefused("budget must be an object")
-        self.rule = _take_choice(budget, "rule", _RULES)
-        self.cap = 0 if self.rule == "unlimited" else _take_int(budget, "cap", 1, _MAX_CAP - 1)
-        _take_no_more(budget, " in budget")
+        self.rule = take_choice(budget, "rule", _RULES)
+        self.cap = 0 if self.rule == "unlimited" else take_int(budget, "cap", 1, _MAX_CAP - 1)
+        take_no_more(budget, " in budget")
+        take_no_more(fields)
 
     def cost(self):
         """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
-        return {"sum": self.epsilon, "squares": self.epsilon * self.epsilon}.get(self.rule, 1)
+        each = self.epsilon if self.rule in ("sum", "squares") else 1
+        return each * each if self.rule == "squares" else each
 
     def bucket(self, value):
         """Return the index of a reading, in range(domain), or None for no reading (None, NaN).
 
-        bool experiments take bool or int (a pin's value), choice str, number int or float in whole
-        units. Numbers outside low..high, infinities included, fall into the end bins; a label that is
-        not listed is the last index. Raises TypeError for another type, for nothing else.
+        bool takes bool or int (a pin's value), choice str, number int or float in whole units. Numbers beyond
+        low..high, infinities included, fall into the end bins; a label that is not listed is the last index.
+        Raises TypeError for another type, for nothing else.
         """
-        if value is None:
+        if value is None or (isinstance(value, float) and value != value):
             return None
-        if isinstance(value, float):
-            if value != value:
-                return None
-            if self.type == "number":
-                return self._bin_float(value)
-        elif self.type == "choice":
-            if isinstance(value, str):
-                labels = self.labels
-                for i in range(len(labels)):
-                    if labels[i] == value:
-                        return i
-                return len(labels)
-        elif self.type == "bool":
-            if isinstance(value, (bool, int)):
-                return 1 if value else 0
-        elif isinstance(value, int) and not isinstance(value, bool):
-            return self._bin(value * 1000)
-        want = "str" if self.type == "choice" else self.type
-        raise TypeError("%s takes a %s or None" % (self.name, want))
-
-    def _bin(self, milli):
-        if milli >= self.high:
-            return self.domain - 1
-        if milli < self.low:
-            return 0
-        return (milli - self.low) * self.domain // (self.high - self.low)
-
-    def _bin_float(self, value):
-        value *= 1000
-        # Infinities, and what would overflow on the way to an integer.
-        if value >= self.high:
-            return self.domain - 1
-        if value < self.low:
-            return 0
-        value += 0.5  # to the nearest milli-unit, so that 1.001 is 1001 in single precision too
-        milli = int(value)
-        return self._bin(milli - 1 if milli > value else milli)
+        index = self._bucket(self, value)
+        if index == -1:  # of the wrong type: a mistake of the application's
+            raise TypeError("%s takes a %s or None" % (self.name, self.type))
+        return index
 
     def randomize(self, index, rng):
         """Return a code in range(code_count) for an index in range(domain), or None for no reading.
 
-        rng: an object with bernoulli(threshold) and below(n).
-
-        Privacy: for every code and every two indices (None included) the probabilities' ratio is at
-        most e^epsilon. Utility: docs/mathematics.md; the best variance of local hashing for g near
-        e^epsilon + 1. Cost: at most 5 draws and t multiplications of numbers below g, whatever the
-        index. Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for
-        Frequency Estimation", USENIX Security 2017, sections 4.1 and 4.4; for hh Cormode, Kulkarni,
-        Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019, section 4.
+        rng: an object with bernoulli(threshold) and below(n). No reading is an index that is drawn evenly, by
+        the mechanism where below() does not reach so far.
         """
         if index is None:
-            index = rng.below(self.domain)
+            if self.domain <= _MAX_CODES:
+                index = rng.below(self.domain)
         elif not 0 <= index < self.domain:
             raise ValueError("index must be in range(%d)" % self.domain)
-        level = self.levels[0]
-        if len(self.levels) > 1:
-            draw = rng.below(self.weight_sum)
-            for level in self.levels:
-                if draw < level.weight:
-                    break
-                draw -= level.weight
-        g = level.g
-        code = level.offset
-        cell = index // level.width
-        if level.t:
-            seed = 1 + rng.below(level.seeds)
-            code += (seed - 1) * g
-            node = cell
-            cell = 0
-            for _ in range(level.t):  # always t steps, whatever the node
-                cell += node % g * (seed % g)
-                node //= g
-                seed //= g
-            cell %= g
-        # Both are always drawn: the time taken does not tell a lie from the truth.
-        truthful = rng.bernoulli(level.threshold)
-        other = rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
-        if not truthful:
-            cell = (cell + 1 + other) % g
-        return code + cell
+        return self._randomize(self, index, rng)
 
 
 # --- The budget ledger ----------------------------------------------------------------------------
@@ -580,8 +582,7 @@ class _State:
     def __init__(self, seed):
         self.enabled = True
         self.seed = seed
-        self.sum = 0
-        self.squares = 0
+        self.sum = self.squares = 0
         # key -> (number of the last report, rule, pinned cap, spent); a line of the record above
         self.entries = {}
         self.unsent = ()  # reports, oldest first
@@ -589,8 +590,7 @@ class _State:
     def copy(self):
         new = _State(self.seed)
         new.enabled = self.enabled
-        new.sum = self.sum
-        new.squares = self.squares
+        new.sum, new.squares = self.sum, self.squares
         new.entries = dict(self.entries)
         new.unsent = self.unsent
         return new

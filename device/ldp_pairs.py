@@ -1,42 +1,62 @@
-"""Readings of several parts, `report("crash_by_version", (version, crashed))`, and a mechanism over tables.
+"""Readings of several parts, `report("crash_by_version", (version, crashed))`, and views, their mechanism.
 
-A file beside ldp_client.py, for boards whose experiments need it. The parts become one index, so that grr, olh
-and pgr ask for the joint table as it is; views asks for tables of some of the parts as well.
+A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number; a
+tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint table
+as it is; "views" asks for tables of some of the parts besides. Where one part has no reading, none has.
 """
 
+# pyright: reportMissingImports=false
+
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
-    from . import ldp_client as core
+    from . import ldp_client
 else:
-    import ldp_client as core
+    import ldp_client
 
 
-def _take_pair(reading, fields):
-    of = core.take(fields, "of")
-    if type(of) is not list or not 2 <= len(of) <= 3:
-        raise core.ExperimentRefused("of must be a list of 2 or 3 readings")
-    parts = []
+def _check(good, text):
+    if not good:
+        raise ldp_client.ExperimentRefused(text)
+
+
+class Part:
+    """One of a pair's readings: name, type, labels, low, high and domain as an Experiment has them."""
+
+    labels = ()
+    low = high = 0
+    domain = 2
+    bucket = ldp_client.Experiment.bucket
+
+    def __init__(self, fields):
+        self.name = ldp_client.take(fields, "name")
+        self.type = ldp_client.take_choice(fields, "type", ("bool", "choice", "number"))
+        setup, self._bucket = ldp_client.TYPES[self.type]
+        setup(self, fields)
+        ldp_client.take_no_more(fields, " in of")
+
+
+def take(reading, fields):
+    """Set parts, a tuple of Part, and domain; ExperimentRefused where they do not fit."""
+    of = ldp_client.take(fields, "of")
+    _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 readings")
+    reading.parts = ()
     names = []
-    reading.domain = 1
+    domain = 1
     for own in of:
-        if type(own) is not dict:
-            raise core.ExperimentRefused("of must be a list of objects")
-        name = core.take(own, "name")
-        if not core.valid_name(name, core.NAME_CHARS) or name in names:
-            raise core.ExperimentRefused("names in of must be different, of a-z, 0-9, _ and -")
-        if own.get("type") not in ("bool", "choice", "number"):
-            raise core.ExperimentRefused("types in of must be bool, choice or number")
-        part = core.Reading(own, name)
-        core.take_no_more(own, " in of")
-        names.append(name)
-        parts.append(part)
-        reading.domain *= part.domain
-    reading.parts = tuple(parts)
+        _check(type(own) is dict, "of must be objects")
+        part = Part(own)
+        good = ldp_client._valid_name(part.name, ldp_client._NAME_CHARS) and part.name not in names
+        domain *= part.domain
+        _check(good and domain <= 1 << 24, "of has a wrong name or too many values")
+        names.append(part.name)
+        reading.parts += (part,)
+    reading.domain = domain
 
 
-def _bucket_pair(reading, value):
+def bucket(reading, value):
+    """The index of a tuple or list; None where a part has no reading, -1 for another type or length."""
     parts = reading.parts
     if not isinstance(value, (tuple, list)) or len(value) != len(parts):
-        raise TypeError("%s takes a tuple of %d or None" % (reading.name, len(parts)))
+        return -1
     index = 0
     missing = False
     for part, own in zip(parts, value):
@@ -46,65 +66,53 @@ def _bucket_pair(reading, value):
     return None if missing else index
 
 
-def _take_views(exp, fields):
-    if exp.type != "pair":
-        raise core.ExperimentRefused("views is for a pair")
-    parts = exp.parts
-    views = core.take(fields, "views")
+def take_views(exp, fields):
+    """Set views, levels, weight_sum and code_count; ExperimentRefused where they do not fit."""
+    views = ldp_client.take(fields, "views")
+    _check(exp.type == "pair" and type(views) is list, "views must be lists of a pair's parts")
+    n = len(views)
+    cells = ldp_client.take_ints(fields, "cells", n, 2, 1 << 24)
+    weights = ldp_client.take_ints(fields, "weights", n, 0, 65535, [1] * n)
     seen = []
-    for view in views if type(views) is list else ():
-        # Rising numbers of parts, and no view twice.
-        good = type(view) is list and view and view not in seen
-        last = -1
-        for n in view if good else ():
-            good = good and type(n) is int and last < n < len(parts)
-            last = n
-        if not good:
-            seen = []
-            break
-        seen.append(view)
-    if not seen:
-        raise core.ExperimentRefused("views must be different lists of parts")
-    cells = core.take_ints(fields, "cells", len(seen), 2, core.MAX_CODES)
-    weights = core.take_ints(fields, "weights", len(seen), 0, 65535, [1] * len(seen))
-    if not sum(weights):
-        raise core.ExperimentRefused("weights must not all be 0")
-    levels = []
-    offset = 0
-    for view, g, weight in zip(seen, cells, weights):
-        nodes = 1
+    for view, g, weight in zip(views, cells, weights):
         steps = []
+        nodes = 1
         stride = exp.domain
-        for n in range(len(parts)):
-            stride //= parts[n].domain
-            size = parts[n].domain if n in view else 1
+        numbers = []
+        for i, part in enumerate(exp.parts):
+            stride //= part.domain
+            size = 1
+            if type(view) is list and i in view:
+                size = part.domain
+                numbers.append(i)
             steps.append((stride, size))
             nodes *= size
-        core.check_cells(g, nodes)
-        level = core.Level(exp.epsilon, nodes, g, 1, offset, weight)
-        level.steps = tuple(steps)
-        levels.append(level)
-        offset += level.code_count
-    exp.views = tuple(seen)
-    exp.levels = tuple(levels)
+        # Rising numbers of parts and nothing else; "true" is 1 in Python, and no number here.
+        _check(numbers and repr(numbers) == repr(view) and view not in seen, "views must differ and rise")
+        seen.append(view)
+        level = ldp_client.Level(exp.epsilon, nodes, g, 1, exp.code_count, weight)
+        level.steps = steps
+        exp.levels += (level,)
+        exp.code_count += level.code_count
+    exp.views = views
     exp.weight_sum = sum(weights)
-    exp.code_count = offset
+    _check(exp.weight_sum, "weights must not all be 0")
 
 
-def _randomize_views(exp, index, rng):
-    """Return the code of one of the views of an index.
+def randomize_views(exp, index, rng):
+    """The code of one view's cell that an index lies in.
 
-    Privacy: every view is a randomized response at e^epsilon on its cell of the table, and which one is
-    drawn does not depend on the index. Utility: docs/pairs.md. Cost: at most 5 draws; as many steps as there
-    are parts, and a view's t for its hash, whatever the index. Citation: Yang et al., "Answering
-    Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021.
+    Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
+    depend on the index. Utility: docs/pairs.md. Cost: at most 5 draws, a step for each part and one for each
+    digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional
+    Range Queries under Local Differential Privacy", VLDB 2021.
     """
-    level = core.pick(exp, rng)
+    level = ldp_client.pick(exp, rng)
     node = 0
-    for stride, size in level.steps:  # a part that the view leaves out has size 1 and adds nothing
+    for stride, size in level.steps:  # a part that the view leaves out has size 1, which adds 0
         node = node * size + index // stride % size
     return level.respond(node, rng)
 
 
-core.TYPES["pair"] = (_take_pair, _bucket_pair)
-core.MECHANISMS["views"] = (_take_views, _randomize_views)
+ldp_client.TYPES["pair"] = (take, bucket)
+ldp_client.MECHANISMS["views"] = (take_views, randomize_views)

@@ -204,7 +204,7 @@ class Answer(Shown):
     title: str = ""
 
     @property
-    def shown_as(self) -> str:
+    def heading(self) -> str:
         """The table's heading."""
         return self.title or TITLES[self.kind]
 

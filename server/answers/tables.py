@@ -73,7 +73,7 @@ class _Column:
 def answer(table_of: Answer, title: str = "") -> FittedTable:
     """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
     columns = _columns(table_of)
-    result = table(title or table_of.shown_as)
+    result = table(title or table_of.heading)
     for column in columns:
         result.add_column(
             column.heading, justify="left" if column.words else "right", no_wrap=column.shortened
@@ -96,7 +96,7 @@ def html(table_of: Answer) -> str:
         "<tr>" + "".join(f"<td>{escape(str(column.cell(row)))}</td>" for column in columns) + "</tr>"
         for row in table_of.rows
     )
-    caption = f"<caption>{escape(table_of.shown_as)}</caption>"
+    caption = f"<caption>{escape(table_of.heading)}</caption>"
     notes = "".join(f"<p>{escape(note)}</p>" for note in table_of.notes)
     return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{notes}"
 

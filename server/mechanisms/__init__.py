@@ -8,6 +8,7 @@ from .direct import Direct
 from .hierarchy import Hierarchy
 from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
+from .views import Views
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -15,6 +16,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "grr": Direct,
         "olh": LocalHashing,
         "hh": Hierarchy,
+        "views": Views,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -49,6 +49,15 @@ class ViewCode(LevelCode):
         return factors.spread_out(nodes, self.shape, self.parts)
 
 
+def _nodes(level: Level, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Nodes of indices in a view, as boards compute them."""
+    nodes = np.zeros_like(indices)
+    for stride, count in level.steps:
+        nodes *= np.uint32(count)
+        nodes += indices // np.uint32(stride) % np.uint32(count)
+    return nodes
+
+
 class Views(SupportMechanism):
     """The mechanism views."""
 
@@ -109,15 +118,7 @@ class Views(SupportMechanism):
         return 'this experiment asks each by itself; asks = "cells" in the next one\'s file asks for both'
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        return draws.codes(self.experiment, indices, rng, self._nodes)
-
-    def _nodes(self, number: int, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """Nodes of indices in a view."""
-        nodes = np.zeros_like(indices)
-        for stride, count in self.experiment.levels[number].steps:
-            nodes *= np.uint32(count)
-            nodes += indices // np.uint32(stride) % np.uint32(count)
-        return nodes
+        return draws.codes(self.experiment, indices, rng, _nodes)
 
     def decode(self, counts: Counts) -> "ViewsDecoded":
         return ViewsDecoded(self, self.collapse(counts))

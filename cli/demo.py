@@ -10,6 +10,7 @@ import typer
 
 from ..server.errors import UsageError
 from ..simulator import demo, live_demo
+from ..simulator.demo_fleet import Place
 from .broker import PANEL, PasswordFile, broker_address
 from .options import AsJson, print_json
 from .progress import progress
@@ -50,7 +51,7 @@ def demo_command(
         if find_spec("nicegui") is None:
             raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
         live_demo.run(where, out, http, _opened, progress)
-    outcome = demo.run(where, out, devices, quiet=as_json, progress=progress)
+    outcome = demo.run(Place(where, out, as_json, progress), devices)
     if as_json:
         print_json(outcome.to_dict())
     else:

@@ -70,8 +70,8 @@ class EpsilonOptions(SelectionOptions):
 
 
 @dataclass(frozen=True)
-class EstimateOptions(EpsilonOptions):
-    """What is asked of them, and what comes out."""
+class ValueOptions(EpsilonOptions):
+    """What is asked of experiments whose readings have a share each."""
 
     ranges: Annotated[
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
@@ -88,6 +88,17 @@ class EstimateOptions(EpsilonOptions):
         int | None, typer.Option(help="Rows of a number's histogram at most; 16 if not said.", min=1)
     ] = None
     post: Annotated[Method, typer.Option(help="Post-processed shares beside the unbiased ones.")] = Method.raw
+
+
+@dataclass(frozen=True)
+class KindOptions(ValueOptions):
+    """What is asked of experiments of another kind: see server/experiments/asking.py."""
+
+
+@dataclass(frozen=True)
+class EstimateOptions(KindOptions):
+    """What it is compared with, how, and what comes out."""
+
     trend: Annotated[bool, typer.Option("--trend", help="One row for each window.")] = False
     against_window: Annotated[
         list[str] | None, typer.Option(help="What changed since this window, or these.")

@@ -114,11 +114,9 @@ def truth_threshold(epsilon, g, inside=1):
 
 def is_prime(n):
     i = 2
-    while i * i <= n:
-        if n % i == 0:
-            return False
+    while i * i <= n and n % i:
         i += 1
-    return n > 1
+    return i * i > n > 1
 
 
 def _sha256(data):
@@ -250,8 +248,9 @@ def take_ints(fields, name, count, low, high, default=None):
 def take_choice(fields, name, choices):
     value = take(fields, name)
     if type(value) is not str or value not in choices:
-        known = "this board's" if type(choices) is dict else ", ".join(choices)
-        raise ExperimentRefused("%s must be one of %s, not %s" % (name, known, value))
+        if type(choices) is dict:
+            raise ExperimentRefused("no %s %s on this board" % (name, value))
+        raise ExperimentRefused("%s must be one of %s" % (name, ", ".join(choices)))
     return value
 
 
@@ -405,9 +404,10 @@ def _randomize(exp, index, rng):
     return level.respond(index // level.width, rng)
 
 
-# What this board can read, and how it can randomize, by the words that experiments have for it. A file beside
-# this one adds a line when it is imported: take(exp, fields), which sets domain, and bucket(exp, value) -> index,
-# None or -1 (wrong type); take(exp, fields), which sets code_count, and randomize(exp, index, rng) -> code.
+# What this board can read, and how it can randomize, by words that experiments have. A file of its own
+# adds lines when it is imported. Types: take(exp, fields) sets domain; bucket(exp, value) is an index, None for
+# no reading, -1 for a wrong type. Mechanisms: take(exp, fields) sets code_count; randomize(exp, index, rng) is a
+# code.
 TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
 MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 

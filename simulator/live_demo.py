@@ -26,6 +26,7 @@ from ..server.store.store import Store
 from ..server.wire import keys, topics
 from . import days, demo, server_process
 from .broker import Broker, open_broker
+from .demo_fleet import FLEET, DemoError, Progress, retained
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, Gateways
 from .population import Reading, normal
@@ -110,7 +111,7 @@ def run(
     folder: Path,
     http: str,
     opened: Callable[[Opened], object],
-    progress: demo.Progress,
+    progress: Progress,
 ) -> NoReturn:
     """Run until KeyboardInterrupt; opened: told once the page can be looked at.
 
@@ -141,7 +142,7 @@ def run(
                 opened(Opened(where, url, broker.description))
                 fleet.go_on(lambda: counting.poll() is None and page.poll() is None)
                 ended = "page" if counting.poll() is None else "aggregator"
-                raise demo.DemoError(f"the {ended} ended: its log in {folder} says why")
+                raise DemoError(f"the {ended} ended: its log in {folder} says why")
 
 
 def _free_port() -> int:
@@ -161,10 +162,10 @@ def _fill(store: Store) -> None:
     course = days.Course(HISTORY_BOARDS, normal(19, 3), HISTORY_DAYS, 1.0, 0.1, today)
     script = days.prepare(days.FLEET, asked, course)
     days.fill(store, script, np.random.default_rng())
-    store.add_fleet(demo.FLEET, keyed=True)
+    store.add_fleet(FLEET, keyed=True)
     store.add_fleet(VISITORS, keyed=False)
     temperatures = parsed(demo.DEFINITION.replace('window = "all"', 'window = "day"'))
-    for fleet, one in [(demo.FLEET, temperatures), *((VISITORS, parsed(v)) for v in _VISITED)]:
+    for fleet, one in [(FLEET, temperatures), *((VISITORS, parsed(v)) for v in _VISITED)]:
         store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
 
 
@@ -174,7 +175,7 @@ class _Joining:
     def __init__(self, broker: Broker, fleet_keys: keys.FleetKeys, readings: list[Reading]) -> None:
         self._broker, self._keys, self._readings = broker, fleet_keys, readings
         self._rng = np.random.default_rng()
-        self._announced = demo.retained(broker, topics.experiment_topic(demo.FLEET, demo.NAME))
+        self._announced = retained(broker, topics.experiment_topic(FLEET, demo.NAME))
 
     def at_once(self, devices: int, advance: Callable[[float], object]) -> None:
         """Let this many report; raises GatewayError."""
@@ -199,11 +200,11 @@ class _Joining:
 
     def _fleet(self, devices: int) -> SimulatedFleet:
         return SimulatedFleet(
-            demo.FLEET,
+            FLEET,
             [self._announced],
             size=devices,
             rng=self._rng,
-            device_key=lambda device: keys.device_key(self._keys.masters[0], demo.FLEET, device),
+            device_key=lambda device: keys.device_key(self._keys.masters[0], FLEET, device),
             announce_key=keys.public_key_bytes(self._keys.signing),
         )
 

@@ -16,6 +16,7 @@ from ..estimate.estimate import Estimates
 from ..estimate.postprocess import METHODS, Shares
 from ..estimate.statistic import Floats, Statistic
 from ..estimate.top_k import RankedValue, top
+from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
 from ..experiments.units import (
     IndexRange,
     bin_edges,
@@ -57,7 +58,8 @@ class FleetEstimate(Shown):
 
     Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
     name of a post-processing step: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
-    ones. Methods raise UnitsError for a range that does not fit, EstimateError for what cannot be estimated.
+    ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the experiment
+    does not answer, EstimateError for what cannot be estimated.
     """
 
     estimates: Estimates
@@ -81,18 +83,22 @@ class FleetEstimate(Shown):
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
         """Share of each index, shape (domain,); unbiased, so that some may be negative."""
+        self._require("frequencies")
         return self.estimates.frequencies
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
         """The whole domain, a number's in at most rows rows."""
+        self._require("frequencies")
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, or with labels."""
+        self._require("ranges")
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: str, post: str = "raw") -> Answer:
         """The share of the fleet inside any of the ranges, or with any of the labels: one row."""
+        self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
         weights = np.zeros(self.experiment.domain)
         for r in wanted:
@@ -127,6 +133,7 @@ class FleetEstimate(Shown):
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
         edges = bin_edges(self.experiment)
+        self._require("quantiles")
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
         truths = [None] * len(values) if self.truth is None else np.cumsum(self.truth).tolist()
         first, names = float(edges[0]), edge_names(edges)
@@ -142,6 +149,7 @@ class FleetEstimate(Shown):
         A value is the middle of the quantile's bin; its interval runs over whole bins.
         """
         edges, middles = bin_edges(self.experiment), moments.bin_middles(self.estimates)
+        self._require("quantiles")
         rows = []
         for level in q or (0.5,):
             quantile = self.estimates.quantile(level, self.confidence)
@@ -173,6 +181,7 @@ class FleetEstimate(Shown):
 
         The second table is there where reports do not tell values apart around rank k.
         """
+        self._require("frequencies")
         common = top(self.estimates, k)
         tables = [self._answer("top", self._ranked(common.listed))]
         if common.near:
@@ -190,9 +199,10 @@ class FleetEstimate(Shown):
         return rows
 
     def summary(self, rows: int = 16) -> Answers:
-        """The histogram, and a number's mean and standard deviation."""
-        tables = [self.histogram(rows)]
-        return Answers([*tables, self.mean()] if self.experiment.type == "number" else tables)
+        """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
+        can = answers_of(self.experiment)
+        tables = [self.histogram(rows)] if "frequencies" in can else []
+        return Answers([*tables, self.mean()] if "mean" in can else tables)
 
     def change_since(
         self,
@@ -230,6 +240,9 @@ class FleetEstimate(Shown):
         version = self.about.partition(", version ")[2]
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
 
+    def _require(self, word: str) -> None:
+        require(self.experiment, word)
+
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
         common = (kind, self.experiment.name, quantity, self.unit, self.reports, self.confidence)
@@ -258,7 +271,11 @@ class FleetEstimate(Shown):
         return self._post[method]
 
     def _title(self) -> str:
-        return f"{self.experiment.name}: {self.reports:,} reports" + (f", {self.which}" if self.which else "")
+        title = f"{self.experiment.name}: {self.reports:,} reports" + (
+            f", {self.which}" if self.which else ""
+        )
+        only = answers_of(self.experiment) & OF_VALUES
+        return title if only else f"{title}\nIt answers only {answers_only(self.experiment)}."
 
     def __rich__(self) -> RenderableType:
         return Group(plain(self._title()), self.summary())

@@ -6,15 +6,17 @@ The command `estimate` and the page ask through this one module, so that they sa
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...device.ldp_client import Experiment
+from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
-from .query import Selection, WeighBy
+from .query import Selection, WeighBy, versions
 from .second_epsilon import Shuffling, TwoEpsilons
 from .store_reader import StoreReader
 
@@ -126,10 +128,11 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
     experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
+    newest = versions(store.store, selection)[-1].experiment
+    check_answered(newest, question)
     estimate = experiment.estimate(**_how(selection, question))
     if question.trend:
-        number = estimate.experiment.type == "number"
-        asked = [*question.ranges, *([MEAN] if number else [])]
+        asked = [*question.ranges, *([MEAN] if MEAN in answers_of(newest) else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
         answers = experiment.trend(*asked, **how)
     elif question.against:
@@ -138,27 +141,65 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
         rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
         answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
     else:
-        answers = answers_of(estimate, question)
+        answers = _answered(estimate, question)
     windows = len({source.window for source in estimate.sources})
     epsilons = _epsilons(store, question)
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
 
-def answers_of(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What is asked of one estimate: its histogram, ranges, quantiles, mean, top and cdf, in this order."""
-    answers: list[Answer] = [estimate.histogram(question.rows or ROWS, post=question.post)]
+def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """What is asked of one estimate, in the way of its kind."""
+    can = answers_of(estimate.experiment)
+    answer = next((OTHERWISE[word] for word in OTHERWISE if word in can), _of_values)
+    return answer(estimate, question)
+
+
+def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
+    answers: list[Answer] = []
+    can = answers_of(estimate.experiment)
+    if "frequencies" in can:
+        answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
         answers.append(shares(*question.ranges, post=question.post))
     if question.quantiles:
         answers.append(estimate.quantile(*question.quantiles))
-    if estimate.experiment.type == "number":
+    if "mean" in can:
         answers.append(estimate.mean())
     if question.top:
         answers += estimate.top(question.top)
     if question.cdf:
         answers.append(estimate.cdf())
     return Answers(answers)
+
+
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {}
+"""What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
+
+
+def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
+    """Raise NotAnswered for the first option that asks an experiment for what it lacks."""
+    can = answers_of(experiment)
+    of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
+    options: tuple[tuple[str, str, object], ...] = (
+        ("--range, --above and --below", "ranges", question.ranges),
+        ("--quantile", "quantiles", question.quantiles),
+        ("--top", "frequencies", question.top),
+        ("--cdf", "quantiles", question.cdf),
+        ("--rows", "frequencies", question.rows),
+        ("--post", "frequencies", question.post != "raw"),
+        ("--weigh fisher", "frequencies", question.weigh == "fisher"),
+        ("--trend", of_values, question.trend),
+        ("the options --against", of_values, question.against),
+    )
+    for option, word, asked in options:
+        if asked:
+            require(experiment, word, f"leave {option} out")
+    if not can & (OF_VALUES | OTHERWISE.keys()):
+        raise NotAnswered(
+            f"{experiment.name} answers only {answers_only(experiment)}: nothing here asks that"
+        )
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def test_mistakes_are_one_line_and_say_what_would_be_right(store: Path, hushmote
         ("temp", "--confidence", "1"): "confidence must be between 0 and 1, not 1",
         ("temp", "--top", "32"): "k",
         ("mode", "--above", "3"): "--above and --below are for numbers; mode is a choice",
-        ("mode", "--quantile", "0.5"): "only a number has bins",
+        ("mode", "--quantile", "0.5"): "mode answers only shares: leave --quantile out",
     }
     for arguments, text in cases.items():
         assert text in hushmote(*arguments, expect=1), arguments

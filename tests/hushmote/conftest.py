@@ -11,7 +11,7 @@ from designs import bell, choice_payload, number_payload
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments import definition
 from hushmote.server.store import Description, Store
-from hushmote.simulator import demo, vectorised
+from hushmote.simulator import demo, demo_fleet, vectorised
 
 WEEKS = ("2026-11-14", "2026-11-21")
 UNITS = {"room_temp": "°C", demo.NAME: "°F"}
@@ -65,6 +65,6 @@ def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     payload = definition.parse(demo.DEFINITION).payload()
     store = folder / "out" / "demo.sqlite"
-    _fill(store, (demo.FLEET,), [payload], ("all",), lambda *_: bell(64, 27, 8))
+    _fill(store, (demo_fleet.FLEET,), [payload], ("all",), lambda *_: bell(64, 27, 8))
     shutil.copytree(EXAMPLES, folder / "examples")
     return folder / "examples"

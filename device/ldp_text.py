@@ -43,7 +43,7 @@ def take(reading, fields):
 
 
 def bucket(reading, value):
-    """Return the index of a str or bytes; TypeError for another type, for nothing else."""
+    """Return the index of a str or bytes, -1 for another type."""
     if isinstance(value, str):
         value = value[:255]
         try:
@@ -51,7 +51,7 @@ def bucket(reading, value):
         except ValueError:  # half of a surrogate pair, which MicroPython encodes as it is
             value = value.encode("utf-8", "surrogatepass")
     elif not isinstance(value, (bytes, bytearray)):
-        raise TypeError("%s takes a str, bytes or None" % reading.name)
+        return -1
     text = bytes(value[:255])
     prefixes = reading.prefixes
     if not prefixes:

@@ -2,7 +2,8 @@
 
 An Answer is a table of rows, each a share of the fleet or a reading with its interval. What each kind of row
 has besides is in its class: the truth, where it is known (Row), the probability of belonging to the top
-(TopRow), before and after (ChangeRow), the window (TrendRow), the post-processed share (PostRow).
+(TopRow), before and after (ChangeRow), the window (TrendRow), the post-processed share (PostRow), the texts
+that it is of (CandidateRow).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +42,7 @@ Kind = Literal[
     "marginal",
     "conditional",
     "difference",
+    "candidates",
 ]
 
 TITLES: dict[Kind, str] = {
@@ -57,6 +59,7 @@ TITLES: dict[Kind, str] = {
     "marginal": "share of the fleet",
     "conditional": "one part given another",
     "difference": "the difference",
+    "candidates": "share of the fleet",
 }
 """What an answer shows, by its kind."""
 
@@ -108,7 +111,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self) | {"covered": self.covered}
+        return vars(self) | {"covered": self.covered}
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,19 @@ class DifferenceRow(Row):
     p: float = 1.0
 
 
+@dataclass(frozen=True)
+class CandidateRow(Row):
+    """A share that texts of one slot have together; without any, that of all texts that are not listed.
+
+    p: one-sided, that noise alone shows as much where no board has them, and p_adjusted with all rows of the
+    table taken into account; None where there are no texts.
+    """
+
+    texts: tuple[str, ...] = ()
+    p: float | None = None
+    p_adjusted: float | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class Answer(Shown):
     """A table of results; printed, it is a table of 80 columns.
@@ -187,6 +203,7 @@ class Answer(Shown):
     post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
     p_values    of a trend: each statistic's name with the p of no change over the windows
     title       what the table shows, where its kind does not say all of it
+    most        how many rows tables and pictures have besides the last one; 0 for all
     """
 
     kind: Kind
@@ -207,12 +224,19 @@ class Answer(Shown):
     def heading(self) -> str:
         """The table's heading."""
         return self.title or TITLES[self.kind]
+    most: int = 0
+
+    def shown(self) -> Answer:
+        """The same with the rows that tables and pictures have."""
+        if not self.most or len(self.rows) <= self.most + 1:
+            return self
+        return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
         notes = [self.note] if self.note else []
-        if self.quantity == "share" and any(map(_outside, self.rows)):
+        if self.quantity == "share" and any(map(_outside, self.shown().rows)):
             processed = self.kind in ("histogram", "ranges") and not self.post
             better = (
                 " Post-processing (--post nonnegative of estimate) gives possible shares."
@@ -229,7 +253,7 @@ class Answer(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "title")
+        apart = ("rows", "note", "p_values", "title", "most")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}
@@ -271,7 +295,7 @@ class Answers(Shown, tuple[Answer, ...]):
         columns = list(dict.fromkeys(key for line in lines for key in line))
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows({k: json.dumps(v) if type(v) is tuple else v for k, v in x.items()} for x in lines)
         return text.getvalue()
 
     def to_pandas(self) -> DataFrame:
@@ -282,7 +306,7 @@ class Answers(Shown, tuple[Answer, ...]):
         """Draw all below one another and return the figure; with a path it is also written, see Answer."""
         from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
 
-        return plot(None if path is None else Path(path), self, title, subtitle)
+        return plot(None if path is None else Path(path), [one.shown() for one in self], title, subtitle)
 
     def _lines(self) -> list[dict[str, Any]]:
         return [{"kind": a.kind, "quantity": a.quantity} | row.to_dict() for a in self for row in a.rows]

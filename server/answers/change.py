@@ -35,14 +35,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **fields: object) -> Answer:
+def together(before: Estimates, after: Estimates, rows: Sequence[ChangeRow], **fields: object) -> Answer:
     adjusted = holm([row.p for row in rows])
     final = tuple(replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True))
     reports = before.reports + after.reports
     return Answer("change", after.experiment.name, reports=reports, rows=final, **fields)  # type: ignore[arg-type]
 
 
-def _row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
+def change_row(name: str, before: Statistic, after: Statistic, confidence: float) -> ChangeRow:
     change = difference(after, before)
     low, high = change.interval(confidence)
     return ChangeRow(name, change.value, low, high, before=before.value, after=after.value, p=change.p)
@@ -62,8 +62,8 @@ def changed_shares(
     rows = []
     for i, r in enumerate(wanted):
         lower, upper = range_edges(after.experiment, r)
-        rows.append(replace(_row(r.text, old[i], new[i], confidence), lower=lower, upper=upper))
-    return _together(before, after, rows, quantity="share", unit=unit, confidence=confidence)
+        rows.append(replace(change_row(r.text, old[i], new[i], confidence), lower=lower, upper=upper))
+    return together(before, after, rows, quantity="share", unit=unit, confidence=confidence)
 
 
 def changed_readings(
@@ -81,14 +81,14 @@ def changed_readings(
     """
     check_same_quantity([before, after])
     spreads = [moments.deviation(e) for e in (before, after)]
-    rows = [_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
+    rows = [change_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
     values = (spreads[0].value, spreads[1].value)
     change = _from_both(*values, spreads[0].interval, spreads[1].interval)
     p = _p_of_no_change(change)
     moved, ends = values[1] - values[0], change(confidence)
     rows.append(ChangeRow("standard deviation", moved, *ends, before=values[0], after=values[1], p=p))
     rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
-    return _together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
+    return together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
 
 
 def _from_both(before: float, after: float, before_interval: ByLevel, after_interval: ByLevel) -> ByLevel:

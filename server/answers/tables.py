@@ -15,7 +15,17 @@ from rich.text import Text
 from ...device.ldp_client import Experiment
 from ..epsilon import rounded_up
 from ..plain_text import visible
-from .answer import Answer, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
+from .answer import (
+    Answer,
+    CandidateRow,
+    CellRow,
+    ChangeRow,
+    DifferenceRow,
+    PostRow,
+    Row,
+    TopRow,
+    TrendRow,
+)
 from .fitted_table import FittedTable, plain
 
 if TYPE_CHECKING:
@@ -72,13 +82,15 @@ class _Column:
 
 def answer(table_of: Answer, title: str = "") -> FittedTable:
     """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
+    table_of = table_of.shown()
     columns = _columns(table_of)
     result = table(title or table_of.heading)
     for column in columns:
         result.add_column(
             column.heading, justify="left" if column.words else "right", no_wrap=column.shortened
         )
-    bars = table_of.quantity == "share" and _row_class(table_of) in (Row, PostRow, CellRow)
+    barred = (Row, PostRow, CandidateRow, CellRow)
+    bars = table_of.quantity == "share" and _row_class(table_of) in barred
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
     most = max([row.value for row in table_of.rows] + [0.0])
@@ -90,6 +102,7 @@ def answer(table_of: Answer, title: str = "") -> FittedTable:
 
 def html(table_of: Answer) -> str:
     """The same table for a notebook."""
+    table_of = table_of.shown()
     columns = _columns(table_of)
     headings = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
     rows = (
@@ -136,7 +149,7 @@ def _columns(table_of: Answer) -> list[_Column]:
         columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
     if kind is DifferenceRow:
         columns.append(_Column("p", lambda r: _p_value(r.p, 1 - table_of.confidence)))
-    if kind is ChangeRow:
+    if kind in (ChangeRow, CandidateRow):
         columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
     return columns
 
@@ -149,6 +162,7 @@ def _heading(table_of: Answer) -> str:
         "top",
         "ties",
         "change",
+        "candidates",
     ):
         return table_of.unit or table_of.experiment
     return ""
@@ -166,7 +180,9 @@ def _reading(table_of: Answer) -> Callable[[float], str]:
     return lambda x: f"{round(x, decimals) + 0.0:.{decimals}f}"
 
 
-def _p_value(p: float, level: float) -> Text:
+def _p_value(p: float | None, level: float) -> Text:
+    if p is None:
+        return Text()
     return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 

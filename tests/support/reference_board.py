@@ -70,6 +70,8 @@ class ReferenceDRBG:
 def domain_of(fields: dict[str, Any]) -> int:
     if fields["type"] == "bool":
         return 2
+    if fields["type"] == "text":
+        return fields["slots"] ** len(fields.get("prefixes", [0]))
     return len(fields["labels"]) + 1 if fields["type"] == "choice" else fields["bins"]
 
 
@@ -137,6 +139,23 @@ def bucket_of(fields: dict[str, Any], value: Fraction) -> int:
     milli = (value * 1000 + Fraction(1, 2)).__floor__() if value.denominator > 1 else int(value) * 1000
     low, high, bins = fields["low"], fields["high"], fields["bins"]
     return min(max((milli - low) * bins // (high - low), 0), bins - 1)
+
+
+def slot_of(salt: str, slots: int, text: bytes, level: int = 0) -> int:
+    """Slot of a text: the first of the eight-byte words of a digest, as an integer, modulo their number."""
+    (word,) = struct.unpack_from(
+        ">Q", hashlib.sha256(salt.encode() + struct.pack("B", level) + text[:255]).digest()
+    )
+    return word % slots
+
+
+def text_index_of(fields: dict[str, Any], text: bytes) -> int:
+    """Index of a text: its slot, or a digit for each of its prefixes, the first the lowest."""
+    salt, slots = fields["salt"], fields["slots"]
+    starts = [text[:255][:p].ljust(p, b"\0") for p in fields.get("prefixes", [])]
+    if not starts:
+        return slot_of(salt, slots, text)
+    return sum(slot_of(salt, slots, x, i + 1) * slots**i for i, x in enumerate(starts))
 
 
 def hmac_sha256(key: bytes, data: bytes) -> bytes:

@@ -1,0 +1,222 @@
+"""Shares of texts that are asked about, from a histogram over slots.
+
+An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). Whoever asks has a list
+of candidates. Those of one slot cannot be told apart and are one row: their sum is known. The slots that no
+candidate has, the free ones, hold other texts alone. The hash spreads these evenly, so that a free slot's
+mean share is what every slot has of them. With F the shares of the m slots and T the sum of F over the slots
+that have candidates, a row's share is F - (1 - T) / free, and that of all other texts (1 - T) m / free. Where
+candidates are all the texts there are, T is 1 and nothing is taken off; of one candidate alone the share is
+(F - 1/m) / (1 - 1/m).
+
+Both are linear in the histogram. The hash's own error comes on top: another text is in a row's slot or it is
+not. Over salts its variance is that of the free slots' shares, less the noise in them.
+
+Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, hash texts to slots
+as well; that free slots tell what others put into a slot takes no more than a uniform hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import ndtr
+
+from ...device.ldp_client import Experiment
+from ..arrays import Floats, Ints
+from .estimate import Estimates
+from .pooling import Pool
+from .statistic import EstimateError, Statistic, Statistics
+
+_FEWEST_FREE = 2  # slots without a candidate: with fewer their variance is not to be had
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Texts and where they fall, by everything that is known of them.
+
+    texts   different, in the order of the list
+    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments or through
+            others, so that only their sum is known
+    slots   for each experiment's salt and number of slots: each text's slot, shape (texts,)
+    """
+
+    texts: tuple[str, ...]
+    row: Ints
+    slots: dict[tuple[bytes, int], Ints]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.row.max()) + 1
+
+    @cached_property
+    def members(self) -> list[tuple[str, ...]]:
+        """The texts of each row."""
+        result: list[list[str]] = [[] for _ in range(self.rows)]
+        for text, row in zip(self.texts, self.row.tolist(), strict=True):
+            result[row].append(text)
+        return [tuple(texts) for texts in result]
+
+
+@dataclass(frozen=True)
+class CandidateShares:
+    """Shares of candidates and of all other texts together; made by shares_of().
+
+    listed   of the candidates' rows, shape (rows,)
+    others   of all texts that are not among the candidates, boards without a reading included
+    free     the least part of an experiment's slots that no candidate has
+    """
+
+    candidates: Candidates
+    listed: Statistics
+    others: Statistic
+    free: float
+
+    @property
+    def p_values(self) -> Floats:
+        """Of each row, one-sided: how likely noise shows as much where no board has one of its texts."""
+        value, stderr = self.listed.value, self.listed.stderr
+        exact = np.where(value > 0, np.inf, -np.inf)
+        return ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
+
+
+def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
+    """Candidates, placed by the boards' own hash; in several experiments of different salts by all of them.
+
+    Raises EstimateError without any, or where one is there twice.
+    """
+    if not texts:
+        raise EstimateError("there is no candidate: name at least one text")
+    if len(set(texts)) != len(texts):
+        seen: set[str] = set()
+        twice = next(text for text in texts if text in seen or seen.add(text))
+        raise EstimateError(f"{twice!r} is there twice: name every candidate once")
+    slots: dict[tuple[bytes, int], Ints] = {}
+    for experiment in experiments:
+        key = _key(experiment)
+        if key not in slots:
+            bucket = experiment.bucket
+            slots[key] = np.array([bucket(text) for text in texts], np.int64)
+    return Candidates(tuple(texts), _rows(list(slots.values())), slots)
+
+
+def _key(experiment: Experiment) -> tuple[bytes, int]:
+    """What a text's slot depends on."""
+    fields = vars(experiment)  # which device/ldp_text.py has set
+    return fields["salt"], fields["slots"]
+
+
+def _rows(slots: Sequence[Ints]) -> Ints:
+    """Row of each text: those that share a slot anywhere, directly or through others, are in one."""
+    count = len(slots[0])
+    nodes, links = count, []
+    for one in slots:
+        _, number = np.unique(one, return_inverse=True)
+        links.append(nodes + number)
+        nodes += int(number.max()) + 1
+    texts = np.tile(np.arange(count), len(slots))
+    graph = coo_array((np.ones(len(texts), np.int8), (texts, np.concatenate(links))), shape=(nodes, nodes))
+    _, label = connected_components(graph, directed=False)
+    _, first, row = np.unique(label[:count], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)  # rows in the order of their first texts
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[row]
+
+
+def experiments_of(estimates: Estimates) -> list[Experiment]:
+    """The experiments, one for each version, that an estimate or a pool of them rests on."""
+    return [part.experiment for _, part in _parts(estimates)]
+
+
+def _parts(estimates: Estimates, weight: float = 1.0) -> Iterator[tuple[float, Estimates]]:
+    """The estimates of one experiment each in a pool, with their weights."""
+    if isinstance(estimates, Pool):
+        for share, part in zip(estimates.weights.tolist(), estimates.estimates, strict=True):
+            yield from _parts(part, weight * share)
+    else:
+        yield weight, estimates
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Statistics' values, second and third cumulants of the noise, and standard deviations by the hash."""
+
+    value: Floats
+    variance: Floats
+    third: Floats
+    hash_error: Floats
+
+
+def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
+    """The candidates' shares of the population, over windows and versions as the estimate pools them.
+
+    candidates: placed in all the estimate's experiments, see place(). Intervals hold over reports and salts.
+    Raises EstimateError where candidates fill an experiment's slots.
+    """
+    pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
+    hashed: dict[tuple[bytes, int], Floats] = {}
+    free = 1.0
+    for weight, part in _parts(estimates):
+        key = _key(part.experiment)
+        taken, first = np.unique(candidates.slots[key], return_index=True)
+        left = part.domain - len(taken)
+        if left < _FEWEST_FREE:
+            raise EstimateError(
+                f"{len(candidates.texts):,} candidates fill the {part.domain:,} slots of "
+                f"{part.experiment.name}: list fewer, or ask with more slots"
+            )
+        free = min(free, left / part.domain)
+        one = _moments(part, taken, candidates.row[first], candidates.rows)
+        for total, moment, power in zip(pooled, (one.value, one.variance, one.third), (1, 2, 3), strict=True):
+            total += weight**power * moment
+        # One salt errs alike in all versions that have it.
+        hashed[key] = hashed.get(key, 0.0) + weight * one.hash_error
+    value, variance, third = pooled
+    whole = variance + np.sum([error**2 for error in hashed.values()], axis=0)
+    skew = np.divide(third, whole, out=np.zeros_like(third), where=whole > 0)
+    statistics = Statistics(value, np.sqrt(whole), skew)
+    listed = Statistics(*(x[:-1] for x in (statistics.value, statistics.stderr, statistics.skew)))
+    return CandidateShares(candidates, listed, statistics[candidates.rows], free)
+
+
+def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
+    """Of each row, and last of all other texts, in one experiment.
+
+    taken: slots that have candidates, and row: of each of them.
+    """
+    slots = part.domain
+    left = slots - len(taken)
+    mask = np.ones(slots, bool)
+    mask[taken] = False
+    x, spread = part.frequencies, part.spread
+    total = part.linear(~mask)
+    by_hash = max(
+        float(x[mask].var(ddof=1) - spread.variance[mask].mean()), 0.0
+    )  # variance of a slot's share
+
+    def summed(numbers: Floats) -> Floats:
+        return np.bincount(row, numbers, rows)
+
+    held = summed(np.ones(len(taken)))  # slots of each row
+    value = summed(x[taken]) - held * ((1 - total.value) / left)
+    variance, third = summed(spread.variance[taken]), summed((spread.variance * spread.skew)[taken])
+    # What is taken off has an error too, which goes with the slot's own: together at most their sum.
+    variance = (np.sqrt(variance) + held * (total.stderr / left)) ** 2
+    hash_error = np.sqrt(by_hash * held * (1 + held / left))
+    spread_out = slots / left
+    return _Moments(
+        np.append(value, (1 - total.value) * spread_out),
+        np.append(variance, (total.stderr * spread_out) ** 2),
+        np.append(third, -total.skew * total.stderr**2 * spread_out**3),
+        np.append(hash_error, np.sqrt(by_hash * len(taken) * spread_out)),
+    )
+
+
+def statistic_of(shares: CandidateShares, row: int) -> Statistic:
+    """A row's share; the row after the last is that of all other texts."""
+    return shares.others if row == shares.candidates.rows else shares.listed[row]

@@ -1,0 +1,169 @@
+"""Texts on the board: every text has a slot, the same on both sides, and reports of it are private."""
+
+import hashlib
+from collections.abc import Hashable
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from enumeration import POLICY, assert_private, distribution, memory
+from experiments import experiment_json
+from reference_board import slot_of
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
+
+TEXTS: tuple[Any, ...] = (
+    "1.2.3",
+    "",
+    "x" * 300,
+    "ä" * 200,  # 400 bytes: the 255th is the first half of a letter
+    "\ud800",  # half of a surrogate pair
+    "a\0b",
+    b"\xff\xfe not UTF-8",
+    bytearray(b"1.2.3"),
+    b"\x00" * 1000,
+)
+each_text = pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+
+
+def text_json(slots: int = 8, **changes: Any) -> bytes:
+    fields = {"type": "text", "salt": "pepper", "slots": slots, "mechanism": "grr"}
+    return experiment_json(**fields | changes)
+
+
+def bytes_of(text: Any) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+
+
+@each_text
+@pytest.mark.parametrize("slots", [2, 1024, 1 << 20])
+def test_a_text_s_slot_is_the_one_of_the_definition(text, slots):
+    g = {"mechanism": "olh", "g": 3} if slots > 2 else {}
+    e = Experiment.parse(text_json(slots, **g))
+    assert e.domain == slots
+    digest = hashlib.sha256(b"pepper\0" + bytes_of(text)[:255]).digest()
+    assert (
+        e.bucket(text)
+        == int.from_bytes(digest[:8], "big") % slots
+        == slot_of("pepper", slots, bytes_of(text))
+    )
+
+
+@each_text
+def test_prefixes_have_a_slot_each(text):
+    lengths = [2, 3, 6, 6]
+    reading = ldp_client.Experiment.__new__(Experiment)
+    take, bucket = ldp_client.TYPES["text"]
+    take(reading, {"salt": "pepper", "slots": 16, "prefixes": lengths})
+    assert reading.domain == 16**4
+    index = bucket(reading, text)
+    for level, length in enumerate(lengths, 1):
+        start = (bytes_of(text)[:255] + bytes(length))[:length]
+        digest = hashlib.sha256(b"pepper" + bytes([level]) + start).digest()
+        assert index % 16 == int.from_bytes(digest[:8], "big") % 16
+        index //= 16
+    assert index == 0
+
+
+def test_what_comes_after_255_bytes_is_not_looked_at():
+    e = Experiment.parse(text_json(1 << 20, mechanism="olh", g=3))
+    assert e.bucket("x" * 255) == e.bucket("x" * 300) == e.bucket(b"x" * 10_000) != e.bucket("x" * 254)
+
+
+def test_another_salt_has_other_slots():
+    slots = [Experiment.parse(text_json(1024, salt=salt)).bucket("1.2.3") for salt in ("a", "b", "c")]
+    assert len(set(slots)) == 3
+
+
+@pytest.mark.parametrize(
+    "value", [1, 1.5, True, ("1.2.3",), {}], ids=["int", "float", "bool", "tuple", "dict"]
+)
+def test_a_wrong_type_is_a_mistake_of_the_program(value):
+    with pytest.raises(TypeError, match="e takes a text or None"):
+        Experiment.parse(text_json()).bucket(value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"salt": None}, "salt is missing"),
+        ({"salt": ""}, "salt must be 1 to 32 characters"),
+        ({"salt": "x" * 33}, "salt must be 1 to 32 characters"),
+        ({"salt": 7}, "salt must be 1 to 32 characters"),
+        ({"slots": None}, "slots is missing"),
+        ({"slots": 1}, "slots must be an integer from 2 to 1048576"),
+        ({"slots": 1 << 21}, "slots must be an integer from 2 to 1048576"),
+        ({"slots": 100}, "slots must be a power of 2"),
+        ({"prefixes": []}, "prefixes must be a list"),
+        ({"prefixes": 3}, "prefixes must be a list"),
+        ({"prefixes": [0]}, "prefixes must be a list"),
+        ({"prefixes": [2, "3"]}, "prefixes must be a list"),
+        ({"prefixes": [17]}, "prefixes must be a list"),
+        ({"prefixes": [1] * 17}, "prefixes must be a list"),
+        ({"prefixes": [3, 2]}, "prefixes must not fall"),
+        ({"labels": ["a"]}, "unknown field labels"),
+    ],
+)
+def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, reason):
+    with pytest.raises(ExperimentRefused, match=reason):
+        Experiment.parse(text_json(**changes))
+
+
+class _Scripted:
+    """A client's source of randomness, whose primitives are those of an enumeration."""
+
+    def __init__(self, rng: Any) -> None:
+        self.bernoulli, self.below = rng.bernoulli, rng.below
+
+
+def reports(payload: bytes, value: Any, numbers: int = 1) -> dict[Any, Fraction]:
+    """Exact distribution of what report() returns, for a board that was never asked before."""
+
+    def run(rng: Any) -> Hashable:
+        storage = memory()
+        ldp_client.provision(storage)
+        client = Client(POLICY, storage, device_id="b")
+        client.enroll(payload)
+        client.rng = _Scripted(rng)
+        return tuple(client.report("e", value) for _ in range(numbers))
+
+    return distribution(run)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [{"mechanism": "grr"}, {"mechanism": "olh", "g": 3}], ids=["grr", "olh"]
+)
+@pytest.mark.parametrize("every", [1, 3])
+def test_report_is_private_for_every_text_no_reading_and_silence(mechanism, every):
+    """All branches of report(), with what is long, empty, not UTF-8 or not there."""
+    payload = text_json(8, epsilon=1_000_000, every=every, **mechanism)
+    values = {repr(v)[:20]: reports(payload, v) for v in (None, *TEXTS)}
+    for outputs in values.values():
+        assert sum(p for report, p in outputs.items() if report == (None,)) == Fraction(every - 1, every)
+    ratio = assert_private(values, 1_000_000)
+    assert ratio > 1  # texts differ: it was not one slot for all
+    first, *others = (set(outputs) for outputs in values.values())
+    assert all(first == other for other in others)
+
+
+@each_text
+def test_a_text_is_always_reported(text):
+    storage = memory()
+    ldp_client.provision(storage)
+    client = Client(POLICY, storage, device_id="b")
+    client.enroll(text_json(1024, mechanism="olh", g=5, budget={"rule": "count", "cap": 30}))
+    made = [client.report("e", text) for _ in range(10)]
+    assert None not in made
+    assert [b[8] - a[8] for a, b in pairwise(made)] == [1] * 9  # the report's number
+
+
+def test_a_wrong_type_spends_nothing():
+    storage = memory()
+    ldp_client.provision(storage)
+    client = Client(POLICY, storage, device_id="b")
+    client.enroll(text_json())
+    with pytest.raises(TypeError):
+        client.report("e", 1.5)
+    assert client.status()["sum"] == 0

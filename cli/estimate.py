@@ -10,6 +10,7 @@ import typer
 
 from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE
+from ..server.answers.pair_tables import PairQuestion
 from ..server.answers.query import Selection, versions
 from ..server.answers.question import EstimateQuestion, ask
 from ..server.answers.second_epsilon import Shuffling
@@ -18,6 +19,9 @@ from ..server.errors import UsageError
 from . import output
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 from .output import PICTURES, Force, Results
+
+
+_PAIR = "Pairs"
 
 
 class Weigh(enum.StrEnum):
@@ -93,6 +97,22 @@ class ValueOptions(EpsilonOptions):
 @dataclass(frozen=True)
 class KindOptions(ValueOptions):
     """What is asked of experiments of another kind: see server/experiments/asking.py."""
+
+    of: Annotated[
+        str,
+        typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.', rich_help_panel=_PAIR),
+    ] = ""
+    given: Annotated[
+        str,
+        typer.Option(help='Among those of each value of a part, or with "version=1.2".', rich_help_panel=_PAIR),
+    ] = ""
+    versus: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Among those of one condition, less that among others.", rich_help_panel=_PAIR),
+    ] = None
+    joint: Annotated[
+        bool, typer.Option("--joint", help="The table of all parts together.", rich_help_panel=_PAIR)
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -178,6 +198,7 @@ class EstimateOptions(KindOptions):
             weigh=self.weigh.value,
             shuffling=self.shuffling,
             unit=self.unit,
+            pair=PairQuestion(self.of, self.given, self.versus, self.joint),
         )
 
 

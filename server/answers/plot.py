@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..arrays import Floats
-from .answer import TITLES, Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from . import heat_map
+from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 from .figure import (
     BAR,
     COLOURS,
@@ -56,6 +57,8 @@ def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle
             head = title or _title(answer) if len(answers) == 1 else _panel_title(answer)
             style(axes, head, "" if i else subtitle or _subtitle(answer), *labels)
             axes.grid(visible=not _rows_are_named(answer), axis="y")
+            if answer.kind == "joint" and heat_map.fits(answer):
+                axes.grid(visible=False)
         if len(answers) > 1:
             heading(made, title or _title(answers[0]))
     return made
@@ -68,8 +71,8 @@ def _title(answer: Answer) -> str:
 
 
 def _panel_title(answer: Answer) -> str:
-    if answer.kind not in ("change", "trend"):
-        return TITLES[answer.kind]
+    if answer.title or answer.kind not in ("change", "trend"):
+        return answer.heading
     if answer.kind == "trend" and len({row.name for row in answer.rows}) == 1:
         return answer.rows[0].name
     if answer.quantity == "reading":
@@ -78,7 +81,10 @@ def _panel_title(answer: Answer) -> str:
 
 
 def _subtitle(answer: Answer) -> str:
-    return f"{answer.reports:,} private reports, {_interval_name(answer)}s"
+    about = f"{answer.title}; " if answer.title else ""
+    if answer.kind == "joint" and heat_map.fits(answer):
+        about += f"a cell ±{heat_map.half_width(answer):.2g} points; "
+    return f"{about}{answer.reports:,} private reports, {_interval_name(answer)}s"
 
 
 def _interval_name(answer: Answer) -> str:
@@ -96,6 +102,10 @@ def _cumulative(answer: Answer) -> bool:
 
 
 def _drawing(answer: Answer):
+    if answer.kind == "joint" and heat_map.fits(answer):
+        return heat_map.draw
+    if answer.kind in ("joint", "marginal"):
+        return _labels
     if answer.kind == "histogram":
         return _histogram if _has_places(answer) else _labels
     if answer.kind == "change" and len(answer.rows) > LINE_ROWS and _has_places(answer):

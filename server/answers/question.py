@@ -16,6 +16,7 @@ from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
+from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Selection, WeighBy, versions
 from .second_epsilon import Shuffling, TwoEpsilons
 from .store_reader import StoreReader
@@ -39,6 +40,7 @@ class EstimateQuestion:
     post        a post-processing's name
     trend       a row for each window
     unit        what readings are in; None for what the store says
+    pair        of a pair, which share or mean, given what
     """
 
     selection: Selection
@@ -55,6 +57,12 @@ class EstimateQuestion:
     weigh: WeighBy = "reports"
     shuffling: Shuffling = field(default_factory=Shuffling)
     unit: str | None = None
+    pair: PairQuestion = NO_QUESTION
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is about more than one histogram, apart."""
+        return self.trend or self.against is not None
 
     def seen(self) -> str:
         """What histograms the answers tell of, in words."""
@@ -73,6 +81,7 @@ class EstimateQuestion:
         asked += ["--cdf"] if self.cdf else []
         asked += ["--rows", f"{self.rows}"] if self.rows else []
         asked += ["--post", self.post] if self.post != "raw" else []
+        asked += self.pair.arguments()
         asked += ["--trend"] if self.trend else []
         if self.against:
             asked += _each("--against-window", self.against.windows)
@@ -120,6 +129,8 @@ class Reply:
 
     def pictured(self) -> Answers:
         """What a picture shows: what was asked for, and where nothing was, the histogram."""
+        if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
+            return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
         asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
         return asked or Answers(self.answers[:1])
 
@@ -134,12 +145,12 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     if question.trend:
         asked = [*question.ranges, *([MEAN] if MEAN in answers_of(newest) else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
-        answers = experiment.trend(*asked, **how)
+        answers = experiment.trend(*asked, pair=question.pair, **how)
     elif question.against:
         other = store.fleet(question.against.fleet).experiment(selection.experiment, question.unit)
         before = other.estimate(**_how(question.against, question))
         rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
-        answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
+        answers = estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
     else:
         answers = _answered(estimate, question)
     windows = len({source.window for source in estimate.sources})
@@ -174,7 +185,11 @@ def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers(answers)
 
 
-OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {}
+def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    return estimate.pairs.ask(question.pair, question.rows or ROWS)
+
+
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {"pairs": _of_pair}
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
 
@@ -182,16 +197,18 @@ def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment for what it lacks."""
     can = answers_of(experiment)
     of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
+    compared = "pairs" if "pairs" in can else of_values
     options: tuple[tuple[str, str, object], ...] = (
         ("--range, --above and --below", "ranges", question.ranges),
         ("--quantile", "quantiles", question.quantiles),
         ("--top", "frequencies", question.top),
         ("--cdf", "quantiles", question.cdf),
-        ("--rows", "frequencies", question.rows),
+        ("--rows", compared if compared == "pairs" else "frequencies", question.rows),
         ("--post", "frequencies", question.post != "raw"),
         ("--weigh fisher", "frequencies", question.weigh == "fisher"),
-        ("--trend", of_values, question.trend),
-        ("the options --against", of_values, question.against),
+        ("--of, --given, --versus and --joint", "pairs", question.pair),
+        ("--trend", compared, question.trend),
+        ("the options --against", compared, question.against),
     )
     for option, word, asked in options:
         if asked:

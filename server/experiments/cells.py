@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...device.ldp_client import Experiment, Reading
+from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms import factors
-from .units import UnitsError, bin_edges, index_names, parse_range
+from .units import Reading, UnitsError, bin_edges, index_names, parse_range
 
 EXAMPLE = 'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
 
@@ -44,14 +43,6 @@ def part_number(experiment: Experiment, name: str) -> int:
     if name not in names:
         raise UnitsError(f"{experiment.name} has no part {name}; it has {', '.join(names)}")
     return names.index(name)
-
-
-def cell_names(experiment: Experiment, parts: Sequence[int]) -> list[tuple[str, ...]]:
-    """What each cell of the marginal over some parts is called, part by part."""
-    names: list[tuple[str, ...]] = [()]
-    for part in parts:
-        names = [(*before, own) for before in names for own in index_names(experiment.parts[part])]
-    return names
 
 
 def where(part: Reading, name: str) -> str:

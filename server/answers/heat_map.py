@@ -46,7 +46,7 @@ def draw(axes: Axes, answer: Answer) -> tuple[str, str]:
         y, x = np.nonzero(nothing)
         size = 200 / max(shape)
         axes.scatter(x + 0.5, y + 0.5, s=size, marker="x", linewidths=0.7, color=QUIET, label="may be 0")
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0, handletextpad=0.1)
     axes.invert_yaxis()
     return across, down
 

@@ -181,7 +181,7 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
         name = _part_of(experiment, wanted[0])
         raise UsageError(f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"')
     (one,) = wanted
-    title = f"{one.text} given each"
+    title = f"{one.text} given"
     sides = tuple(Asked(side.text, one.cells, side) for side in (first, second))
     less = Asked(f"{first.text} less {second.text}", one.cells, first, second)
     return (

@@ -38,6 +38,7 @@ from .headline import titled
 _INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
 _PANEL_INCHES, _ROW_INCHES, _HIGHEST_INCHES = 4.6, 0.3, 24.0
+_OF_SHARES = {"conditional": "share of those devices, %", "difference": "difference, % points"}
 _MOST_LINES = 6  # of a picture: more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
 _TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
@@ -55,7 +56,8 @@ def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
             labels = _drawing(answer)(axes, answer)
             head = title or _title(answer) if len(answers) == 1 else _panel_title(answer)
-            style(axes, head, "" if i else subtitle or _subtitle(answer), *labels)
+            said = subtitle or _subtitle(answer, alone=len(answers) == 1)
+            style(axes, head, "" if i else said, *labels)
             axes.grid(visible=not _rows_are_named(answer), axis="y")
             if answer.kind == "joint" and heat_map.fits(answer):
                 axes.grid(visible=False)
@@ -80,8 +82,8 @@ def _panel_title(answer: Answer) -> str:
     return "share of the fleet below" if _cumulative(answer) else "share of the fleet"
 
 
-def _subtitle(answer: Answer) -> str:
-    about = f"{answer.title}; " if answer.title else ""
+def _subtitle(answer: Answer, alone: bool) -> str:
+    about = f"{answer.title}; " if answer.title and alone else ""
     if answer.kind == "joint" and heat_map.fits(answer):
         about += f"a cell ±{heat_map.half_width(answer):.2g} points; "
     return f"{about}{answer.reports:,} private reports, {_interval_name(answer)}s"
@@ -127,7 +129,7 @@ def _inches(answer: Answer) -> float:
 def _quantity(answer: Answer) -> tuple[float, str]:
     """What values are multiplied with, and what they are then called."""
     if answer.quantity == "share":
-        return 100.0, "share of devices, %"
+        return 100.0, _OF_SHARES.get(answer.kind, "share of devices, %")
     return 1.0, answer.unit or answer.experiment
 
 
@@ -235,6 +237,8 @@ def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
         axes.errorbar(values[i], at[i], xerr=error, fmt="o", **mark, **_look(row, answer.confidence))
     _beside(axes, answer, at, truths, scale)
     number_axis(axes.xaxis)
+    if answer.kind == "difference":
+        axes.axvline(0, color="#555555", linewidth=0.8)
     if answer.kind == "change":
         axes.axvline(0, color="#555555", linewidth=0.8)
         _change_legend(axes, answer)

@@ -21,7 +21,9 @@ from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.flat_choice import best_hash
 from hushmote.server.mechanisms.flat_variance import frequency_mse
+from hushmote.server.mechanisms.tree_choice import workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES
 
 LN_3 = 1_098_612  # micro-nats
@@ -37,13 +39,12 @@ def experiment_payload(mechanism: str, domain: int, epsilon: int, **fields) -> b
     base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
     base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     if mechanism == "olh" and not fields:
-        channel = oracle.best_hash(domain, epsilon)
+        channel = best_hash(domain, epsilon)
         assert channel is not None
         fields = {"g": channel.g}
     if mechanism == "hh" and not fields:
         choice = oracle.choose(domain, epsilon, ALL_RANGES)
-        fields = {"fanout": choice.fanout, "cells": list(choice.cells)}
-        fields |= {"weights": list(choice.weights)} if choice.weights else {}
+        fields = choice.fields()
     return json.dumps(base | fields).encode()
 
 
@@ -148,7 +149,7 @@ def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
             errors[run] = mean_over_ranges(estimates - sizes / reports), mean_over_ranges(estimates - shares)
         scale = reports / 2**26 * 1e6
         channels = [level_channel(level) for level in exp.levels]
-        formula = oracle.workload_variance(256, fanout, channels, [1] * len(channels), ALL_RANGES)
+        formula = workload_variance(256, fanout, channels, [1] * len(channels), ALL_RANGES)
         rows.append(
             {
                 "fanout": fanout,

@@ -70,8 +70,7 @@ def zipf_sample(domain: int, people: int) -> np.ndarray:
 def chosen(domain: int, epsilon: float) -> Experiment:
     """The experiment that Hushmote itself picks for frequencies."""
     choice = oracle.choose(domain, round(epsilon * 1e6), FREQUENCIES)
-    fields = {"g": choice.g} if choice.g else {}
-    return experiment(choice.mechanism, domain, round(epsilon * 1e6), **fields)
+    return experiment(choice.mechanism, domain, round(epsilon * 1e6), **dict(choice.parameters))
 
 
 def our_experiments(domain: int, epsilon: float) -> dict[str, Experiment]:

@@ -140,7 +140,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
     ratio, uncertainty = ratios.mean(), ratios.mean(axis=1).std(ddof=1) / math.sqrt(groups)
     choice = design.choice
     fewest = plan.devices * min(chance for chance in mechanism.drawn if chance)
-    name = {"olh": f"olh {choice.g}", "hh": f"hh {choice.fanout}"}.get(choice.mechanism, choice.mechanism)
+    name = " ".join([choice.mechanism, *(str(value) for _, value in choice.parameters[:1])])
     return Row(
         words,
         design.domain,

@@ -32,6 +32,7 @@ from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import Channel, level_channel
 from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.tree_choice import level_channels, workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, PREFIXES, Workload
 from hushmote.simulator import vectorised
 
@@ -68,12 +69,12 @@ def experiment(
 
 def chosen(domain: int, epsilon: int, workload: Workload = ALL_RANGES) -> Experiment:
     choice = oracle.choose(domain, epsilon, workload)
-    return experiment(domain, epsilon, choice.fanout, choice.cells, choice.weights)
+    return experiment(domain, epsilon, **dict(choice.parameters))
 
 
 def equal(domain: int, epsilon: int, fanout: int) -> Experiment:
     """A tree with equal weights and the best cells."""
-    cells = [channel.g for channel in oracle.level_channels(domain, fanout, epsilon)]
+    cells = [channel.g for channel in level_channels(domain, fanout, epsilon)]
     return experiment(domain, epsilon, fanout, cells, None)
 
 
@@ -81,7 +82,7 @@ def formula(exp: Experiment, workload: Workload) -> float:
     """What the planner expects, times reports."""
     channels = [level_channel(level) for level in exp.levels]
     weights = [level.weight for level in exp.levels]
-    return oracle.workload_variance(exp.domain, exp.fanout, channels, weights, workload)
+    return workload_variance(exp.domain, exp.fanout, channels, weights, workload)
 
 
 # --- Monte Carlo ----------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ def gains() -> list[dict]:
                 seconds = time.perf_counter() - start
                 other = formula(equal(domain, epsilon, 4), workload)
                 row = {"workload": workload.kind, "domain": domain, "epsilon": epsilon / 1e6}
-                row |= {"fanout": choice.fanout, "cells": choice.cells, "weights": choice.weights}
+                row |= {"fanout": None, "cells": None, "weights": None} | dict(choice.parameters)
                 row |= {"variance": choice.variance, "of_fanout_4": choice.variance / other}
                 rows.append(row | {"seconds": seconds})
     return rows

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.flat_choice import best_hash
 from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.wire import report, topics
 from hushmote.simulator.faithful import SimulatedFleet
@@ -45,13 +46,12 @@ def payload(mechanism: str, domain: int, epsilon: int) -> bytes:
     fields |= {"mechanism": mechanism, "epsilon": epsilon, "window": "all"}
     fields["budget"] = {"rule": "count", "cap": 1_000_000}
     if mechanism == "olh":
-        channel = oracle.best_hash(domain, epsilon)
+        channel = best_hash(domain, epsilon)
         assert channel is not None
         fields["g"] = channel.g
     elif mechanism == "hh":
         choice = oracle.choose(domain, epsilon, ALL_RANGES)
-        fields |= {"fanout": choice.fanout, "cells": list(choice.cells)}
-        fields |= {"weights": list(choice.weights)} if choice.weights else {}
+        fields |= choice.fields()
     return json.dumps(fields).encode()
 
 

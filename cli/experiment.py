@@ -14,7 +14,8 @@ from ..server.epsilon import MICRO, belief
 from ..server.errors import UsageError
 from ..server.experiments import words
 from ..server.experiments.budget import cap_in_nats
-from ..server.experiments.definition import MILLI, load
+from ..server.experiments.definition import load
+from ..server.experiments.reading import MILLI
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from . import tables

@@ -21,6 +21,7 @@ import runtimes
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms.flat_choice import best_hash
 from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.provisioning import usb as board
 from hushmote.server.provisioning.flash import MODULES
@@ -101,16 +102,15 @@ class Costs:
 def experiments() -> dict[str, bytes]:
     """The four experiments that reports are measured with, by mechanism: the parameters the server chooses."""
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
-    hashed = oracle.best_hash(DOMAIN, EPSILON)
+    hashed = best_hash(DOMAIN, EPSILON)
     tree = oracle.choose(DOMAIN, EPSILON, ALL_RANGES)
     if hashed is None or tree.mechanism != "hh":
         sys.exit(f"no olh or hh over {DOMAIN} values at epsilon {EPSILON}")
-    weights = {"weights": tree.weights} if tree.weights else {}
     kinds = {
         "rr": {"type": "bool"},
         "grr": number,
         "olh": {**number, "g": hashed.g},
-        "hh": {**number, "fanout": tree.fanout, "cells": tree.cells, **weights},
+        "hh": {**number, **dict(tree.parameters)},
     }
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
     made = {}

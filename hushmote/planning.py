@@ -57,10 +57,7 @@ class FleetPlan(Shown):
     @property
     def mechanism(self) -> str:
         """The mechanism with the least error, and its parameters."""
-        fields = self.to_dict()
-        numbers = ((name, fields[name]) for name in ("g", "fanout", "cells", "weights"))
-        parts = [f"{name} {str(n).strip('[]').replace(',', '')}" for name, n in numbers if n]
-        return ", ".join([fields["mechanism"], *parts])
+        return self.plan.design.mechanism.words()
 
     @cached_property
     def histogram(self) -> HistogramEpsilon:

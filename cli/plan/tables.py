@@ -52,7 +52,7 @@ def _facts(rows: Sequence[tuple[str, str]]) -> Table:
 def _about(design: Design, question: Question) -> list[tuple[str, str]]:
     return [
         ("asked", f"{asked(question)} ({assumed(question, design)})"),
-        ("mechanism", mechanism(design.choice)),
+        ("mechanism", mechanism(design)),
     ]
 
 

@@ -1,7 +1,7 @@
 """The analyst's side of an experiment: a TOML file that says what is asked, why, by whom, until when.
 
 `load(path)` gives a frozen `Definition`; `Definition.payload()` the bytes that go out to boards. What the
-analyst leaves out (mechanism, g, fanout, cells, weights) is chosen by the variance formulas of `oracle`, for
+analyst leaves out (a mechanism, its parameters) is chosen by variance formulas, for
 what is to be answered: `statistics`, or a list of `ranges` in the reading's unit.
 """
 
@@ -9,96 +9,58 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import json
 import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
-from ..errors import HushmoteError
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
+from ..mechanisms import MECHANISMS
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from .budget import ExperimentBudget, Quantity
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
+from .reading import DefinitionError, ReadingDefinition, whole, without_nul
 from .units import UnitsError, edges_between, parse_bins
 
 if TYPE_CHECKING:
     from ..store.versions import Description
 
-MILLI = 1_000
-
-
-class DefinitionError(HushmoteError):
-    """An experiment file that does not fit; the text says which field and what would be right.
-
-    field: its name, as the text begins with it; empty where it is about several or about none.
-    """
-
-    def __init__(self, text: str, field: str = "") -> None:
-        super().__init__(text)
-        self.field = field
-
-
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("the character \\u0000 is in it, which no database keeps: leave it out")
-    return text
-
-
-class ReadingDefinition(BaseModel):
-    """What a board reads, as the analyst wrote it; low and high in its unit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    type: Literal["bool", "choice", "number"]
-    labels: tuple[str, ...] | None = None
-    unit: Annotated[str, Field(max_length=20), AfterValidator(_without_nul)] = ""
-    low: Quantity | None = None
-    high: Quantity | None = None
-    bins: int | None = None
-
-    @property
-    def domain(self) -> int:
-        """Number of indices a reading can fall into."""
-        if self.type == "choice":
-            return len(self.labels or ()) + 1
-        return 2 if self.type == "bool" else (self.bins or 0)
-
-    def type_fields(self) -> Fields:
-        """The same for boards; DefinitionError for low or high that no integer holds."""
-        fields: Fields = {"type": self.type}
-        if self.type == "choice":
-            fields["labels"] = list(self.labels or ())
-        if self.type == "number":
-            fields["low"] = _whole(self.low, MILLI, "low", "thousandths of its unit")
-            fields["high"] = _whole(self.high, MILLI, "high", "thousandths of its unit")
-            fields["bins"] = self.bins
-        return fields
+_WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PREFIXES, "mean": MEAN}
 
 
 class Definition(ReadingDefinition):
     """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
-    purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_without_nul)]
-    owner: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_without_nul)]
+    purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(without_nul)]
+    owner: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(without_nul)]
     expires: datetime.date
-    statistics: Literal["ranges", "frequencies", "quantiles"] | None = None
+    statistics: Literal["ranges", "frequencies", "quantiles", "mean"] | None = None
     ranges: tuple[str, ...] | None = None
     mechanism: str = AUTO
-    g: int | None = None
-    fanout: int | None = None
-    cells: tuple[int, ...] | None = None
-    weights: tuple[int, ...] | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
     epsilon: Quantity
     every: int = 1
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_parameters(cls, data: Any) -> Any:
+        """A mechanism's own fields stand beside the others in the file."""
+        if not isinstance(data, dict) or "parameters" in data:
+            return data
+        given = cast(dict[str, Any], data)
+        names = {name for of in MECHANISMS.values() for name in of.parameters} & given.keys()
+        rest = {name: value for name, value in given.items() if name not in names}
+        return rest | {"parameters": {name: _plain(name, given[name]) for name in given if name in names}}
 
     @model_validator(mode="after")
     def _fields_fit_type(self) -> Definition:
@@ -113,18 +75,17 @@ class Definition(ReadingDefinition):
             raise ValueError("the label other is always there, as the last one: leave it out")
         if self.mechanism not in MECHANISM_NAMES:
             raise ValueError(f"mechanism must be one of {', '.join(MECHANISM_NAMES)}")
-        if self.g is not None and self.mechanism != "olh":
-            raise ValueError('g is only for mechanism = "olh"')
-        if (self.fanout, self.cells, self.weights) != (None, None, None) and self.mechanism != "hh":
-            raise ValueError('fanout, cells and weights are only for mechanism = "hh"')
-        if (self.fanout is None) != (self.cells is None) or (self.weights and not self.cells):
-            raise ValueError("fanout and cells go together, and weights with them")
+        of_it = MECHANISMS[self.mechanism].parameters if self.mechanism != AUTO else ()
+        for name in self.parameters:
+            if name not in of_it:
+                having = (word for word, of in MECHANISMS.items() if name in of.parameters)
+                raise ValueError(f"{name} is only for mechanism = {' or '.join(map(json.dumps, having))}")
         if self.ranges is not None:
             if self.type != "number":
                 raise ValueError("ranges are only for a number")
             if self.statistics is not None:
                 raise ValueError("ranges or statistics say what is to be answered, not both")
-            if self.mechanism not in (AUTO, "hh") or self.cells:
+            if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
 
@@ -166,8 +127,8 @@ class Definition(ReadingDefinition):
         return ldp_client.Experiment.parse(self.payload())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
-        if (self.g, self.cells) != (None, None):
-            return mechanism_fields(self.mechanism, self.g, self.fanout, self.cells, self.weights)
+        if self.parameters:
+            return mechanism_fields(self.mechanism, **self.parameters)
         if not 2 <= self.domain <= 1 << 24:
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
@@ -180,10 +141,8 @@ class Definition(ReadingDefinition):
             reading = self.type_fields()
             edges = edges_between(reading["low"], reading["high"], reading["bins"])
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
-        if self.statistics == "quantiles":
-            return PREFIXES
-        ranges = self.statistics == "ranges" or (self.statistics is None and self.type == "number")
-        return ALL_RANGES if ranges or self.mechanism == "hh" else FREQUENCIES
+        usual = "ranges" if self.type == "number" else "frequencies"
+        return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
         """The words for it that a store keeps: the unit, why it is asked, by whom."""
@@ -200,13 +159,22 @@ class Definition(ReadingDefinition):
         return self.budget.spent(self._epsilon())
 
     def _epsilon(self) -> int:
-        return _whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
+        return whole(self.epsilon, MICRO, "epsilon", "millionths (micro-nats)")
 
     def _budget_fields(self, epsilon: int) -> Fields:
         try:
             return self.budget.board_fields(epsilon)
         except AccountingError as e:
             raise DefinitionError(f"budget: {e}") from None
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A parameter as JSON has it: text, whole numbers, or lists of them."""
+    if isinstance(value, list):
+        return [_plain(name, each) for each in cast(list[Any], value)]
+    if not isinstance(value, int | str):
+        raise ValueError(f"{name} must be a whole number or a list of them, not {value}")
+    return value
 
 
 def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
@@ -216,13 +184,6 @@ def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
     except UnitsError as e:
         raise DefinitionError(f"ranges: {e}") from None
     return bins.low, bins.high
-
-
-def _whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
-    scaled = (value or Decimal(0)) * scale
-    if scaled != scaled.to_integral_value():
-        raise DefinitionError(f"{name} must be a whole number of {grain}, not {value}")
-    return int(scaled)
 
 
 def _decimal(text: str) -> Decimal:
@@ -248,6 +209,8 @@ def parse(text: str) -> Definition:
         raise DefinitionError("a number in it has thousands of digits") from None
     except RecursionError:
         raise DefinitionError("it is nested too deeply") from None
+    if "parameters" in fields:
+        raise DefinitionError("parameters is not a field of an experiment", "parameters")
     try:
         return Definition.model_validate(fields)
     except ValidationError as e:

@@ -1,15 +1,16 @@
 """An experiment's JSON from its parts: what boards get, and experiments made up to compute with."""
 
+import contextlib
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..epsilon import nats
 from ..errors import HushmoteError
 from ..mechanisms import MECHANISMS, mechanism_of
-from ..mechanisms.choose import Choice, best_hash, choose
-from ..mechanisms.workload import Workload, WorkloadError
+from ..mechanisms.choice import Choice
+from ..mechanisms.choose import choose, designs
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, Workload, WorkloadError
 
 AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
@@ -42,42 +43,33 @@ def payload(
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def mechanism_fields(
-    name: str,
-    g: int | None = None,
-    fanout: int | None = None,
-    cells: Sequence[int] | None = None,
-    weights: Sequence[int] | None = None,
-) -> Fields:
-    """A mechanism and those of its parameters that are given."""
-    fields: Fields = {"mechanism": name}
-    fields |= {} if g is None else {"g": g}
-    fields |= {} if fanout is None else {"fanout": fanout, "cells": list(cells or ())}
-    return fields | ({"weights": list(weights)} if weights else {})
-
-
-def choice_fields(choice: Choice) -> Fields:
-    """The mechanism of a choice, and its parameters."""
-    fanout = choice.fanout or None
-    return mechanism_fields(choice.mechanism, choice.g or None, fanout, choice.cells, choice.weights)
+def mechanism_fields(name: str, **parameters: Any) -> Fields:
+    """A mechanism and its parameters as its JSON has them; what is None is left out."""
+    return Choice(name, tuple((k, v) for k, v in parameters.items() if v is not None), 0.0).fields()
 
 
 def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUTO) -> Fields:
-    """The mechanism of least variance for a workload, the best olh, or one that has no parameters to choose.
+    """The mechanism of least variance for a workload, or the parameters of the one of this name.
 
-    epsilon: micro-nats. Raises NoMechanism where none fits.
+    A name that is not for the workload is chosen for what it is for. epsilon: micro-nats. Raises NoMechanism
+    where none fits.
     """
-    if name not in (AUTO, "olh", "hh"):
-        return mechanism_fields(name)
     try:
-        if name != "olh":
-            return choice_fields(choose(domain, epsilon, workload))
-        channel = best_hash(domain, epsilon)
+        if name == AUTO:
+            return choose(domain, epsilon, workload).fields()
+        if workload.kind == "list" and not any(
+            of.mechanism == name for of in designs(domain, epsilon, workload)
+        ):
+            raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
+        if not MECHANISMS[name].parameters:
+            return mechanism_fields(name)
+        others = () if workload.kind == "list" else (FREQUENCIES, ALL_RANGES, MEAN)
+        for asked in dict.fromkeys((workload, *others)):
+            with contextlib.suppress(ValueError):
+                return min(designs(domain, epsilon, asked, name), key=lambda choice: choice.variance).fields()
     except (ValueError, WorkloadError) as e:
         raise NoMechanism(str(e)) from None
-    if channel is None:
-        raise NoMechanism(f"no olh fits {domain} values at ε = {nats(epsilon)}: take mechanism auto")
-    return mechanism_fields("olh", channel.g)
+    raise NoMechanism(f"no {name} fits {domain} values at ε = {nats(epsilon)}: take mechanism auto")
 
 
 def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:

@@ -3,7 +3,8 @@
 from ...device.ldp_client import Experiment
 from ..accounting import Kind
 from ..mechanisms import mechanism_of
-from .definition import MILLI, Definition
+from .definition import Definition
+from .reading import MILLI
 
 
 def mechanism(experiment: Experiment) -> str:

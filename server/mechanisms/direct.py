@@ -6,7 +6,7 @@ Citation: Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution e
 privacy", ICML 2016.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,8 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Counts, Floats
+from .choice import Choice
 from .decoded import Spread
+from .flat_choice import flat_channel
+from .flat_variance import frequency_variance
 from .supports import SupportDecoded, SupportMechanism
+from .workload import Workload
 
 
 class Direct(SupportMechanism):
@@ -28,6 +32,17 @@ class Direct(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 12, "mechanism": "grr"},
     )
     direct: ClassVar[bool] = True
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        channel = flat_channel(domain, domain, epsilon)
+        if channel is not None and domain == 2:  # the share of one tells all that can be asked
+            yield Choice("rr", (), channel.variance)
+        elif channel is not None and workload.kind == "frequencies":
+            yield Choice("grr", (), frequency_variance(channel, workload.share))
+
+    def frequency_variance(self, share: float | None) -> float:
+        return frequency_variance(self.codes[0].channel, share)
 
     def decode(self, counts: Counts) -> SupportDecoded:
         return DirectDecoded(self, self.collapse(counts))

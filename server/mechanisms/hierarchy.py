@@ -7,13 +7,17 @@ Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Di
 2019, section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
 """
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from .choice import Choice
 from .supports import SupportMechanism
 from .tree import Tree, tree
+from .tree_choice import best_tree
+from .workload import Workload
 
 _NUMBER = {"type": "number", "low": 0, "high": 1000, "mechanism": "hh"}
 
@@ -27,6 +31,14 @@ class Hierarchy(SupportMechanism):
         _NUMBER | {"bins": 16, "fanout": 4, "cells": [4, 3]},
         _NUMBER | {"bins": 27, "fanout": 5, "cells": [2, 3, 7], "weights": [1, 2, 3]},
     )
+
+    parameters: ClassVar[tuple[str, ...]] = ("fanout", "cells", "weights")
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        if workload.kind in ("ranges", "prefixes", "list", "mean") and domain > 2:
+            with contextlib.suppress(ValueError):
+                yield best_tree(domain, epsilon, workload)
 
     def tree(self, reports: Sequence[float]) -> Tree:
         # The least squares must not depend on what was reported, or it would not be linear.
@@ -45,8 +57,10 @@ class Hierarchy(SupportMechanism):
         return super().fields() | {"fanout": self.experiment.fanout, "cells": cells, "weights": weights}
 
     def words(self) -> str:
-        cells = " ".join(str(level.g) for level in self.experiment.levels)
-        return f"hh, fanout {self.experiment.fanout}, cells {cells}"
+        levels = self.experiment.levels
+        cells, weights = ([str(n) for n in x] for x in zip(*((x.g, x.weight) for x in levels), strict=True))
+        drawn = f", weights {' '.join(weights)}" if len(set(weights)) > 1 else ""
+        return f"hh, fanout {self.experiment.fanout}, cells {' '.join(cells)}{drawn}"
 
 
 _tree = lru_cache(maxsize=16)(tree)

@@ -7,16 +7,19 @@ Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for F
 Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 from ..arrays import Counts, Floats
 from . import hashed_moments
+from .choice import Choice
 from .decoded import Spread
+from .flat_choice import best_hash
 from .flat_variance import frequency_variance
 from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree, tree
+from .workload import Workload
 
 
 class LocalHashing(SupportMechanism):
@@ -27,6 +30,19 @@ class LocalHashing(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 9, "mechanism": "olh", "g": 3},
         {"type": "number", "low": 0, "high": 1000, "bins": 32, "mechanism": "olh", "g": 5},
     )
+
+    parameters: ClassVar[tuple[str, ...]] = ("g",)
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        if workload.kind == "frequencies" and domain > 2:
+            cost = partial(frequency_variance, share=workload.share)
+            channel = best_hash(domain, epsilon, cost=cost)
+            if channel is not None:
+                yield Choice("olh", (("g", channel.g),), cost(channel))
+
+    def frequency_variance(self, share: float | None) -> float:
+        return frequency_variance(self.codes[0].channel, share)
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
         # The values are the children of a root that is known to be 1. In a domain of g**t values each code

@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
+from .choice import Choice
 from .decoded import Decoded
 from .invariants import Check, even_runs, known_chances
+from .workload import Workload
 
 _CHUNK = 1 << 22  # floats held at once
 
@@ -58,6 +60,8 @@ class Mechanism(ABC):
 
     answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
     """What can be asked: "frequencies", "ranges", "quantiles", "mean"."""
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
     direct: ClassVar[bool] = False
@@ -66,6 +70,15 @@ class Mechanism(ABC):
     def __init__(self, experiment: Experiment):
         self.experiment = experiment
         self.domain = experiment.domain
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        """Its parameters of least variance for a workload; none where it does not fit, or is not for that.
+
+        domain: 2 or more. epsilon: micro-nats. The variance is the mean over the workload, times reports, for
+        single frequencies that of a value of the workload's share, for anything else of an even population.
+        """
+        return ()
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
@@ -161,6 +174,13 @@ class Mechanism(ABC):
         """Chance of every code, shape (code_count,)."""
         parts = zip(self.law(shares), self.class_sizes, self.drawn, strict=True)
         return self.expand([law / size * chance for law, size, chance in parts])
+
+    def frequency_variance(self, share: float | None) -> float | None:
+        """Variance, times reports, of the frequency of a value of this share, where there is a short way.
+
+        A mean over values, others sharing the rest evenly; share None: the one for which it is largest.
+        """
+        return None
 
     def variances(self, statistics: Floats, shares: Floats) -> Floats:
         """Variances of estimates, times reports, where readings have these shares, shape (domain,).

@@ -26,12 +26,15 @@ class Workload:
     """Linear statistics, all of them equally important.
 
     kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
-            share, which quantiles are read off; "list": those in ranges
+            share, which quantiles are read off; "mean": of the values' positions, 0 to 1; "list": those in
+            ranges
     ranges  half-open pairs of indices (lo, hi), for "list" alone
+    share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
     """
 
-    kind: Literal["frequencies", "ranges", "prefixes", "list"]
+    kind: Literal["frequencies", "ranges", "prefixes", "mean", "list"]
     ranges: tuple[tuple[int, int], ...] = ()
+    share: float | None = 0.0
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:
@@ -63,6 +66,9 @@ class Workload:
         if self.kind == "ranges":
             return tree_influence.mean_range_variance(tree, variances)
         d = tree_influence.node_variances(tree, variances)
+        if self.kind == "mean":
+            parts, _ = hierarchy.transpose(tree, positions(tree.domain)[:, None])
+            return sum(float((v * part[:, 0] ** 2).sum()) for v, part in zip(d, parts, strict=True))
         if self.kind != "list":
             both = tree_influence.influences(tree, d)
             return float(both[self.kind == "prefixes"].squares.mean())
@@ -79,6 +85,12 @@ class Workload:
 FREQUENCIES = Workload("frequencies")
 ALL_RANGES = Workload("ranges")
 PREFIXES = Workload("prefixes")
+MEAN = Workload("mean")
+
+
+def positions(domain: int) -> Floats:
+    """Where in its range each value lies, 0 to 1: what a mean is of; shape (domain,)."""
+    return np.arange(domain) / (domain - 1)
 
 
 @lru_cache(maxsize=1024)
@@ -86,6 +98,10 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
     full, rest = divmod(domain, width)
     if workload.kind == "frequencies":
         return (full + (rest > 0)) / domain
+    if workload.kind == "mean":
+        starts = np.arange(0, domain, width)
+        sums = np.add.reduceat(positions(domain), starts)
+        return float((sums**2 / np.diff(starts, append=domain)).sum())
     if workload.kind == "list":
         return _energy_of_list(workload.ranges, domain, width)
     # A prefix of n values, n = 0..domain, holds clip(n - start, 0, size) values of a block: all of it for

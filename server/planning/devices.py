@@ -6,6 +6,7 @@ the others are searched by bisection over what can be set, and what comes back m
 stands; where the choice of cells makes a step, the answer is on the safe side of it.
 """
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +17,7 @@ from ...device.ldp_client import EPSILON_MAX
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
-from ..mechanisms.channel import Channel
-from ..mechanisms.choose import Choice, choose, flat_channel, primes
-from ..mechanisms.flat_variance import frequency_variance
+from ..mechanisms.choose import choose
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, variance, well_sampled
 
@@ -27,7 +26,6 @@ MOST_DEVICES = 1 << 40
 MOST_VALUES = 1 << 16  # a plan looks at larger domains only where it is told to
 MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
 _MOST_PLACES = 64  # of ranges of one width that a mechanism is chosen for
-_MOST_CELLS = 258  # a hash has two digits at least, and 2**24 codes at most
 
 CONFIDENCE = 0.95
 Z = normal_quantile(CONFIDENCE)
@@ -79,15 +77,8 @@ class Plan:
             "half_width_95": self.error,
             "standard_error": self.stderr,
             "wanted": self.wanted,
-            **described(self.design.choice),
+            **self.design.choice.fields(),
         }
-
-
-def described(choice: Choice) -> dict[str, Any]:
-    """A mechanism and all its parameters for JSON; None for those that it lacks."""
-    cells, weights = list(choice.cells) or None, list(choice.weights or ()) or None
-    numbers = {"g": choice.g or None, "fanout": choice.fanout or None}
-    return {"mechanism": choice.mechanism, **numbers, "cells": cells, "weights": weights}
 
 
 def workload_of(question: Question, domain: int) -> Workload:
@@ -119,25 +110,19 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
         raise PlanError(str(e)) from None
     if domain == 2:
         return design
-    flat = _flat_choices(domain, epsilon)
-    shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
-    tried = {min(flat, key=lambda choice: frequency_variance(flat[choice], share)) for share in shares}
-    designs = [Design(domain, epsilon, choice) for choice in tried]
-    exact = [d for d in designs if well_sampled(d, question)]
+    exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
     # Of two that err alike the one that asks for the value itself: a tree of one level is no more than that.
     return min([*exact, design], key=lambda d: float(f"{variance(d, question):.9g}"))
 
 
-@lru_cache(maxsize=4096)
-def _flat_choices(domain: int, epsilon: int) -> dict[Choice, Channel]:
-    """Every mechanism that asks for the value itself."""
-    channels: dict[Choice, Channel] = {}
-    for g in (*primes(min(domain, _MOST_CELLS)), domain):
-        channel = flat_channel(domain, g, epsilon)
-        if channel is not None:
-            name, cells = ("grr", 0) if g == domain else ("olh", g)
-            channels[Choice(name, cells, 0, (), None, frequency_variance(channel, 0.0))] = channel
-    return channels
+def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]:
+    """The best designs that ask for the value itself, for the question's share or some that it may hold."""
+    shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
+    choices = []
+    for share in shares:
+        with contextlib.suppress(ValueError):
+            choices.append(choose(domain, epsilon, Workload("frequencies", share=share)))
+    return [Design(domain, epsilon, choice) for choice in dict.fromkeys(choices)]
 
 
 def half_width(n: float, design: Design, question: Question) -> float:

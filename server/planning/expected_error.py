@@ -21,11 +21,9 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
-from ..experiments.payload import choice_fields, experiment_over
+from ..experiments.payload import experiment_over
 from ..mechanisms import Mechanism, mechanism_of
-from ..mechanisms import choose as oracle
-from ..mechanisms.channel import Channel, level_channel
-from ..mechanisms.flat_variance import frequency_variance
+from ..mechanisms.choice import Choice
 
 Kind = Literal["frequency", "range", "quantile"]
 
@@ -66,22 +64,17 @@ class Design:
 
     domain: int
     epsilon: int
-    choice: oracle.Choice
+    choice: Choice
 
     @cached_property
     def experiment(self) -> Experiment:
         """One that asks about domain values with this mechanism."""
-        return experiment_over(self.domain, self.epsilon, choice_fields(self.choice))
+        return experiment_over(self.domain, self.epsilon, self.choice.fields())
 
     @cached_property
     def mechanism(self) -> Mechanism:
         """What boards run, and estimates are made with."""
         return mechanism_of(self.experiment)
-
-    @property
-    def channel(self) -> Channel:
-        """Of single values."""
-        return level_channel(self.experiment.levels[-1])
 
     @cached_property
     def classes(self) -> int:
@@ -115,7 +108,7 @@ class Parabola:
 
 def well_sampled(design: Design, question: Question) -> bool:
     """Whether variance() goes through all statistics that are asked for, or as many as there are values."""
-    if question.kind == "frequency" and not design.choice.fanout:
+    if _short_way(design, question) is not None:
         return True
     return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
 
@@ -142,9 +135,12 @@ def variance(design: Design, question: Question) -> float:
     Exact while there are few enough pairs of a class of codes and a statistic; beyond, the mean over
     statistics is taken over a sample of them that is spread evenly.
     """
-    if question.kind == "frequency" and not design.choice.fanout:
-        return frequency_variance(design.channel, question.share)
-    return float(places(design, question).variance.mean())
+    short = _short_way(design, question)
+    return float(places(design, question).variance.mean()) if short is None else short
+
+
+def _short_way(design: Design, question: Question) -> float | None:
+    return design.mechanism.frequency_variance(question.share) if question.kind == "frequency" else None
 
 
 def places(design: Design, question: Question) -> Places:

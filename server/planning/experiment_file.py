@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import epsilon
-from ..experiments.definition import DefinitionError, parse
-from ..experiments.payload import choice_fields
+from ..experiments.definition import parse
+from ..experiments.reading import DefinitionError
 from . import words
 from .devices import Plan, PlanError
 from .expected_error import Design
@@ -150,7 +150,7 @@ def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
         out += ['type = "number"', *([f"unit = {_text(reading.unit)}"] if reading.unit else [])]
         out += [f"low = {_number(reading.low)}", f"high = {_number(reading.high)}", f"bins = {design.domain}"]
     out += ["", "# What the plan's errors were computed for; without these lines a mechanism is chosen anew."]
-    out += [f"{key} = {json.dumps(value)}" for key, value in choice_fields(design.choice).items()]
+    out += [f"{key} = {json.dumps(value)}" for key, value in design.choice.fields().items()]
     out += ["", f"epsilon = {nats(design.epsilon)}", f"every = {terms.every}", 'window = "day"', ""]
     return [*out, "[budget]", f"rule = {_text(terms.rule)}", f"cap = {terms.cap}"]
 

@@ -22,7 +22,7 @@ from scipy import special
 from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..epsilon import MICRO, check_epsilon
-from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, described, half_width
+from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
 from .expected_error import Design, Question
 
 MOST_EVERY = 1 << 24
@@ -194,7 +194,7 @@ class LifetimePlan:
                 "epsilon": s.epsilon / MICRO,
                 "every": s.every,
                 "budget_used": s.used,
-                **described(s.design.choice),
+                **s.design.choice.fields(),
                 "windows": [
                     {
                         "days": days,

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from ..mechanisms import choose as oracle
 from .expected_error import Design, Question
 from .lifetime import DAY_S
 
 NOTHING = 0.5  # a half-width from which on an interval says nothing
 
 
-def mechanism(choice: oracle.Choice) -> str:
+def mechanism(design: Design) -> str:
     """A mechanism and its numbers in a few words."""
-    if choice.mechanism == "olh":
-        return f"olh, {choice.g} cells"
-    if choice.mechanism != "hh":
-        return choice.mechanism
-    weights = f", weights {' '.join(map(str, choice.weights))}" if choice.weights else ""
-    return f"hh, fanout {choice.fanout}, cells {' '.join(map(str, choice.cells))}{weights}"
+    return design.mechanism.words()
 
 
 def asked(question: Question) -> str:

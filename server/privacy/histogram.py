@@ -7,6 +7,7 @@ A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `opti
 stays below t, for every t > E, except with probability η where δ = η (1 - e^(E - t)).
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,9 @@ from ..epsilon import MICRO
 from ..estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
 from ..experiments import words
 from ..experiments.payload import NoMechanism
+from ..mechanisms import MECHANISMS
+from ..mechanisms.choose import designs
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, chosen
 
@@ -77,8 +81,15 @@ def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple
     whole("the number of devices", devices)
     whole("the number of reports of each", own)
     probability("delta", delta)
-    names = ("rr",) if domain == 2 else ("grr", "olh", "hh")
-    return [(name, chosen(domain, name)) for name in names]
+    return [(name, chosen(domain, name)) for name in MECHANISMS if _is_for(domain, name)]
+
+
+def _is_for(domain: int, name: str) -> bool:
+    """Whether a mechanism is one for single values or ranges of a domain."""
+    for workload in (FREQUENCIES, ALL_RANGES):
+        with contextlib.suppress(ValueError):
+            return bool(designs(domain, MICRO, workload, name))
+    return False
 
 
 def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: float, own: int) -> HistogramRow:

@@ -12,7 +12,7 @@ from ..epsilon import MICRO
 from ..experiments.payload import MECHANISM_NAMES, chosen_fields, experiment_over, mechanism_fields
 from ..experiments.units import index_names, parse_range
 from ..mechanisms import mechanism_of
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES
+from ..mechanisms.workload import FREQUENCIES
 from . import beliefs as disclosure
 from .beliefs import Allowed, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
@@ -83,10 +83,9 @@ def chosen(domain: int, name: str) -> ByEpsilon:
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
     """
-    workload = ALL_RANGES if name == "hh" else FREQUENCIES
 
     def at(epsilon: int) -> Experiment:
-        return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, workload, name))
+        return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, FREQUENCIES, name))
 
     if name not in MECHANISM_NAMES:
         raise DisclosureError(f"no mechanism {name}: there are {', '.join(MECHANISM_NAMES)}")

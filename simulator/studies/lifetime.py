@@ -200,8 +200,7 @@ def cell(
             spoken = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
             squares += [squared_error(design, held, int(n), rng) for n in spoken]
     measured, uncertainty = root_mean(np.array(squares))
-    choice = design.choice
-    mechanism = f"{choice.mechanism} {choice.g}" if choice.g else choice.mechanism
+    mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
     return LifetimeCell(
         devices, lifetime, way, epsilon / MICRO, mechanism, reports, predicted, measured, uncertainty
     )

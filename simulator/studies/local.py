@@ -12,7 +12,7 @@ from ...device.ldp_client import Experiment
 from ...server.arrays import Counts
 from ...server.estimate.estimate import estimate
 from ...server.experiments.payload import chosen_fields, experiment_over, mechanism_fields
-from ...server.mechanisms.choose import level_channels
+from ...server.mechanisms.tree_choice import level_channels
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .. import vectorised
 from .structures import Fitted, Source, Structure, StructureError, check_fanout, checked, fitted

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import fuzz  # pyright: ignore[reportMissingImports]
 
 from hushmote.server.experiments import definition as experiment
-from hushmote.server.experiments.definition import DefinitionError
+from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.store import Store
 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}

@@ -11,6 +11,7 @@ from command_line import hushmote
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.experiments import definition
 from hushmote.server.experiments.budget import ExperimentBudget
+from hushmote.server.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "experiment-file.md").read_text("utf-8")
@@ -35,7 +36,7 @@ REFUSED = {
 WRONG = {
     "v": {"v": 2},
     "name": {"name": "Room"},
-    "type": {"type": "text"},
+    "type": {"type": "colour"},
     "labels": {"type": "choice", "labels": ["a", "a"]},
     "low": {"low": 60_000},
     "bins": {"bins": 1},
@@ -53,7 +54,10 @@ WRONG = {
 
 def test_every_field_of_the_file_and_of_the_json_is_there():
     listed = {name for row in rows("Fields of the file") for name in re.findall(r"`\[?(\w+)\]?`", row[0])}
-    assert listed == set(definition.Definition.model_fields) | set(ExperimentBudget.model_fields)
+    own = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
+    assert listed == set(definition.Definition.model_fields) - {"parameters"} | own | set(
+        ExperimentBudget.model_fields
+    )
     named = {name for row in rows("The JSON that boards get") for name in re.findall(r"`(\w+)`", row[0])}
     known = set()
     for example in EXAMPLES:

@@ -20,7 +20,7 @@ def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) 
     choice = oracle.choose(domain, round(epsilon * 1e6), ALL_RANGES)
     fields = {"name": name, "low": low, "high": high, "epsilon": round(epsilon * 1e6)}
     if choice.mechanism == "hh":
-        fields |= {"fanout": choice.fanout, "cells": choice.cells, "weights": choice.weights or None}
+        fields |= dict(choice.parameters)
     return number_json(domain, mechanism=choice.mechanism, **fields)
 
 

@@ -128,7 +128,7 @@ class PlanAnswer:
     def facts(self) -> list[tuple[str, str]]:
         """Names and what is said of them: both ε, and how boards answer."""
         best = self.plan if self.life is None else self.life.best
-        epsilon, choice = best.design.epsilon, best.design.choice
+        epsilon, design = best.design.epsilon, best.design
         if self.life is None:
             histogram = f"ε = {rounded_up(self.seen.epsilon)} (δ = {self.seen.delta:g})"
         else:
@@ -136,7 +136,10 @@ class PlanAnswer:
         return [
             ("ε of a report", f"ε = {nats(epsilon)}, against everybody, the broker included."),
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
-            ("How boards answer", f"{_MECHANISMS.get(choice.mechanism, '')} ({mechanism(choice)})".strip()),
+            (
+                "How boards answer",
+                f"{_MECHANISMS.get(design.choice.mechanism, '')} ({mechanism(design)})".strip(),
+            ),
         ]
 
     @property

@@ -21,7 +21,8 @@ from hushmote.cli.main import app
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, ExperimentRefused, provision
 from hushmote.server.accounting import MICRO, THEOREMS, History, choose
-from hushmote.server.experiments.definition import DefinitionError, parse
+from hushmote.server.experiments.definition import parse
+from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.privacy import audit_runtimes
 from hushmote.server.store import Store, VersionRefused
 

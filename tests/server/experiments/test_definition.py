@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hushmote.device import ldp_client
-from hushmote.server.experiments.definition import DefinitionError, load, parse
+from hushmote.server.experiments.definition import load, parse
+from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.experiments.units import bin_edges
 
 ROOM = (Path(__file__).parents[3] / "examples" / "room_temp.toml").read_text()

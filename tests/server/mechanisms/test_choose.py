@@ -11,6 +11,9 @@ from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, Level
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.choice import Choice
+from hushmote.server.mechanisms.flat_choice import best_hash
+from hushmote.server.mechanisms.tree_choice import level_channels, workload_variance
 from hushmote.server.mechanisms.tree_influence import mean_range_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
 
@@ -67,7 +70,7 @@ def test_p_and_q_are_the_exact_probabilities_of_support(domain: int, g: int) -> 
 def test_best_prime_and_its_variance_are_those_of_the_table(
     epsilon: int, domain: int, g: int, variance: float
 ) -> None:
-    channel = oracle.best_hash(domain, epsilon)
+    channel = best_hash(domain, epsilon)
     assert channel is not None
     assert channel.g == g
     digits = 4 if variance < 10 else 3
@@ -97,7 +100,7 @@ def test_direct_variance_is_that_of_the_table(epsilon: int, domain: int, varianc
 
 def test_best_prime_is_the_best_of_all_primes_that_an_experiment_accepts() -> None:
     for epsilon in (1_000, 200_000, 1_000_000, 3_000_000, 8_000_000):
-        best = oracle.best_hash(200, epsilon)
+        best = best_hash(200, epsilon)
         assert best is not None
         for g in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 53, 101, 139, 197, 199):
             try:
@@ -147,11 +150,10 @@ def test_published_hierarchies_are_as_accurate_as_published_or_better(fanout: in
     assert 0.92 * printed < got < printed
 
 
-def levels_of(choice: oracle.Choice, domain: int, epsilon: int) -> list[Level]:
+def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
     """What a board makes of a tree that was chosen."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1000, "bins": domain, "window": "all"}
-    fields |= {"mechanism": "hh", "fanout": choice.fanout, "cells": list(choice.cells), "epsilon": epsilon}
-    fields |= {"weights": list(choice.weights)} if choice.weights else {}
+    fields |= choice.fields() | {"epsilon": epsilon}
     payload = json.dumps(fields | {"budget": {"rule": "unlimited"}}, separators=(",", ":")).encode()
     assert len(payload) < 400
     return list(Experiment.parse(payload).levels)
@@ -171,7 +173,7 @@ def test_stated_variance_is_the_mean_over_the_workload(domain: int, epsilon: int
         level_channel(level).assumed / share if share else math.inf
         for level, share in zip(levels, shares, strict=True)
     ]
-    tree = hierarchy.tree(domain, choice.fanout, assumed)
+    tree = hierarchy.tree(domain, dict(choice.parameters)["fanout"], assumed)
     pairs = list(workload.ranges)
     if workload == PREFIXES:
         pairs = [(0, i + 1) for i in range(domain)]
@@ -196,7 +198,7 @@ def test_choice_takes_the_cheapest_mechanism() -> None:
     assert oracle.choose(5, 1_000_000, FREQUENCIES).mechanism == "grr"
     assert oracle.choose(100, 4_000_000, FREQUENCIES).mechanism == "grr"
     large = oracle.choose(1024, 1_000_000, FREQUENCIES)
-    assert (large.mechanism, large.g) == ("olh", 3)
+    assert large.fields() == {"mechanism": "olh", "g": 3}
     assert oracle.choose(16, 8_000_000, ALL_RANGES).mechanism == "hh"
 
 
@@ -209,9 +211,9 @@ def test_chosen_tree_beats_every_fanout_with_equal_weights(
 ) -> None:
     chosen = oracle.choose(domain, epsilon, workload).variance
     for fanout in range(2, domain + 1, 1 + domain // 40):
-        channels = oracle.level_channels(domain, fanout, epsilon)
+        channels = level_channels(domain, fanout, epsilon)
         weights = (1,) * len(channels)
-        assert chosen <= oracle.workload_variance(domain, fanout, channels, weights, workload) * 1.001
+        assert chosen <= workload_variance(domain, fanout, channels, weights, workload) * 1.001
 
 
 def test_chosen_tree_is_below_the_best_published_error() -> None:
@@ -222,8 +224,7 @@ def test_chosen_tree_is_below_the_best_published_error() -> None:
 def test_reports_go_where_they_tell_about_the_workload() -> None:
     """Ranges of whole blocks of 16 values leave these blocks' tree, but for the leaves' least share."""
     choice = oracle.choose(256, 1_000_000, Workload.of([(16, 64), (128, 240), (32, 80)]))
-    weights = choice.weights
-    assert weights is not None
+    weights = dict(choice.parameters)["weights"]
     levels = levels_of(choice, 256, 1_000_000)
     finer = [w for level, w in zip(levels, weights, strict=True) if 1 < level.width < 16]
     assert not any(finer)
@@ -236,7 +237,7 @@ def test_reports_go_where_they_tell_about_the_workload() -> None:
 @pytest.mark.parametrize("domain", [3, 4, 5, 17, 100, 4097, 1 << 20])
 def test_every_choice_makes_levels_that_a_board_accepts(domain: int, epsilon: int) -> None:
     flat = oracle.choose(domain, epsilon, FREQUENCIES)
-    Level(epsilon, domain, flat.g or domain, 1, 0, 1)
+    Level(epsilon, domain, dict(flat.parameters).get("g", domain), 1, 0, 1)
     for workload in (ALL_RANGES, PREFIXES, Workload.of([(0, 1), (1, 3)])):
         levels_of(oracle.choose(domain, epsilon, workload), domain, epsilon)
 
@@ -248,7 +249,7 @@ def test_a_choice_that_cannot_be_made_says_why() -> None:
         oracle.choose(10, 1, FREQUENCIES)
     with pytest.raises(ValueError, match="fits"):
         oracle.choose((1 << 24) + 1, 1_000_000, FREQUENCIES)
-    with pytest.raises(ValueError, match="no hierarchy over 16777216 values fits"):
+    with pytest.raises(ValueError, match="no mechanism over 16777216 values fits"):
         oracle.choose(1 << 24, 1_000_000, ALL_RANGES)
     with pytest.raises(WorkloadError, match="hi <= 10, not 4 and 12"):
         oracle.choose(10, 1_000_000, Workload.of([(4, 12)]))

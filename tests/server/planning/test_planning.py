@@ -11,11 +11,13 @@ from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
-from hushmote.server.experiments.payload import choice_fields, experiment_over
+from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import tree as hierarchy
 from hushmote.server.mechanisms.channel import level_channel
+from hushmote.server.mechanisms.choice import Choice
+from hushmote.server.mechanisms.flat_choice import best_channel, flat_channel, primes
 from hushmote.server.mechanisms.supports import SupportMechanism
 from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.server.planning.devices import (
@@ -45,14 +47,19 @@ from hushmote.server.planning.lifetime import (
     reports_made,
 )
 
-TREE = oracle.Choice("hh", 0, 3, (3, 3), (1, 2), 0.0)
-HASH = oracle.Choice("olh", 3, 0, (), None, 0.0)
-DIRECT = oracle.Choice("grr", 0, 0, (), None, 0.0)
+TREE = Choice("hh", (("fanout", 3), ("cells", (3, 3)), ("weights", (1, 2))), 0.0)
+HASH = Choice("olh", (("g", 3),), 0.0)
+DIRECT = Choice("grr", (), 0.0)
+
+
+def flat(domain: int, g: int) -> Choice:
+    """A mechanism of g cells that asks for the value itself."""
+    return Choice("olh", (("g", g),), 0.0) if g < domain else DIRECT
 
 
 def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarray) -> float:
     """Variance, times reports, from the exact distribution of the board's own codes."""
-    experiment: Experiment = experiment_over(design.domain, design.epsilon, choice_fields(design.choice))
+    experiment: Experiment = experiment_over(design.domain, design.epsilon, design.choice.fields())
     chance = np.zeros(experiment.code_count)
     for index, share in enumerate(population):
         for code, p in distribution(lambda rng, i=index: experiment.randomize(i, rng)).items():
@@ -74,9 +81,7 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
 
 @pytest.mark.parametrize("choice", [TREE, HASH, DIRECT])
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 6), (0, 4)])
-def test_variances_are_those_of_the_boards_exact_distribution(
-    choice: oracle.Choice, low: int, high: int
-) -> None:
+def test_variances_are_those_of_the_boards_exact_distribution(choice: Choice, low: int, high: int) -> None:
     design = Design(7, 1_500_000, choice)
     asked = np.zeros(7)
     asked[low:high] = 1
@@ -152,8 +157,7 @@ def test_every_kind_of_plan_promises_what_the_estimator_keeps(
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0, None])
 def test_one_value_asked_directly_needs_no_enumeration(domain: int, g: int, share: float | None) -> None:
     """Powers of g, one value beyond them, three digits, direct answers: lines are counted exactly."""
-    name = "olh" if g < domain else "grr"
-    design = Design(domain, 1_500_000, oracle.Choice(name, g % domain, 0, (), None, 0.0))
+    design = Design(domain, 1_500_000, flat(domain, g))
     general = parabola(design, np.eye(domain)).mean().at(share)[0]
     assert variance(design, Question("frequency", share)) == pytest.approx(general, rel=1e-9)
 
@@ -163,15 +167,15 @@ def test_cells_for_single_values_are_the_best_where_shares_sum_to_one(domain: in
     """Cases in which the variance of a lone support, which knows of no sum, is least with other cells."""
     chosen = oracle.choose(domain, epsilon, FREQUENCIES)
     exact: dict[int, float] = {}
-    for g in (*oracle.primes(domain), domain):
-        if oracle.flat_channel(domain, g, epsilon):
-            name = "olh" if g < domain else "grr"
-            design = Design(domain, epsilon, oracle.Choice(name, g % domain, 0, (), None, 0.0))
+    for g in (*primes(domain), domain):
+        if flat_channel(domain, g, epsilon):
+            design = Design(domain, epsilon, flat(domain, g))
             exact[g % domain] = parabola(design, np.eye(domain)).mean().at(0.0)[0]
     assert chosen.variance == pytest.approx(min(exact.values()), rel=1e-9)
-    assert exact[chosen.g] == min(exact.values())
-    lone = oracle.best_channel(domain, epsilon).g
-    assert exact[lone % domain] > exact[chosen.g] * 1.001
+    g = dict(chosen.parameters).get("g", 0)
+    assert exact[g] == min(exact.values())
+    lone = best_channel(domain, epsilon).g
+    assert exact[lone % domain] > exact[g] * 1.001
 
 
 def test_the_worst_share_is_the_worst() -> None:
@@ -183,7 +187,7 @@ def test_the_worst_share_is_the_worst() -> None:
 
 
 @pytest.mark.parametrize("choice", [TREE, HASH, DIRECT])
-def test_the_mean_over_statistics_in_any_population(choice: oracle.Choice) -> None:
+def test_the_mean_over_statistics_in_any_population(choice: Choice) -> None:
     design = Design(9, 2_000_000, choice)
     population = np.arange(1.0, 10) / 45
     asked = np.eye(9)[:, 2:5] + np.eye(9)[:, 4:7]

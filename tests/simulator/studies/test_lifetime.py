@@ -32,7 +32,7 @@ def test_predictions_are_the_known_ones(way: str) -> None:
 def test_two_cells_are_better_than_three_for_small_reports() -> None:
     """The known number for 365 basic reports of a lifetime ε of 1 is 0.77, with three cells."""
     design = lifetime.flat_design(MICRO // 365)
-    assert design.choice.g == 2
+    assert design.choice.parameters == (("g", 2),)
     assert lifetime.predicted_error(design, lifetime.shares(), 1_000_000) == pytest.approx(0.719, abs=5e-4)
 
 

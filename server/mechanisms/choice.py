@@ -1,0 +1,26 @@
+"""A mechanism and its parameters, as they are chosen."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism and its parameters, as an Experiment takes them.
+
+    mechanism   the word that an experiment has for it
+    parameters  names and values of its own fields; lists are tuples, so that a choice can be a key
+    variance    times reports: mean variance over the workload, of a population without common values
+    """
+
+    mechanism: str
+    parameters: tuple[tuple[str, Any], ...]
+    variance: float
+
+    def fields(self) -> dict[str, Any]:
+        """The same as an experiment's JSON has it."""
+        return {"mechanism": self.mechanism} | {name: _listed(value) for name, value in self.parameters}
+
+
+def _listed(value: Any) -> Any:
+    return [*map(_listed, cast(tuple[Any, ...], value))] if isinstance(value, tuple) else value

@@ -1,0 +1,88 @@
+"""The cells of least variance where values are asked for directly: randomized response, or a hash.
+
+Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
+2017, with the collision probability of the linear hash, which is exact.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+
+from ...device.ldp_client import ONE, truth_threshold
+from .channel import Channel
+
+MAX_CODES = 1 << 24
+
+
+@cache
+def truth(epsilon: int, g: int) -> float | None:
+    """p of g cells, or None where the truth is no likelier than a lie."""
+    threshold = truth_threshold(epsilon, g)
+    return threshold / ONE if threshold * g > ONE else None
+
+
+def flat_channel(domain: int, g: int, epsilon: int, max_codes: int = MAX_CODES) -> Channel | None:
+    """The channel of a Level with these numbers, or None where it would be refused or has too many codes."""
+    if domain > max_codes:
+        return None
+    p = truth(epsilon, g)
+    if p is None:
+        return None
+    if g == domain:
+        return Channel(domain, g, p, 0.0)
+    channel = Channel(domain, g, p, 1.0)
+    seeds = code_count(channel) // g
+    if seeds * g > max_codes:
+        return None
+    return Channel(domain, g, p, ((seeds + 1) // g - 1) / seeds)
+
+
+@cache
+def primes(below: int) -> tuple[int, ...]:
+    """The primes below a number."""
+    sieve = bytearray([1]) * max(below, 2)
+    sieve[:2] = b"\0\0"
+    for n in range(2, int(below**0.5) + 1):
+        if sieve[n]:
+            sieve[n * n :: n] = bytes(len(range(n * n, below, n)))
+    return tuple(n for n in range(2, below) if sieve[n])
+
+
+Cost = Callable[[Channel], float]
+_RARE: Cost = attrgetter("variance")
+
+
+def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
+    """Channel of local hashing over range(domain) with the prime g of least cost, or None.
+
+    epsilon in micro-nats. Only primes g below the domain count, with at most max_codes codes and
+    threshold * g > ONE. cost is by default the variance of a value that nobody holds.
+    """
+    # Local hashing has t >= 2 digits, so that g**3 - g codes are the fewest.
+    limit = min(domain, round(max_codes ** (1 / 3)) + 2)
+    channels = (flat_channel(domain, g, epsilon, max_codes) for g in primes(limit))
+    return min((c for c in channels if c is not None), key=cost, default=None)
+
+
+@cache
+def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel:
+    """The channel of least cost over range(domain): g == domain direct, below it local hashing.
+
+    epsilon in micro-nats; cost as in best_hash. Raises ValueError where nothing fits in max_codes codes.
+    """
+    direct = flat_channel(domain, domain, epsilon, max_codes)
+    hashed = best_hash(domain, epsilon, max_codes, cost)
+    best = min((c for c in (direct, hashed) if c is not None), key=cost, default=None)
+    if best is None:
+        raise ValueError(f"no oracle over {domain} values fits in {max_codes} codes at epsilon {epsilon}")
+    return best
+
+
+def code_count(channel: Channel) -> int:
+    """Codes of a level with this channel."""
+    if channel.g == channel.domain:
+        return channel.g
+    size = channel.g
+    while size < channel.domain:
+        size *= channel.g
+    return (size - 1) * channel.g

@@ -1,0 +1,116 @@
+"""The fanout, cells and weights of least variance for a workload, of a tree of histograms."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from operator import attrgetter
+
+import numpy as np
+
+from ..arrays import Floats
+from . import allocation
+from . import tree as hierarchy
+from .channel import Channel
+from .choice import Choice
+from .flat_choice import MAX_CODES, Cost, best_channel, code_count, truth
+from .workload import Workload
+
+_MAX_FANOUT = 64
+_MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees
+_MAX_FLAT = 1 << 12  # values; above it a tree of one level is never the best
+_FINALISTS = 4
+_EVEN: Cost = attrgetter("even")
+
+
+@cache
+def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...]:
+    """Best channel of each level of a hierarchy for an even population, top first; at most 2**24 codes.
+
+    epsilon in micro-nats. Raises ValueError where no choice fits.
+    """
+    nodes = hierarchy.heights(domain, fanout)
+    most = MAX_CODES
+    while True:
+        channels = tuple(best_channel(n, epsilon, most, _EVEN) for n in nodes)
+        if sum(code_count(channel) for channel in channels) <= MAX_CODES:
+            return channels
+        most = most * 4 // 5  # fewer codes for the levels that take the most
+
+
+def workload_variance(
+    domain: int, fanout: int, channels: Sequence[Channel], weights: Sequence[int], workload: Workload
+) -> float:
+    """Mean variance over a workload of a hierarchy's answers to it, times reports, levels drawn by weights.
+
+    Of an even population, its sampling included. Errors of a level's nodes are taken as equally correlated,
+    which they are but for the lines of the linear hash.
+    """
+    share = np.array(weights) / sum(weights)
+    with np.errstate(divide="ignore"):
+        tree = hierarchy.tree(domain, fanout, list(np.array([c.assumed for c in channels]) / share))
+    errors: list[float | Floats] = []
+    for level, channel in enumerate(channels):
+        width = fanout ** (len(channels) - 1 - level)
+        nodes = np.full(channel.domain, channel.node_variance(width / domain))
+        nodes[-1] = channel.node_variance((domain - (channel.domain - 1) * width) / domain)
+        errors.append(nodes / share[level] if share[level] else np.inf)
+    return workload.mean_variance(tree, errors)
+
+
+def _levels(domain: int, fanout: int, channels: Sequence[Channel], workload: Workload) -> allocation.Levels:
+    height = len(channels)
+    widths = np.array([fanout ** (height - 1 - level) for level in range(height)])
+    energy = [workload.energy(domain, width) for width in (domain, *widths.tolist())]
+    return allocation.Levels(
+        np.maximum(np.diff(energy), 0),
+        np.array([channel.even for channel in channels]) / widths,
+        np.array([channel.assumed for channel in channels]) / widths,
+    )
+
+
+def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
+    """The best weights, and cells, of one fanout; variance as in a complete tree."""
+    channels = level_channels(domain, fanout, epsilon)
+    levels = _levels(domain, fanout, channels, workload)
+    weights = allocation.rounded(levels, allocation.shares(levels))
+    variance = levels.variance(np.array(weights) / sum(weights))
+    # Cells of a level without reports are those that take the fewest codes.
+    unused = (c.domain if truth(epsilon, c.domain) is not None else 2 for c in channels)
+    cells = tuple(c.g if w else u for c, w, u in zip(channels, weights, unused, strict=True))
+    parameters = (("fanout", fanout), ("cells", cells))
+    if len(set(weights)) > 1:
+        parameters += (("weights", weights),)
+    return Choice("hh", parameters, variance)
+
+
+def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Choice:
+    parameters = dict(choice.parameters)
+    channels = level_channels(domain, parameters["fanout"], epsilon)
+    weights = parameters.get("weights", (1,) * len(channels))
+    variance = workload_variance(domain, parameters["fanout"], channels, weights, workload)
+    return replace(choice, variance=variance)
+
+
+@cache
+def best_tree(domain: int, epsilon: int, workload: Workload) -> Choice:
+    """The tree of least mean variance over a workload; epsilon in micro-nats.
+
+    Dropped levels are included: with fanout 2 every mixture of 2, 4, 8, ... is a candidate. Raises ValueError
+    where none fits.
+    """
+    plans: list[Choice] = []
+    fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
+    if domain <= _MAX_FLAT:
+        fanouts.append(domain)  # one level: no hierarchy, but what all frequencies sum to is known
+    for fanout in fanouts:
+        try:
+            plans.append(_plan(domain, epsilon, fanout, workload))
+        except ValueError:
+            continue
+    if not plans:
+        raise ValueError(f"no hierarchy over {domain} values fits in {MAX_CODES} codes at {epsilon}")
+    plans.sort(key=lambda plan: plan.variance)
+    if domain > _MAX_EXACT:
+        return plans[0]
+    finalists = [_exact(plan, domain, epsilon, workload) for plan in plans[:_FINALISTS]]
+    return min(finalists, key=lambda plan: plan.variance)

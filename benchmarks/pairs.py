@@ -73,10 +73,10 @@ def costs() -> list[dict]:
     shape = (16, 16)
     asked = {
         "joint table alone": FREQUENCIES,
-        "one marginal alone": Workload("marginals", shape=shape, of=(0,)),
+        "one marginal alone": Workload("marginals", shape=shape, of_parts=(0,)),
         "each marginal": Workload("marginals", shape=shape),
-        "one part given the other": Workload("conditional", shape=shape, of=(1,), given=(0,)),
-        "the difference of two such": Workload("differences", shape=shape, of=(1,), given=(0,)),
+        "one part given the other": Workload("conditional", shape=shape, of_parts=(1,), given=(0,)),
+        "the difference of two such": Workload("differences", shape=shape, of_parts=(1,), given=(0,)),
     }
     rows = []
     for name, workload in asked.items():
@@ -139,7 +139,7 @@ class Configuration:
         domains = (6, 2) if self.question == "crashes" else (9, 16)
         workload = FREQUENCIES
         if self.design == "views":
-            workload = Workload("conditional", shape=domains, of=(1,), given=(0,))
+            workload = Workload("conditional", shape=domains, of_parts=(1,), given=(0,))
         elif self.design == "marginals too":
             workload = Workload("tables", shape=domains)
         return pair(self.of, chosen_fields(domains[0] * domains[1], round(self.epsilon * 1e6), workload), self.epsilon)
@@ -193,10 +193,8 @@ _NAMES = (f"below {BANDS[0]:g}", f"{BANDS[0]:g} to {BANDS[1]:g}", f"{BANDS[1]:g}
 def cover(configuration: Configuration) -> Counter:
     """(kind, band, hit) -> how often, over the fleets of a configuration."""
     experiment, shares = configuration.experiment(), configuration.population()
-    seed = abs(hash(json.dumps([configuration.question, configuration.design]))) * 0
-    rng = np.random.default_rng(
-        [seed, int(configuration.epsilon * 10), configuration.reports, len(configuration.design), len(configuration.question)]
-    )
+    words = [len(configuration.design), len(configuration.question)]
+    rng = np.random.default_rng([round(configuration.epsilon * 10), configuration.reports, *words])
     counted: Counter = Counter()
     tables = _tables(experiment, configuration.question)
 

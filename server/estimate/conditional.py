@@ -22,7 +22,7 @@ from ..arrays import Floats
 from .estimate import Estimates
 from .statistic import Difference, EstimateError, Statistic, normal_quantile
 
-LEAST_ERRORS = 4.0
+LEAST_ERRORS = 3.0
 """Standard errors that a denominator must be above 0 for a ratio to be shown; benchmarks/pairs.py has why."""
 
 

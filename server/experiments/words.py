@@ -5,6 +5,7 @@ from ..accounting import Kind
 from ..mechanisms import mechanism_of
 from .definition import Definition
 from .reading import MILLI
+from .units import Reading
 
 
 def mechanism(experiment: Experiment) -> str:
@@ -12,12 +13,14 @@ def mechanism(experiment: Experiment) -> str:
     return mechanism_of(experiment).words()
 
 
-def readings(experiment: Experiment, unit: str) -> str:
+def readings(experiment: Reading, unit: str) -> str:
     """What a reading can be: yes or no, the labels, or the bins and their bounds in the unit."""
     if experiment.type == "bool":
         return "yes or no"
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
+    if experiment.type == "pair":
+        return " with ".join(f"{part.name} ({readings(part, unit)})" for part in experiment.parts)
     low, high = experiment.low / MILLI, experiment.high / MILLI
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()

@@ -38,10 +38,10 @@ def energy(workload: Workload) -> Energy:
     shape = workload.shape
     parts = tuple(range(len(shape)))
     if workload.kind == "conditional":
-        return factors.conditional_energy(shape, workload.of, workload.given, differ=False)
+        return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=False)
     if workload.kind == "differences":
-        return factors.conditional_energy(shape, workload.of, workload.given, differ=True)
-    asked = [workload.of] if workload.of else [(part,) for part in parts]
+        return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=True)
+    asked = [workload.of_parts] if workload.of_parts else [(part,) for part in parts]
     if workload.kind == "tables":
         asked.append(parts)
     result: dict[Parts, float] = {}

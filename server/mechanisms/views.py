@@ -8,8 +8,9 @@ Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries 
 Privacy", VLDB 2021; Wang, Blocki, Li, Jha, USENIX Security 2017, for one view.
 """
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,11 +21,14 @@ from ...device.ldp_client import Experiment, Level
 from ..arrays import Counts, Floats
 from . import draws, factors
 from .channel import LevelCode
+from .choice import Choice
 from .covariance import LevelCounts
 from .decoded import Decoded
 from .factors import Parts
 from .mechanism import Weights
 from .supports import SupportMechanism
+from .view_choice import best_views
+from .workload import Workload
 
 _PAIR = {
     "type": "pair",
@@ -68,6 +72,11 @@ class Views(SupportMechanism):
         _THREE | {"views": [[0], [1, 2], [0, 1, 2]], "cells": [2, 4, 3], "weights": [1, 1, 2]},
     )
     parameters: ClassVar[tuple[str, ...]] = ("views", "cells", "weights")
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        with contextlib.suppress(ValueError):
+            yield from best_views(domain, epsilon, workload)
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)

@@ -30,11 +30,31 @@ class Workload:
             ranges
     ranges  half-open pairs of indices (lo, hi), for "list" alone
     share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
+
+    Of readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
+    itself; "tables": these and the joint table alike; "conditional": the values of `of_parts` among those
+    of each value of `given`; "differences": between two values of `given`.
+
+    shape   values of each part
+    of_parts, given   numbers of parts, rising
     """
 
-    kind: Literal["frequencies", "ranges", "prefixes", "mean", "list"]
+    kind: Literal[
+        "frequencies",
+        "ranges",
+        "prefixes",
+        "mean",
+        "list",
+        "marginals",
+        "tables",
+        "conditional",
+        "differences",
+    ]
     ranges: tuple[tuple[int, int], ...] = ()
     share: float | None = 0.0
+    shape: tuple[int, ...] = ()
+    of_parts: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:

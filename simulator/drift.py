@@ -8,6 +8,7 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.experiments.definition import Definition
+from . import pairs
 from .population import (
     Continuous,
     Population,
@@ -49,9 +50,13 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
     """
     if file is None:
         said = spec or usual(definition)
+        if definition.of is not None:
+            return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
         return parse(said), said
     if spec is not None:
         raise PopulationError("devices hold either a --population or what an --input has, not both")
+    if definition.of is not None:
+        raise PopulationError("--input is for one column: a pair's boards hold --population file:FILE")
     path, colon, column = file.rpartition(":")
     if not colon or not path:
         raise PopulationError(f"--input reads FILE:COLUMN, for example weather.csv:temp, not {file}")
@@ -59,7 +64,7 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
 
 
 def usual(definition: Definition) -> str:
-    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", labels by Zipf."""
+    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", all else by Zipf."""
     if definition.type == "number":
         assert definition.low is not None
         assert definition.high is not None

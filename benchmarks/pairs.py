@@ -93,7 +93,9 @@ def costs() -> list[dict]:
     )
     even = np.full(16, 1 / 16)
     alone = float(mechanism_of(number_16).variances(np.eye(16, 1), even)[0])
-    rows.append({"asked": "two experiments, ε / 2 each", "design": half.mechanism, "codes": number_16.code_count})
+    rows.append(
+        {"asked": "two experiments, ε / 2 each", "design": half.mechanism, "codes": number_16.code_count}
+    )
     rows[-1] |= {"cell": None, "marginal": alone, "cell_of_nobody": None}
     return rows
 
@@ -142,7 +144,9 @@ class Configuration:
             workload = Workload("conditional", shape=domains, of_parts=(1,), given=(0,))
         elif self.design == "marginals too":
             workload = Workload("tables", shape=domains)
-        return pair(self.of, chosen_fields(domains[0] * domains[1], round(self.epsilon * 1e6), workload), self.epsilon)
+        return pair(
+            self.of, chosen_fields(domains[0] * domains[1], round(self.epsilon * 1e6), workload), self.epsilon
+        )
 
     def population(self) -> Floats:
         """Shares of the joint table, shape (domain,)."""
@@ -187,7 +191,12 @@ def _band(statistic: Statistic) -> str:
     return _NAMES[sum(errors > bound for bound in BANDS)]
 
 
-_NAMES = (f"below {BANDS[0]:g}", f"{BANDS[0]:g} to {BANDS[1]:g}", f"{BANDS[1]:g} to {BANDS[2]:g}", f"above {BANDS[2]:g}")
+_NAMES = (
+    f"below {BANDS[0]:g}",
+    f"{BANDS[0]:g} to {BANDS[1]:g}",
+    f"{BANDS[1]:g} to {BANDS[2]:g}",
+    f"above {BANDS[2]:g}",
+)
 
 
 def cover(configuration: Configuration) -> Counter:
@@ -226,7 +235,9 @@ def cover(configuration: Configuration) -> Counter:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()

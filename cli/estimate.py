@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE
+from ..server.answers.candidates import check_texts
 from ..server.answers.pair_tables import PairQuestion
 from ..server.answers.query import Selection, versions
 from ..server.answers.question import EstimateQuestion, ask
@@ -17,9 +19,9 @@ from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError
 from . import output
+from .candidates import read_candidates
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 from .output import PICTURES, Force, Results
-
 
 _PAIR = "Pairs"
 
@@ -78,7 +80,10 @@ class ValueOptions(EpsilonOptions):
     """What is asked of experiments whose readings have a share each."""
 
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
+        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
+    ] = None
+    candidates: Annotated[
+        Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
     ] = None
     above: Annotated[list[float] | None, typer.Option(help="Share at or above, in the unit.")] = None
     below: Annotated[list[float] | None, typer.Option(help="Share below, in the unit.")] = None
@@ -100,11 +105,15 @@ class KindOptions(ValueOptions):
 
     of: Annotated[
         str,
-        typer.Option(help='Of a pair: "crashed=yes", or a part: of a number its mean.', rich_help_panel=_PAIR),
+        typer.Option(
+            help='Of a pair: "crashed=yes", or a part: of a number its mean.', rich_help_panel=_PAIR
+        ),
     ] = ""
     given: Annotated[
         str,
-        typer.Option(help='Among those of each value of a part, or with "version=1.2".', rich_help_panel=_PAIR),
+        typer.Option(
+            help='Among those of each value of a part, or with "version=1.2".', rich_help_panel=_PAIR
+        ),
     ] = ""
     versus: Annotated[
         tuple[str, str] | None,
@@ -155,7 +164,7 @@ class EstimateOptions(KindOptions):
             raise UsageError("both sides are the same: name another window, fleet or version to compare with")
         if self.trend and self.against:
             raise UsageError("--trend and --against are two questions: ask one at a time")
-        if self.together and not (self.ranges or self.above or self.below):
+        if self.together and not (self.ranges or self.above or self.below or self.candidates):
             raise UsageError("--together is about ranges: name some, each with --range")
         if not (self.trend or self.against):
             return
@@ -176,11 +185,19 @@ class EstimateOptions(KindOptions):
             raise UsageError("--rows is for histograms, and there is none here: leave it out")
 
     def shares(self, kind: str) -> list[str]:
-        """Ranges and labels of which shares are asked for; kind: the experiment's type."""
+        """Ranges, labels and texts of which shares are asked for; kind: the experiment's type."""
         if kind != "number" and (self.above or self.below):
             raise UsageError(f"--above and --below are for numbers; {self.name} is a {kind}")
+        if self.candidates is not None:
+            check_texts(self.name, kind)
+        if kind == "text" and not (self.ranges or self.candidates):
+            raise UsageError(
+                f"{self.name} is about texts that nobody listed: name those that you ask about, "
+                "with --candidates FILE, one a line, or each with --range"
+            )
+        listed = [] if self.candidates is None else read_candidates(self.candidates)
         above, below = (f"{x:g}:" for x in self.above or ()), (f":{x:g}" for x in self.below or ())
-        return [*(self.ranges or ()), *above, *below]
+        return [*(self.ranges or ()), *above, *below, *listed]
 
     def question(self) -> EstimateQuestion:
         """All that is asked, but for ranges, which need the experiment's type: see shares()."""

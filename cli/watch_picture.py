@@ -103,7 +103,7 @@ def _learned(result: Result) -> list[Text]:
         return [Text(_sentence(result.note), "dim")] if result.note and result.reports else []
     if result.type == "number":
         lines = [_line(result, one) for one in result.statistics[:1]]
-        lines.append(Text(_bars(result), "cyan"))
+        lines += [Text(_bars(result), "cyan")] if result.histogram else []
     else:
         largest = sorted(result.statistics, key=lambda one: -one.value)[:_MOST_LABELS]
         lines = [_line(result, one) for one in largest]

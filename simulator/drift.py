@@ -8,7 +8,7 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.experiments.definition import Definition
-from . import pairs
+from . import pairs, texts
 from .population import (
     Continuous,
     Population,
@@ -52,7 +52,7 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
         said = spec or usual(definition)
         if definition.of is not None:
             return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
-        return parse(said), said
+        return (texts.parse if definition.type == "text" else parse)(said), said
     if spec is not None:
         raise PopulationError("devices hold either a --population or what an --input has, not both")
     if definition.of is not None:
@@ -87,8 +87,8 @@ def usual_drift(definition: Definition, people: Population, days: int) -> float:
 def moved(people: Population, experiment: Experiment, by: float) -> Population:
     """The population moved by so much.
 
-    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes" or to the
-    first label. Raises PopulationError where it cannot move so.
+    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes", to the
+    first label or to the first text. Raises PopulationError where it cannot move so.
     """
     if not by:
         return people
@@ -98,6 +98,8 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
                 f"the drift of a {experiment.type} is the share of the fleet that turns to one label each "
                 "day: over all days from 0 to 1"
             )
+        if isinstance(people, texts.Texts):
+            return people.turned(by)
         return Mixed(people, int(experiment.type == "bool"), by)
     if isinstance(people, Continuous):
         draw, cdf = people.draw, people.cdf

@@ -138,6 +138,8 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
     if experiment.type == "pair":
         held = np.unravel_index(index, [part.domain for part in experiment.parts])
         return tuple(reading_in(part, int(i)) for part, i in zip(experiment.parts, held, strict=True))
+    if experiment.type == "text":
+        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:
@@ -337,7 +339,7 @@ def read_cell(text: str, type: str) -> Reading:
     """The reading in a cell of a CSV file, of a type; ValueError where it is not of it."""
     if text.lower() in _BLANK:
         return None
-    if type == "choice":
+    if type in ("choice", "text"):
         return text
     if type == "bool":
         if text.lower() not in _TRUE + _FALSE:

@@ -24,6 +24,7 @@ from .convergence import Convergence, ConvergenceError, Showing, fewest_reports,
 from .drift import chosen
 from .faithful import Faults, SimulatedFleet
 from .population import Population, PopulationError, reported_shares
+from .texts import text_shares
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""
@@ -119,6 +120,7 @@ def simulate(
         definition.unit,
         confidence,
         truth,
+        texts=text_shares(people) if experiment.type == "text" else None,
         devices=devices,
         held=held,
         reporting=reporting,

@@ -12,9 +12,10 @@ from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
 from ...server.answers import query
 from ...server.answers import tables as show
-from ...server.epsilon import MICRO, check_epsilon, micro_nats
+from ...server.epsilon import MICRO, belief, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
+from ...server.experiments.asking import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.privacy import questions as epsilon_local
@@ -144,7 +145,7 @@ def _asked(
             raise UsageError("--prior-from names an experiment of a store: leave --prior and --domain out")
         with Store(store, create=False) as opened:
             newest, shares = _stored(opened, the_fleet(opened, fleet), prior_from)
-        experiment = load(file).experiment() if file else newest
+        experiment = _listed(load(file).experiment()) if file else newest
         if experiment.domain != newest.domain:
             raise UsageError(
                 f"{prior_from} has {newest.domain} values, {experiment.name} has {experiment.domain}: "
@@ -154,13 +155,23 @@ def _asked(
     if file is not None:
         if mechanism != AUTO:
             raise UsageError("an experiment's file has its mechanism: --mechanism goes with --domain")
-        experiment = load(file).experiment()
+        experiment = _listed(load(file).experiment())
         return Values(experiment), fixed(experiment), _prior_from_text(prior, experiment)
     if domain is None:
         raise UsageError("say what a board may hold: an experiment's file, or --domain 16")
     values = bare_values(domain)
     at = epsilon_local.chosen(domain, mechanism)
     return values, at, _prior_from_text(prior, values.experiment, bare=True)
+
+
+def _listed(experiment: Experiment) -> Experiment:
+    """The experiment, whose values can be listed. Raises UsageError for a text."""
+    if experiment.type == "text":
+        raise UsageError(
+            f"{experiment.name} is a text, and no list holds all texts: say with --domain how many an "
+            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'a text')}"
+        )
+    return experiment
 
 
 # --- What an attacker knows beforehand ------------------------------------------------------------
@@ -200,11 +211,12 @@ def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     """Return an experiment of a store and the prior that its reports give: shares, none negative, sum 1.
 
     All versions with the newest one's values are pooled. UsageError where fleet or name is not there,
-    EstimateError where there are fewer than 2 reports.
+    NotAnswered where it has no shares, EstimateError where there are fewer than 2 reports.
     """
     selection = query.Selection(name, fleet)
     versions = query.versions(store, selection)
-    newest = versions[-1].experiment
+    newest = _listed(versions[-1].experiment)
+    require([newest], {"frequencies", "pairs"}, "give a prior with --prior, and the experiment's file")
     alike = [v for v in versions if _values(v.experiment) == _values(newest)]
     estimates = query.pooled(store, alike, selection)
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)

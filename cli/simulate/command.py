@@ -42,7 +42,7 @@ def simulate(
         str | None,
         typer.Option(
             "--population",
-            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7.",
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: zipf:1:FILE.",
             show_default="by the experiment's type",
         ),
     ] = None,
@@ -57,7 +57,7 @@ def simulate(
         ),
     ] = None,
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, or a label.")
+        list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
     ] = None,
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
     rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
@@ -243,6 +243,8 @@ def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboo
 
 
 def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
+    if estimate.experiment.type == "text":
+        return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     answers: list[Answer] = [estimate.histogram(rows)]
     if ranges:
         answers.append(estimate.share(*ranges))

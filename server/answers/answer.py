@@ -224,6 +224,7 @@ class Answer(Shown):
     def heading(self) -> str:
         """The table's heading."""
         return self.title or TITLES[self.kind]
+
     most: int = 0
 
     def shown(self) -> Answer:

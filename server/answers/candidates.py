@@ -15,7 +15,7 @@ from .answer import CONFIDENCE, Answer, CandidateRow, ChangeRow
 OTHERS = "all others"
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
-MOST_CANDIDATES = 2_000_000
+MOST_CANDIDATES = 1 << 20
 _NAMED = 3  # texts of one row that its name has
 
 
@@ -97,9 +97,28 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
     if together:
         are = "1 row has" if together == 1 else f"{together:,} rows have"
         notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
+    return "\n".join([*notes, _missed(shares)])
+
+
+def _missed(shares: CandidateShares) -> str:
+    """What becomes of texts that nobody listed."""
     chance = f"{100 * (1 - shares.free):.2g} %"
-    notes.append(f"A text that is not listed is counted in a row with a chance of {chance}: list the common.")
-    return "\n".join(notes)
+    return f"A text that is not listed is counted in a row with a chance of {chance}: list the common ones."
+
+
+def share_together(
+    estimates: Estimates,
+    texts: Iterable[str],
+    confidence: float = CONFIDENCE,
+    truth: Mapping[str, float] | None = None,
+) -> Answer:
+    """The share that any of the texts has: one row. Errors as candidate_shares()."""
+    (shares,) = _shares(texts, [estimates])
+    own, others = shares.candidates.texts, shares.others
+    low, high = others.interval(confidence)
+    row = CandidateRow(row_name(own), 1 - others.value, 1 - high, 1 - low, _true(truth, own), texts=own)
+    common = (estimates.experiment.name, "share", "", estimates.reports, confidence, (row,))
+    return Answer("candidates", *common, _missed(shares))
 
 
 def changed_candidates(

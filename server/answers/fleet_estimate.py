@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -39,6 +39,7 @@ from .answer import (
     histogram_ranges,
     quantile_name,
 )
+from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
@@ -56,6 +57,7 @@ class FleetEstimate(Shown):
     unit        of the readings, or an empty text
     confidence  of the intervals, between 0 and 1
     truth       shares of the indices, shape (domain,), where a simulation knows them
+    texts       shares of texts, of an experiment of those, where a simulation knows them
     sources     where the reports were counted
 
     Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
@@ -70,6 +72,7 @@ class FleetEstimate(Shown):
     confidence: float = CONFIDENCE
     truth: Floats | None = None
     sources: frozenset[ReportSource] = frozenset()
+    texts: Mapping[str, float] | None = None
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -81,6 +84,11 @@ class FleetEstimate(Shown):
     def reports(self) -> int:
         """How many reports it rests on."""
         return self.estimates.reports
+
+    @property
+    def answers(self) -> frozenset[str]:
+        """What it can be asked, in the words of experiments/asking.py."""
+        return answers_of(*self.estimates.versions)
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
@@ -100,13 +108,18 @@ class FleetEstimate(Shown):
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
-        """Shares of the fleet inside ranges, or with labels."""
-        self._require("ranges")
+        """Shares of the fleet inside ranges, with labels, or with texts."""
+        self._require("ranges", "candidates")
+        if self.experiment.type == "text":
+            return self.candidates(ranges, most=0)
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: str, post: str = "raw") -> Answer:
-        """The share of the fleet inside any of the ranges, or with any of the labels: one row."""
-        self._require("ranges")
+        """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
+        self._require("ranges", "candidates")
+        if self.experiment.type == "text":
+            one = share_together(self.estimates, ranges, self.confidence, self.texts)
+            return replace(one, about=self.which)
         wanted = parse_ranges(self.experiment, ranges)
         weights = np.zeros(self.experiment.domain)
         for r in wanted:
@@ -137,6 +150,15 @@ class FleetEstimate(Shown):
         words = "" if processed is None else f"{processed.method}: {' '.join(processed.notes)}"
         note = "\n".join(text for text in (moved_note(self.experiment, wanted, self.unit), words) if text)
         return self._answer(kind, rows, note, "" if processed is None else processed.method)
+
+    def candidates(self, texts: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
+        """Shares of texts that an experiment of type "text" is asked about, and of all others together.
+
+        The largest come first; most: how many are printed or drawn, 0 for all. Candidates that share a slot
+        are one row.
+        """
+        answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
+        return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:
         """The share below every edge of a number's bins but the last, which all are below."""
@@ -208,11 +230,10 @@ class FleetEstimate(Shown):
 
     def summary(self, rows: int = 16) -> Answers:
         """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
-        can = answers_of(self.experiment)
-        if "pairs" in can:
+        if "pairs" in self.answers:
             return self.pairs.summary(rows)
-        tables = [self.histogram(rows)] if "frequencies" in can else []
-        return Answers([*tables, self.mean()] if "mean" in can else tables)
+        tables = [self.histogram(rows)] if "frequencies" in self.answers else []
+        return Answers([*tables, self.mean()] if "mean" in self.answers else tables)
 
     def change_since(
         self,
@@ -234,15 +255,20 @@ class FleetEstimate(Shown):
             changed = self.pairs.change_since(before.estimates, pair, rows)
             return Answers(replace(one, against=before.which) for one in changed)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
+        if self.experiment.type == "text":
+            shares = changed_candidates(*sides, ranges, self.confidence)
+            return Answers([replace(shares, about=self.which, against=before.which)])
         wanted = parse_ranges(self.experiment, ranges)
         note = moved_note(self.experiment, wanted, self.unit)
-        wanted = wanted or histogram_ranges(self.experiment, rows)
-        tables = [replace(change.changed_shares(*sides, wanted, *common), note=note)]
+        can, tables = self.answers & before.answers, list[Answer]()
+        if "ranges" in can:
+            wanted = wanted or histogram_ranges(self.experiment, rows)
+            tables.append(replace(change.changed_shares(*sides, wanted, *common), note=note))
         if cdf:
             names = edge_names(bin_edges(self.experiment))
             below = [IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, *common))
-        if self.experiment.type == "number":
+        if "mean" in can:
             tables.append(change.changed_readings(*sides, quantiles, *common))
         return Answers(replace(one, about=self.which, against=before.which) for one in tables)
 
@@ -255,8 +281,8 @@ class FleetEstimate(Shown):
         version = self.about.partition(", version ")[2]
         return headline.about(fleet, sorted({source.window for source in self.sources}), version)
 
-    def _require(self, word: str) -> None:
-        require(self.experiment, word)
+    def _require(self, *words: str) -> None:
+        require(self.estimates.versions, words)
 
     def _answer(self, kind: Kind, rows: Sequence[Row], note: str = "", post: str = "") -> Answer:
         quantity = "reading" if kind in ("quantiles", "moments") else "share"
@@ -289,8 +315,7 @@ class FleetEstimate(Shown):
         title = f"{self.experiment.name}: {self.reports:,} reports" + (
             f", {self.which}" if self.which else ""
         )
-        only = answers_of(self.experiment) & OF_VALUES
-        return title if only else f"{title}\nIt answers only {answers_only(self.experiment)}."
+        return title if self.answers & OF_VALUES else f"{title}\n{answers_only(self.experiment)}"
 
     def __rich__(self) -> RenderableType:
         return Group(plain(self._title()), self.summary())
@@ -320,9 +345,10 @@ def trend(
     is asked. Raises EstimateError for fewer than two windows, UnitsError as parse_range(), and for quantiles
     of another type than a number.
     """
-    experiment = next(iter(windows.values())).experiment
+    experiment, which = next(iter(windows.values())).experiment, headline.about(about, list(windows))
+    if experiment.type == "text":
+        return Answers([replace(candidates_over_time(windows, statistics, confidence), about=which)])
     if experiment.type == "pair":
-        which = headline.about(about, list(windows))
         shown = pairs.trend(windows, pair, unit, confidence)
         return Answers(replace(one, about=which) for one in shown)
     number = experiment.type == "number"
@@ -344,5 +370,4 @@ def trend(
         tables.append(change.trend(windows, {MEAN: moments.mean}, "reading", unit, confidence))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, unit, confidence))
-    which = headline.about(about, list(windows))
     return Answers(replace(one, about=which) for one in tables)

@@ -93,7 +93,7 @@ def _next(answers: Sequence[Answer], windows: int) -> str:
     if first.kind == "change":
         return "Four times as many reports on both sides show changes half as large."
     halve = f"four times as many reports ({4 * first.reports:,}) halve the intervals"
-    if half_width(first) > NOISY * max(row.value for row in first.rows):
+    if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
         wider = "Ask for fewer, wider rows (--rows 8, --range)" if first.rows[0].upper is not None else ""
         text = f"{wider}, or wait: {halve}." if wider else f"{halve}."
     else:

@@ -28,7 +28,7 @@ def draw(axes: Axes, answer: Answer) -> tuple[str, str]:
     In a larger table a small cross marks the cells whose interval holds 0. Returns the axes' labels.
     """
     cells = [row for row in answer.rows if isinstance(row, CellRow)]
-    (across, down), = {tuple(part for part, _ in row.cell) for row in cells}
+    ((across, down),) = {tuple(part for part, _ in row.cell) for row in cells}
     columns = list(dict.fromkeys(row.cell[0][1] for row in cells))
     lines = list(dict.fromkeys(row.cell[1][1] for row in cells))
     shape = (len(columns), len(lines))

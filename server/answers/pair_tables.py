@@ -179,7 +179,9 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     wanted, quantity = _wanted(experiment, of, "", first.parts)
     if len(wanted) > 1:
         name = _part_of(experiment, wanted[0])
-        raise UsageError(f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"')
+        raise UsageError(
+            f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"'
+        )
     (one,) = wanted
     title = f"{one.text} given"
     sides = tuple(Asked(side.text, one.cells, side) for side in (first, second))

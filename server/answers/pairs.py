@@ -171,7 +171,9 @@ def _note(made: Sequence[object], lost: Sequence[tuple[Condition, Ratio, int]]) 
         return ""
     conditions = dict.fromkeys(condition.text for condition, _, _ in lost)
     first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}
-    shares = (f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g} %)" for text in conditions)
+    shares = (
+        f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g} %)" for text in conditions
+    )
     needed = max(reports_needed(reports, [ratio]) for _, ratio, reports in lost)
     about = f"{float(f'{needed:.2g}'):,.0f}"
     text = f"too few boards have {', '.join(shares)} to divide by; it takes about {about} reports"

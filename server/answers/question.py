@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...device.ldp_client import Experiment
-from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
+from ..experiments.asking import OF_VALUES, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
+from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
 from .pair_tables import NO_QUESTION, PairQuestion
@@ -31,10 +32,10 @@ class EstimateQuestion:
 
     selection   the reports; its fleet and experiment are named
     against     the reports that they are compared with, or None
-    ranges      low:high in the reading's unit, or labels
+    ranges      low:high in the reading's unit, labels, or texts
     together    whether what lies in any of the ranges is asked for, in one row, and not each
     quantiles   each between 0 and 1
-    top         how many of the most common values; 0 for none
+    top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
     cdf         whether the share below every edge is asked for
     rows        of a number's histogram at most; None for ROWS
     post        a post-processing's name
@@ -139,11 +140,11 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
     experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
-    newest = versions(store.store, selection)[-1].experiment
-    check_answered(newest, question)
+    selected = [v.experiment for v in versions(store.store, selection)]
+    check_answered(selected, question)
     estimate = experiment.estimate(**_how(selection, question))
     if question.trend:
-        asked = [*question.ranges, *([MEAN] if MEAN in answers_of(newest) else [])]
+        asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
         answers = experiment.trend(*asked, pair=question.pair, **how)
     elif question.against:
@@ -160,23 +161,21 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
 
 def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """What is asked of one estimate, in the way of its kind."""
-    can = answers_of(estimate.experiment)
-    answer = next((OTHERWISE[word] for word in OTHERWISE if word in can), _of_values)
+    answer = next((OTHERWISE[word] for word in OTHERWISE if word in estimate.answers), _of_values)
     return answer(estimate, question)
 
 
 def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     answers: list[Answer] = []
-    can = answers_of(estimate.experiment)
-    if "frequencies" in can:
+    if "frequencies" in estimate.answers:
         answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
         answers.append(shares(*question.ranges, post=question.post))
     if question.quantiles:
         answers.append(estimate.quantile(*question.quantiles))
-    if "mean" in can:
+    if "mean" in estimate.answers:
         answers.append(estimate.mean())
     if question.top:
         answers += estimate.top(question.top)
@@ -185,38 +184,41 @@ def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers(answers)
 
 
+def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    if question.together:
+        return Answers([estimate.together(*question.ranges)])
+    return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
+
+
 def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return estimate.pairs.ask(question.pair, question.rows or ROWS)
 
 
-OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {"pairs": _of_pair}
+OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
+    "candidates": _of_texts,
+    "pairs": _of_pair,
+}
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
 
-def check_answered(experiment: Experiment, question: EstimateQuestion) -> None:
-    """Raise NotAnswered for the first option that asks an experiment for what it lacks."""
-    can = answers_of(experiment)
-    of_values = "mean" if "mean" in can else "ranges"  # trends and changes are of both
-    compared = "pairs" if "pairs" in can else of_values
-    options: tuple[tuple[str, str, object], ...] = (
-        ("--range, --above and --below", "ranges", question.ranges),
-        ("--quantile", "quantiles", question.quantiles),
-        ("--top", "frequencies", question.top),
-        ("--cdf", "quantiles", question.cdf),
-        ("--rows", compared if compared == "pairs" else "frequencies", question.rows),
-        ("--post", "frequencies", question.post != "raw"),
-        ("--weigh fisher", "frequencies", question.weigh == "fisher"),
-        ("--of, --given, --versus and --joint", "pairs", question.pair),
-        ("--trend", compared, question.trend),
-        ("the options --against", compared, question.against),
+def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
+    """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    options: tuple[tuple[str, set[str], object], ...] = (
+        ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
+        ("--quantile", {"quantiles"}, question.quantiles),
+        ("--top", {"frequencies", "candidates"}, question.top),
+        ("--cdf", {"quantiles"}, question.cdf),
+        ("--rows", {"frequencies", "pairs"}, question.rows),
+        ("--post", {"frequencies"}, question.post != "raw"),
+        ("--weigh fisher", {"frequencies"}, question.weigh == "fisher"),
+        ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
+        ("--trend", {"ranges", "mean", "candidates", "pairs"}, question.trend),
+        ("the options --against", {"ranges", "mean", "candidates", "pairs"}, question.against),
     )
-    for option, word, asked in options:
-        if asked:
-            require(experiment, word, f"leave {option} out")
-    if not can & (OF_VALUES | OTHERWISE.keys()):
-        raise NotAnswered(
-            f"{experiment.name} answers only {answers_only(experiment)}: nothing here asks that"
-        )
+    for option, words, wanted in options:
+        if wanted:
+            require(asked, words, f"leave {option} out")
+    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

@@ -17,14 +17,13 @@ as well; that free slots tell what others put into a slot takes no more than a u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.special import ndtr
+from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
@@ -58,7 +57,7 @@ class Candidates:
     def members(self) -> list[tuple[str, ...]]:
         """The texts of each row."""
         result: list[list[str]] = [[] for _ in range(self.rows)]
-        for text, row in zip(self.texts, self.row.tolist(), strict=True):
+        for text, row in zip(self.texts, map(int, self.row), strict=True):
             result[row].append(text)
         return [tuple(texts) for texts in result]
 
@@ -82,7 +81,7 @@ class CandidateShares:
         """Of each row, one-sided: how likely noise shows as much where no board has one of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
-        return ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
+        return special.ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
 
 
 def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
@@ -93,15 +92,13 @@ def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates
     if not texts:
         raise EstimateError("there is no candidate: name at least one text")
     if len(set(texts)) != len(texts):
-        seen: set[str] = set()
-        twice = next(text for text in texts if text in seen or seen.add(text))
+        (twice, _), *_ = Counter(texts).most_common(1)
         raise EstimateError(f"{twice!r} is there twice: name every candidate once")
     slots: dict[tuple[bytes, int], Ints] = {}
     for experiment in experiments:
         key = _key(experiment)
         if key not in slots:
-            bucket = experiment.bucket
-            slots[key] = np.array([bucket(text) for text in texts], np.int64)
+            slots[key] = np.fromiter(map(experiment.bucket, texts), np.int64, len(texts))  # type: ignore
     return Candidates(tuple(texts), _rows(list(slots.values())), slots)
 
 
@@ -113,19 +110,16 @@ def _key(experiment: Experiment) -> tuple[bytes, int]:
 
 def _rows(slots: Sequence[Ints]) -> Ints:
     """Row of each text: those that share a slot anywhere, directly or through others, are in one."""
-    count = len(slots[0])
-    nodes, links = count, []
-    for one in slots:
-        _, number = np.unique(one, return_inverse=True)
-        links.append(nodes + number)
-        nodes += int(number.max()) + 1
-    texts = np.tile(np.arange(count), len(slots))
-    graph = coo_array((np.ones(len(texts), np.int8), (texts, np.concatenate(links))), shape=(nodes, nodes))
-    _, label = connected_components(graph, directed=False)
-    _, first, row = np.unique(label[:count], return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)  # rows in the order of their first texts
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[row]
+    numbers = [np.unique(one, return_inverse=True)[1] for one in slots]
+    first = np.arange(len(slots[0]))  # the first text that each is known to be in a row with
+    before = None
+    while before is None or (first != before).any():
+        before = first
+        for number in numbers:
+            least = np.full(int(number.max()) + 1, len(first))
+            np.minimum.at(least, number, first)
+            first = least[number]
+    return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
 
 def experiments_of(estimates: Estimates) -> list[Experiment]:
@@ -200,7 +194,7 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
     )  # variance of a slot's share
 
     def summed(numbers: Floats) -> Floats:
-        return np.bincount(row, numbers, rows)
+        return np.bincount(row, numbers, rows).astype(np.float64)
 
     held = summed(np.ones(len(taken)))  # slots of each row
     value = summed(x[taken]) - held * ((1 - total.value) / left)

@@ -6,7 +6,7 @@ for every mechanism and includes the correlations between values and the samplin
 intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -46,6 +46,11 @@ class Estimates:
     stderr_method: Literal["exact", "approximate"]
 
     @property
+    def versions(self) -> Sequence[Experiment]:
+        """The experiments whose reports it rests on, the newest last."""
+        return (self.experiment,)
+
+    @property
     def domain(self) -> int:
         """Number of values."""
         return self.experiment.domain
@@ -65,8 +70,17 @@ class Estimates:
         """Variances and skews of cdf()."""
         raise NotImplementedError
 
+    @property
+    def answers(self) -> frozenset[str]:
+        """What can be asked, as of a Mechanism."""
+        raise NotImplementedError
+
     def rare_variance(self) -> float:
         """Variance of the frequency of a value that nobody holds; it depends on the design alone."""
+        raise NotImplementedError
+
+    def mean_variance(self) -> float:
+        """Variance of the mean index where all are equally common; it depends on the design alone."""
         raise NotImplementedError
 
     @property
@@ -215,8 +229,17 @@ class Estimate(Estimates):
         values = np.append(0.0, np.cumsum(self.frequencies))
         return _statistics(values[hi] - values[lo], spread)
 
+    @property
+    def answers(self) -> frozenset[str]:
+        return self.decoded.mechanism.answers
+
     def rare_variance(self) -> float:
         return self.decoded.rare_variance()
+
+    def mean_variance(self) -> float:
+        even = np.full(self.domain, 1 / self.domain)
+        indices = np.arange(self.domain, dtype=float)[:, None]
+        return float(self.decoded.mechanism.variances(indices, even)[0]) / self.reports
 
 
 def _statistics(value: Floats, spread: Spread) -> Statistics:

@@ -29,6 +29,10 @@ class Pool(Estimates):
         variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
         return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
 
+    @property
+    def versions(self) -> Sequence[Experiment]:
+        return [version for e in self.estimates for version in e.versions]
+
     @cached_property
     def frequencies(self) -> Floats:
         parts = (w * e.frequencies for w, e in zip(self.weights, self.estimates, strict=True))
@@ -48,8 +52,18 @@ class Pool(Estimates):
         value = self.weights @ np.array([part.value for part in parts])
         return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
+    @property
+    def answers(self) -> frozenset[str]:
+        return frozenset.intersection(*(e.answers for e in self.estimates))
+
     def rare_variance(self) -> float:
-        return float(sum(w**2 * e.rare_variance() for w, e in zip(self.weights, self.estimates, strict=True)))
+        return self._of_design([e.rare_variance() for e in self.estimates])
+
+    def mean_variance(self) -> float:
+        return self._of_design([e.mean_variance() for e in self.estimates])
+
+    def _of_design(self, variances: Sequence[float]) -> float:
+        return float(self.weights**2 @ np.array(variances))
 
 
 _SAME = ("type", "domain", "low", "high", "labels")
@@ -62,10 +76,13 @@ def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
 
 
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
-    """Raise EstimateError unless all estimates are of the same type, range, bins and labels."""
+    """Raise EstimateError unless all estimates are of the same type, range, bins and labels.
+
+    Texts are the same whatever slots they fall into: see candidates.py.
+    """
     first = estimates[0].experiment
     for other in estimates[1:]:
-        for name in _SAME:
+        for name in _SAME[:1] if first.type == other.experiment.type == "text" else _SAME:
             a, b = getattr(first, name), getattr(other.experiment, name)
             if a != b:
                 raise EstimateError(f"only estimates go together whose {name} is the same, not {a} and {b}")
@@ -77,8 +94,9 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
     """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
 
     by: "reports" weighs each by its number of reports: the population is all that was reported on.
-    "variance" weighs by the inverse variance of a rare value, which the design fixes: less error, where the
-    populations are the same. Raises EstimateError where type, range, bins or labels differ.
+    "variance" weighs by the inverse variance of a rare value, or of the mean where one of them has no shares
+    of values; the design fixes both: less error, where the populations are the same. Raises EstimateError
+    where type, range, bins or labels differ.
     """
     if not estimates:
         raise EstimateError("at least one estimate is needed to pool")
@@ -87,6 +105,8 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
     check_same_quantity(estimates)
     if by == "reports":
         weights = np.array([e.reports for e in estimates], dtype=np.float64)
-    else:
+    elif all("frequencies" in e.answers for e in estimates):
         weights = np.array([1 / e.rare_variance() for e in estimates])
+    else:
+        weights = np.array([1 / e.mean_variance() for e in estimates])
     return Pool(estimates, weights / weights.sum())

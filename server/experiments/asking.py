@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ...device.ldp_client import Experiment
 from ..errors import HushmoteError
 from ..mechanisms import mechanism_of
@@ -24,14 +26,18 @@ class NotAnswered(HushmoteError):
     """A question that an experiment has no answer to; the text says what it answers."""
 
 
-def answers_of(experiment: Experiment) -> frozenset[str]:
-    """Words for what an experiment answers, by its type and its mechanism.
+def answers_of(*versions: Experiment) -> frozenset[str]:
+    """Words for what an experiment answers, by its type and its mechanism: what all these versions do.
 
     "frequencies", "ranges" (labels are such), "quantiles" and "mean" are of the values; "candidates" are
     shares of texts that somebody names, "discovery" is texts that nobody named, and "pairs" are shares of two
     or three readings together. Without "frequencies" there is no histogram of values, and the domain may be
     larger than any array.
     """
+    return frozenset.intersection(*map(_of_one, versions))
+
+
+def _of_one(experiment: Experiment) -> frozenset[str]:
     if experiment.type == "text":
         return frozenset({"discovery" if experiment.mechanism == "prefix" else "candidates"})
     if experiment.type == "pair":
@@ -40,13 +46,19 @@ def answers_of(experiment: Experiment) -> frozenset[str]:
     return answers if experiment.type == "number" else answers & _OF_LABELS
 
 
-def answers_only(experiment: Experiment) -> str:
-    """What an experiment answers, as a sentence goes on after "answers only"."""
-    return " and ".join(words for word, words in _ONLY.items() if word in answers_of(experiment))
+def answers_only(*versions: Experiment) -> str:
+    """A clause on what an experiment answers: "delay answers only its mean"."""
+    can = answers_of(*versions)
+    listed = " and ".join(words for word, words in _ONLY.items() if word in can)
+    some = any(_of_one(version) != can for version in versions)
+    return f"{versions[-1].name} answers only {listed}" + (" in all of its versions" if some else "")
 
 
-def require(experiment: Experiment, word: str, instead: str = "") -> None:
-    """Raise NotAnswered where an experiment does not answer a word of answers_of(); instead: what to do."""
-    if word not in answers_of(experiment):
-        only = f"{experiment.name} answers only {answers_only(experiment)}"
+def require(versions: Sequence[Experiment], words: Iterable[str], instead: str = "") -> None:
+    """Raise NotAnswered where versions do not all answer one of the words of answers_of().
+
+    instead: what to do, as it stands after the colon.
+    """
+    if answers_of(*versions).isdisjoint(words):
+        only = answers_only(*versions)
         raise NotAnswered(f"{only}: {instead}" if instead else only)

@@ -12,7 +12,9 @@ from ..arrays import Floats
 from ..mechanisms import factors
 from .units import Reading, UnitsError, bin_edges, index_names, parse_range
 
-EXAMPLE = 'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
+EXAMPLE = (
+    'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
+)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ def bin_edges(experiment: Reading) -> np.ndarray:
 
 
 def index_names(experiment: Reading) -> list[str]:
-    """What each index is called: a label, no/yes, or a bin's half-open range."""
+    """What each index is called: a label, no/yes, a bin's half-open range, or a slot's number."""
+    if experiment.type == "text":
+        return [f"slot {i}" for i in range(experiment.domain)]
     if experiment.type == "choice":
         return [*experiment.labels, "other"]
     if experiment.type == "bool":
@@ -71,12 +73,15 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
 
 
 def parse_range(experiment: Reading, text: str) -> IndexRange:
-    """Return the indices of a number's "low:high", as parse_bins does, or the index of a label.
+    """Return the indices of a number's "low:high", as parse_bins does, or the index of a label or a text.
 
     Raises UnitsError for another text.
     """
     if experiment.type == "number":
         return parse_bins(bin_edges(experiment), text)
+    if experiment.type == "text":
+        slot = experiment.bucket(text) or 0
+        return IndexRange(slot, slot + 1, text)
     names = index_names(experiment)
     if text not in names:
         raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")

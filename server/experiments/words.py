@@ -14,11 +14,13 @@ def mechanism(experiment: Experiment) -> str:
 
 
 def readings(experiment: Reading, unit: str) -> str:
-    """What a reading can be: yes or no, the labels, or the bins and their bounds in the unit."""
+    """What a reading can be: yes or no, the labels, the bins and their bounds in the unit, or any text."""
     if experiment.type == "bool":
         return "yes or no"
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
+    if experiment.type == "text":
+        return f"any text, hashed into {experiment.domain:,} slots"
     if experiment.type == "pair":
         return " with ".join(f"{part.name} ({readings(part, unit)})" for part in experiment.parts)
     low, high = experiment.low / MILLI, experiment.high / MILLI

@@ -28,11 +28,12 @@ GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it
 class Check:
     """One thing that honest boards cannot bring about.
 
-    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, between q
-               and p; "sum": supports of all values together
+    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
+               of each code, between what none and all of the boards bring about; "sum": supports of all
+               values together
     level      of the hierarchy, from 0 at the top; None for all together
     statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
-               support, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
+               count, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
     p          chance at most, for honest boards, of something so far out
     words      what was seen
     """
@@ -92,17 +93,31 @@ def bounded_supports(code: LevelCode, classes: Counts, level: int | None) -> Ite
 
 
 def _shares(code: LevelCode, supports: Counts, reports: int, level: int | None) -> Check:
-    """Supports are sums of coins of chances from q to p: binomials of q and of p bound their tails."""
+    """Supports are sums of coins of chances from q to p."""
     channel = code.channel
-    most, least = int(supports.max()), int(supports.min())
-    high = float(special.betainc(most, reports - most + 1, channel.p)) if most else 1.0
-    low = float(special.betainc(reports - least, least + 1, 1 - channel.q)) if least < reports else 1.0
-    p = min(1.0, 2 * channel.domain * min(high, low))
+    above = f"a value{_where(level)} has more supports than if all boards held it"
+    below = f"a value{_where(level)} has fewer supports than if no board held it"
+    return bounded(supports, reports, (channel.q, channel.p), (below, above), level)
+
+
+def bounded(
+    counts: Counts,
+    reports: int,
+    chances: tuple[float, float],
+    words: tuple[str, str],
+    level: int | None = None,
+) -> Check:
+    """Check counts of what a report does with a chance from the first to the second, whatever the reading.
+
+    words: what is said where a count is too low, and where it is too high. Binomials bound the tails.
+    """
+    most, least = int(counts.max()), int(counts.min())
+    high = float(special.betainc(most, reports - most + 1, chances[1])) if most else 1.0
+    low = float(special.betainc(reports - least, least + 1, 1 - chances[0])) if least < reports else 1.0
+    p = min(1.0, 2 * len(counts) * min(high, low))
     if high < low:
-        words = f"a value{_where(level)} has more supports than if all boards held it"
-        return Check("shares", level, most / reports, p, words)
-    words = f"a value{_where(level)} has fewer supports than if no board held it"
-    return Check("shares", level, least / reports, p, words)
+        return Check("shares", level, most / reports, p, words[1])
+    return Check("shares", level, least / reports, p, words[0])
 
 
 def _sum(code: LevelCode, classes: Counts, reports: int, level: int | None) -> Check:

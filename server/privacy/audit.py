@@ -11,6 +11,7 @@ Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; D
 Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
 """
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -32,6 +33,7 @@ Tallied = tuple[Tally, Tally]  # of the first input and of the second
 
 SILENCE = -1  # the "code" of a call that made no report
 _BOUNDS = 4  # two directions, two ways to choose the event
+_MOST_VALUES = 1 << 24
 _LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
 
 
@@ -66,26 +68,51 @@ class Subject:
 
 
 def subject(payload: bytes, whole: bool) -> Subject:
-    """The first and the last index of an experiment, which differ on every level, and its audit's payload.
+    """Two inputs of an experiment that differ on every level, and its audit's payload.
 
-    payload: the experiment's JSON. Raises ExperimentRefused where it is none.
+    payload: the experiment's JSON. Raises ExperimentRefused where it is none, AuditError where it has too
+    many values for the exact chances of its codes.
     """
     every = min(Experiment.parse(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
     free = json.dumps(fields, separators=(",", ":")).encode()
     experiment = Experiment.parse(free)
-    readings: tuple[Any, Any]
-    if experiment.type == "bool":
-        readings = (False, True)
-    elif experiment.type == "choice":
-        labels = list(experiment.labels)
+    if experiment.domain > _MOST_VALUES:
+        raise AuditError(
+            f"{experiment.name} has {experiment.domain:,} values, and an audit works with up to "
+            f"{_MOST_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
+        )
+    readings = _ends(experiment)
+    first, last = (experiment.bucket(reading) for reading in readings)
+    return Subject(experiment, free, whole, readings, (first, last))
+
+
+def _ends(reading: Any) -> tuple[Any, Any]:
+    """Two readings that are as far apart as they can be: of an experiment, or of a part of a pair's."""
+    if reading.type == "bool":
+        return False, True
+    if reading.type == "choice":
         other = "other"
-        while other in labels:
+        while other in reading.labels:
             other += "_"
-        readings = (labels[0], other)
-    else:  # beyond the ends, in integers: the same on boards with single-precision floats
-        readings = (experiment.low // 1000 - 1, experiment.high // 1000 + 1)
-    return Subject(experiment, free, whole, readings, (0, experiment.domain - 1))
+        return reading.labels[0], other
+    if reading.type == "pair":
+        parts = [_ends(part) for part in reading.parts]
+        return tuple(first for first, _ in parts), tuple(last for _, last in parts)
+    if reading.type == "text":
+        return "0", next(text for text in map(str, itertools.count(1)) if _apart(reading, "0", text))
+    # Beyond the ends, in integers: the same on boards with single-precision floats.
+    return reading.low // 1000 - 1, reading.high // 1000 + 1
+
+
+def _apart(reading: Any, one: str, other: str) -> bool:
+    """Whether two texts have other slots on every level."""
+    a, b = reading.bucket(one), reading.bucket(other)
+    for _ in range(max(1, len(reading.prefixes))):
+        if a % reading.slots == b % reading.slots:
+            return False
+        a, b = a // reading.slots, b // reading.slots
+    return True
 
 
 def exact_epsilon(experiment: Experiment) -> float:

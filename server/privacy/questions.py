@@ -30,7 +30,7 @@ class Values:
 
     @property
     def names(self) -> list[str]:
-        """What each index is called."""
+        """What each index is called. Raises UnitsError for a text, which no list of values holds."""
         if self.bare:
             return [f"value {i}" for i in range(self.experiment.domain)]
         return index_names(self.experiment)

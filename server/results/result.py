@@ -18,6 +18,7 @@ from ..answers.second_epsilon import Facts
 from ..epsilon import MICRO, rounded_up
 from ..estimate.shuffled import LIMITS
 from ..estimate.statistic import EstimateError
+from ..experiments.asking import OF_VALUES, answers_of, answers_only
 from ..plain_text import shortened, visible
 from ..store.store import Store, Version
 from .windows import has_ended
@@ -41,6 +42,7 @@ LIVE = (
 """Said where the histogram's ε is null because a running window is shown."""
 
 NOTHING = "nothing is shown yet"
+ASK = "ask it with hushmote estimate"
 ENDLESS = 'its window is "all", which never ends: only live results show it'
 
 
@@ -100,7 +102,8 @@ class Result:
     windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
     reports: that it rests on. note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
-    shares. purpose, owner: of the newest version, shortened; empty where the store does not know them.
+    shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
+    empty where the store does not know them.
     """
 
     fleet: str
@@ -190,6 +193,8 @@ def result_of(
         if live:
             return replace(empty, note="no report has been counted yet")
         return replace(empty, note=ENDLESS if "all" in by_window else "no window with reports has ended yet")
+    if not answers_of(asked.experiment) & OF_VALUES:
+        return replace(empty, note=f"{answers_only(asked.experiment)}: {ASK}")
     selection = Selection(name, fleet, tuple(shown))
     try:
         estimates = query.read(store, selection)
@@ -232,13 +237,14 @@ def _of_each(facts: Facts, selection: Selection) -> Epsilons:
 
 
 def _statistics(estimate: FleetEstimate) -> tuple[Learned, ...]:
-    if estimate.experiment.type == "number":
-        mean, median = estimate.mean().rows[0], estimate.quantile(0.5).rows[0]
-        learned = [
-            Learned("mean", mean.name, "reading", *_reading(mean)),
-            Learned("median", median.name, "reading", *_reading(median)),
-        ]
-    else:
+    learned: list[Learned] = []
+    if "mean" in estimate.answers:
+        mean = estimate.mean().rows[0]
+        learned.append(Learned("mean", mean.name, "reading", *_reading(mean)))
+    if "quantiles" in estimate.answers:
+        median = estimate.quantile(0.5).rows[0]
+        learned.append(Learned("median", median.name, "reading", *_reading(median)))
+    if estimate.experiment.type != "number":
         rows = estimate.histogram(estimate.experiment.domain).rows
         learned = [
             Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in enumerate(rows)
@@ -249,6 +255,8 @@ def _statistics(estimate: FleetEstimate) -> tuple[Learned, ...]:
 
 
 def _histogram(estimate: FleetEstimate) -> tuple[Bar, ...]:
+    if "frequencies" not in estimate.answers:
+        return ()
     bars = [
         Bar(visible(row.name), _short(row.lower), _short(row.upper), *_share(row))
         for row in estimate.histogram(MOST_ROWS).rows
@@ -295,7 +303,9 @@ def _finite(*numbers: float) -> bool:
 
 
 def possible_statistics(experiment: Experiment) -> list[str]:
-    """The ids that statistics of an experiment can have."""
+    """The ids that statistics of an experiment, in any of its versions, can have."""
     if experiment.type == "number":
         return ["mean", "median"]
+    if not answers_of(experiment) & OF_VALUES:
+        return []
     return [f"share_{i}" for i in range(experiment.domain)]

@@ -154,7 +154,7 @@ def test_a_text_is_always_reported(text):
     ldp_client.provision(storage)
     client = Client(POLICY, storage, device_id="b")
     client.enroll(text_json(1024, mechanism="olh", g=5, budget={"rule": "count", "cap": 30}))
-    made = [client.report("e", text) for _ in range(10)]
+    made: list[Any] = [client.report("e", text) for _ in range(10)]
     assert None not in made
     assert [b[8] - a[8] for a, b in pairwise(made)] == [1] * 9  # the report's number
 

@@ -44,6 +44,8 @@ def hh(bins: int, fanout: int, cells: list[int], **changes: Any) -> str:
     return number(bins, "hh", fanout=fanout, cells=cells, **changes)
 
 
+TEXTS = text(type="text", salt="a salt", slots=4096, mechanism="olh", g=3)
+
 EXPERIMENTS = [
     ROOM_TEMP,
     text(),
@@ -69,6 +71,7 @@ EXPERIMENTS = [
     hh(126, 5, [2, 5, 7, 5]),
     hh(256, 256, [3]),
     hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
+    TEXTS,
     text(every=5)[:-1] + ',"epsilon":2000000,"every":1}',  # of a key that comes twice the last one counts
     number(8, "grr", low=0, high=8_000),
     number(3, "grr", low=-1, high=2),
@@ -215,6 +218,16 @@ def buckets() -> list[dict[str, Any]]:
         ("bytes", "off", "TypeError"),
     ):
         add(choice, kind, value, index)
+    for kind, value in (
+        ("text", ""),
+        ("text", "ä€"),
+        ("text", "ä" * 130),
+        ("bytes", "1.2"),
+        ("bytes", "x" * 256),
+    ):
+        add(TEXTS, kind, value, ref.text_index_of(json.loads(TEXTS), value.encode()))
+    for kind, value, index in (("none", None, None), ("int", 1, "TypeError")):
+        add(TEXTS, kind, value, index)
     for kind, value, index in (
         ("bool", 0, 0),
         ("bool", 1, 1),
@@ -437,6 +450,9 @@ def malformed() -> list[dict[str, Any]]:
     add(change(grr, "low", 50_000), "low must be less than high")
     for bad in (1, 16_777_217, 2.0):
         add(change(grr, "bins", bad), "bins must be an integer from 2 to 16777216")
+    add(change(TEXTS, "salt", "s" * 33), "salt must be 1 to 32 characters")
+    add(change(TEXTS, "slots", 4095), "slots must be a power of 2")
+    add(change(TEXTS, "prefixes", [3, 2]), "prefixes must not fall")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     for bad in (1, 256):

@@ -1,0 +1,53 @@
+"""A store with an experiment of each kind: with a histogram of values, and with other answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from experiments import experiment_json, number_json
+from filled import fill
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.store import Description, Store
+from hushmote.simulator.faithful import NumpyRng
+
+WINDOWS = {"2026-11-19": 4000, "2026-11-20": 4000, "2026-11-21": 4000}
+
+BARS = number_json(16, name="room", low=0, high=16_000)
+MEAN = number_json(16, name="delay", low=0, high=16_000, mechanism="sw", reach=4, epsilon=2_000_000)
+TEXT = experiment_json(
+    name="firmware", type="text", salt="s1", slots=256, mechanism="olh", g=7, epsilon=2_000_000
+)
+WORDS = ("1.0.0", "1.2.1", "2.0.0-rc1")
+
+
+def put(
+    store: Store, fleet: str, payload: bytes, readings: Mapping[str, Sequence[object]], unit: str = ""
+) -> Experiment:
+    """Add an experiment to an open fleet, and to each window what boards make of these readings."""
+    if fleet not in store.fleets():
+        store.add_fleet(fleet, keyed=False)
+    experiment = store.add_experiment(fleet, payload, description=Description(unit))
+    version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
+    rng = NumpyRng(np.random.default_rng(3))
+    counts: dict[tuple[int, str, int], int] = {}
+    for window, values in readings.items():
+        for value in values:
+            index = experiment.bucket(value)
+            assert index is not None
+            key = version.id, window, experiment.randomize(index, rng)
+            counts[key] = counts.get(key, 0) + 1
+    with store.ingest() as transaction:
+        transaction.write({(fleet, experiment.name, "b1"): NumberSet().add(1)}, counts, {})
+    return experiment
+
+
+def fill_kinds(store: Store, fleet: str = "home") -> None:
+    """Add an experiment of each kind; delay has a mean of 5, and firmware is 1.0.0 in half of the reports."""
+    shares = [0.25 if 3 <= index < 7 else 0.0 for index in range(16)]  # middles 3.5 to 6.5
+    fill(store, fleet, BARS, WINDOWS, shares, "min")
+    fill(store, fleet, MEAN, WINDOWS, shares, "min")
+    words = [WORDS[0], WORDS[0], *WORDS[1:]] * 500
+    put(store, fleet, TEXT, dict.fromkeys(WINDOWS, words))

@@ -2,12 +2,12 @@
 
     python benchmarks/pairs.py [--quick] [--processes 2]
 
-The first table is computed, not drawn: variance per report over 16 x 16 values at ε = 2, of an even population
-and of a cell that nobody has. The second is coverage of 95 % intervals over fleets drawn anew: crashes by
-version (5 versions and "other", crash rates from 2 to 12 %) and delay by airline (8 airlines and "other", 16
-bins), under grr or olh and under views planned for one part given the other; ε 1, 2 and 4; 3,000, 30,000 and
-300,000 reports. Ratios are counted by how many standard errors their denominator is above 0; those below the
-bound are not shown to anybody, and counted apart.
+The first table is computed, not drawn: variance per report over 16 x 16 values at ε = 2, of an even
+population and of a cell that nobody has. The second is coverage of 95 % intervals over fleets drawn anew:
+crashes by version (5 versions and "other", crash rates from 2 to 12 %) and delay by airline (8 airlines and
+"other", 16 bins), each with the mechanism planned for the joint table, for one part given the other, and for
+all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are counted by how many standard
+errors their denominator is above 0; those below the bound are not shown to anybody, and counted apart.
 
 Prints tables and writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets and writes
 nothing.
@@ -31,6 +31,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import pair_tables
+from hushmote.server.answers.pair_tables import Asked, AskedTable
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.conditional import LEAST_ERRORS, Ratio, RatioDifference, difference_apart
@@ -172,7 +173,7 @@ def configurations(share: float) -> Iterator[Configuration]:
 def _tables(experiment: Experiment, question: str) -> dict[str, AskedTable]:
     of = "crashed=yes" if question == "crashes" else "delay"
     first, second = [f"{experiment.parts[0].name}={label}" for label in experiment.parts[0].labels[:2]]
-    sides, less = pair_tables.difference(experiment, of, (first, second))
+    _, less = pair_tables.difference(experiment, of, (first, second))
     return {
         "joint cell": pair_tables.joint(experiment, 16),
         "marginal": pair_tables.marginal(experiment, experiment.parts[0].name, 16),
@@ -290,7 +291,7 @@ def main() -> None:
 
 
 def _hits(counted: Counter, kind: str, band: str | None = None) -> tuple[int, int]:
-    """Intervals of a kind that hold the truth, and all that are shown; of one band, or of all but the first."""
+    """Intervals of a kind that hold the truth, and all; of one band, or of all but the first."""
     hits = n = 0
     for (own, where, hit), number in counted.items():
         if own == kind and (where == band if band is not None else where != _NAMES[0]):

@@ -1,11 +1,11 @@
 """Readings of several parts, `report("crash_by_version", (version, crashed))`, and views, their mechanism.
 
-A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number; a
-tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint table
-as it is; "views" asks for tables of some of the parts besides. Where one part has no reading, none has.
+A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
+a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint
+table as it is; "views" asks for tables of some of the parts besides. Where one part has no reading, none has.
 """
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
@@ -21,14 +21,14 @@ def _check(good, text):
 class Part:
     """One of a pair's readings: name, type, labels, low, high and domain as an Experiment has them."""
 
-    labels = ()
+    labels = ()  # type: tuple[str, ...]
     low = high = 0
-    domain = 2
+    domain = 2  # type: int
     bucket = ldp_client.Experiment.bucket
 
     def __init__(self, fields):
-        self.name = ldp_client.take(fields, "name")
-        self.type = ldp_client.take_choice(fields, "type", ("bool", "choice", "number"))
+        self.name = ldp_client.take(fields, "name")  # type: str
+        self.type = ldp_client.take_choice(fields, "type", ("bool", "choice", "number"))  # type: str
         setup, self._bucket = ldp_client.TYPES[self.type]
         setup(self, fields)
         ldp_client.take_no_more(fields, " in of")

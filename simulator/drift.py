@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
         draw, cdf = people.draw, people.cdf
         return replace(people, draw=lambda rng, n: draw(rng, n) + by, cdf=lambda x: cdf(x - by))
     if isinstance(people, Recorded):
-        return Recorded(tuple(None if r is None else float(r) + by for r in people.readings))
+        return Recorded(tuple(None if r is None else float(cast(float, r)) + by for r in people.readings))
     raise PopulationError(
         "only a population in the reading's unit can drift, such as normal:21:3; leave --drift out"
     )

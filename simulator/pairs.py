@@ -45,7 +45,7 @@ class Counted(Population):
 
 
 def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
-    """The population of a text: file:FILE, or any that is over the indices of an experiment, such as zipf:1.2.
+    """The population of a text: file:FILE, or any that is over an experiment's indices, such as zipf:1.2.
 
     parts: name and type of each. Raises PopulationError with one line.
     """

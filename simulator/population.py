@@ -17,6 +17,7 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.errors import HushmoteError, refusing
 from ..server.experiments import units
+from ..server.mechanisms.factors import parts_of
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
 
@@ -136,8 +137,8 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
     if experiment.type == "bool":
         return index == 1
     if experiment.type == "pair":
-        held = np.unravel_index(index, [part.domain for part in experiment.parts])
-        return tuple(reading_in(part, int(i)) for part, i in zip(experiment.parts, held, strict=True))
+        held = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
+        return tuple(reading_in(part, int(i)) for part, i in zip(parts_of(experiment), held, strict=True))
     if experiment.type == "text":
         raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
     if experiment.type == "choice":

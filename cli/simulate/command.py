@@ -42,7 +42,7 @@ def simulate(
         str | None,
         typer.Option(
             "--population",
-            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: zipf:1:FILE.",
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: zipf:1:FILE; pairs: file:FILE.",
             show_default="by the experiment's type",
         ),
     ] = None,
@@ -245,6 +245,8 @@ def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboo
 def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
     if estimate.experiment.type == "text":
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
+    if estimate.experiment.type == "pair":
+        return estimate.pairs.summary(rows)
     answers: list[Answer] = [estimate.histogram(rows)]
     if ranges:
         answers.append(estimate.share(*ranges))

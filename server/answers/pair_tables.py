@@ -19,6 +19,7 @@ from ..estimate.statistic import Statistic
 from ..experiments import cells
 from ..experiments.cells import Condition
 from ..experiments.units import edges_between
+from ..mechanisms.factors import parts_of
 
 MOST_CELLS = 40
 """Cells of a joint table that is shown unasked."""
@@ -108,7 +109,8 @@ def statistics(estimates: Estimates, asked: Sequence[Asked]) -> list[Statistic]:
         return list(ratios(estimates, of * given, given))
     result: list[Statistic] = []
     for one in asked:
-        assert one.given and one.versus
+        assert one.given is not None
+        assert one.versus is not None
         both = np.stack([one.given.cells, one.versus.cells], axis=1)
         result.append(difference_of_two(estimates, one.of[:, None] * both, both))
     return result
@@ -125,7 +127,7 @@ def denominators(one: Asked, statistic: Statistic) -> list[tuple[Condition, Rati
 
 def joint(experiment: Experiment, rows: int) -> AskedTable:
     """The share of every cell, a number's values in at most so many ranges. Raises UsageError for many."""
-    names = [part.name for part in experiment.parts]
+    names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
         raise UsageError(f"the joint table has {count:,} cells: ask for some, with --of and --given")
     asked: list[Asked] = []
@@ -139,7 +141,7 @@ def joint(experiment: Experiment, rows: int) -> AskedTable:
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
     """How many cells the joint table has, a number's values in at most so many ranges."""
-    return math.prod(min(rows, p.domain) if p.type == "number" else p.domain for p in experiment.parts)
+    return math.prod(min(rows, p.domain) if p.type == "number" else p.domain for p in parts_of(experiment))
 
 
 def marginal(experiment: Experiment, part: str, rows: int) -> AskedTable:
@@ -196,8 +198,8 @@ def summary(experiment: Experiment, rows: int) -> list[AskedTable]:
     """The joint table if it is small, that of each part, and the last part given the first."""
     small = joint_cells(experiment, rows) <= MOST_CELLS
     tables = [joint(experiment, rows)] if small else []
-    tables += [marginal(experiment, part.name, rows) for part in experiment.parts]
-    if small or experiment.parts[-1].type != "choice":
+    tables += [marginal(experiment, part.name, rows) for part in parts_of(experiment)]
+    if small or parts_of(experiment)[-1].type != "choice":
         tables.append(conditional(experiment, "", "", rows))
     return tables
 
@@ -227,11 +229,11 @@ def _wanted(
         return [cells.parse(experiment, of)], "share"
     if not of:
         told = told or _told(experiment, given)
-        left = [part for part in range(len(experiment.parts)) if part not in told]
+        left = [part for part in range(len(parts_of(experiment))) if part not in told]
         if not left:
             raise UsageError("the conditions tell of all parts: say with --of what is asked for")
     part = cells.part_number(experiment, of) if of else left[-1]
-    reading = experiment.parts[part]
+    reading = parts_of(experiment)[part]
     if reading.type == "number":
         edges = edges_between(reading.low, reading.high, reading.domain)
         middles = cells.indicator(experiment, part, (edges[:-1] + edges[1:]) / 2)
@@ -253,14 +255,14 @@ def _conditions(
     if "=" in given:
         condition = cells.parse(experiment, given)
         return [condition], condition.text
-    left = [part for part in range(len(experiment.parts)) if part not in wanted[0].parts]
+    left = [part for part in range(len(parts_of(experiment))) if part not in wanted[0].parts]
     if not given and not left:
         raise UsageError("--of tells of all parts: leave one out, for the others to be given it")
     part = cells.part_number(experiment, given) if given else left[0]
     if part in wanted[0].parts:
-        raise UsageError(f"--of and --given are both about {experiment.parts[part].name}: take two parts")
-    return cells.groups(experiment, part, rows), f"each {experiment.parts[part].name}"
+        raise UsageError(f"--of and --given are both about {parts_of(experiment)[part].name}: take two parts")
+    return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
 def _part_of(experiment: Experiment, condition: Condition) -> str:
-    return experiment.parts[condition.parts[0]].name
+    return parts_of(experiment)[condition.parts[0]].name

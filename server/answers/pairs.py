@@ -101,8 +101,10 @@ class PairAnswers:
         return Answers(shown)
 
     def _changed(self, name: str, before: Statistic, after: Statistic) -> ChangeRow:
-        ratios = isinstance(before, Ratio) and isinstance(after, Ratio)
-        moved = difference_apart(after, before) if ratios else difference(after, before)
+        if isinstance(before, Ratio) and isinstance(after, Ratio):
+            moved = difference_apart(after, before)
+        else:
+            moved = difference(after, before)
         ends = moved.interval(self.confidence)
         return ChangeRow(name, moved.value, *ends, before=before.value, after=after.value, p=moved.p)
 

@@ -3,11 +3,11 @@
 A ratio θ = X / Y of two unbiased linear statistics is off by L / Y to first order (the delta method), where
 L = X - θ Y is linear again, so that its error comes from the histogram as every other. Where Y itself is not
 known well, that is too narrow. Fieller's interval holds the θ for which X - θ Y lies within z of its own
-standard errors of 0: it needs no approximation but normality, and is the same where Y is known well. Intervals
-here are the union of both, the first with its skew. Where Y is so small that it may be 0, nothing can be said,
-and the interval is without bounds: `Ratio.known` tells. Fieller, "Some problems in interval estimation", JRSS
-B 1954; of a difference, Zou and Donner, "Construction of confidence limits about effect measures", Statistics
-in Medicine 2008, with the correlation of the two.
+standard errors of 0: it needs no approximation but normality, and is the same where Y is known well.
+Intervals here are the union of both, the first with its skew. Where Y is so small that it may be 0, nothing
+can be said, and the interval is without bounds: `Ratio.known` tells. Fieller, "Some problems in interval
+estimation", JRSS B 1954; of a difference, Zou and Donner, "Construction of confidence limits about effect
+measures", Statistics in Medicine 2008, with the correlation of the two.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..arrays import Floats
 from .estimate import Estimates
 from .statistic import Difference, EstimateError, Statistic, normal_quantile
 
+ONE = Statistic(1.0, 0.0)
 LEAST_ERRORS = 3.0
 """Standard errors that a denominator must be above 0 for a ratio to be shown; benchmarks/pairs.py has why."""
 
@@ -34,7 +35,7 @@ class Ratio(Statistic):
     correlation  of what the ratio is off by with the denominator
     """
 
-    below: Statistic = Statistic(1.0, 0.0)
+    below: Statistic = ONE
     correlation: float = 0.0
 
     @property
@@ -60,12 +61,15 @@ class Ratio(Statistic):
         return p_of(self, value)
 
 
+NOTHING = Ratio(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class RatioDifference(Difference):
     """A ratio less another, with the interval that both have; correlation: of the two ratios' errors."""
 
-    first: Ratio = Ratio(0.0, 0.0)
-    second: Ratio = Ratio(0.0, 0.0)
+    first: Ratio = NOTHING
+    second: Ratio = NOTHING
     correlation: float = 0.0
 
     @property
@@ -82,7 +86,7 @@ class RatioDifference(Difference):
         return self.value - self._length(a - l1, u2 - b), self.value + self._length(u1 - a, b - l2)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Two-sided p value of the population's difference being this one: where interval() first holds it."""
+        """Two-sided p value of the population's difference: where interval() first holds this value."""
         return p_of(self, value)
 
     def _length(self, one: float, other: float) -> float:
@@ -121,7 +125,7 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     spread = 2 * k * line.stderr * y.stderr
     together = both - line.stderr**2 - (k * y.stderr) ** 2
     correlation = np.divide(together, spread, out=np.zeros_like(x), where=spread > 0)
-    result = []
+    result = list[Ratio]()
     for i in range(len(x)):
         divisor = float(y.value[i]) if positive[i] else 1.0
         numbers = (float(value[i]), float(line.stderr[i]) / divisor, float(line.skew[i]) / divisor)

@@ -9,6 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
+from ..mechanisms.factors import parts_of
 from .estimate import Estimates
 from .statistic import EstimateError, Statistics
 
@@ -71,7 +72,7 @@ _SAME = ("type", "domain", "low", "high", "labels")
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
     """What a pair is made of; of another type nothing."""
-    parts = experiment.parts if experiment.type == "pair" else ()
+    parts = parts_of(experiment)
     return [(part.name, *(getattr(part, name) for name in _SAME)) for part in parts]
 
 

@@ -1,4 +1,4 @@
-"""Cells of a pair's table by what people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
+"""Cells of a pair's table as people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms import factors
+from ..mechanisms.factors import parts_of
 from .units import Reading, UnitsError, bin_edges, index_names, parse_range
 
 EXAMPLE = (
@@ -35,13 +36,13 @@ def shape(experiment: Experiment) -> tuple[int, ...]:
     """Number of values of each part. Raises UnitsError for another type than a pair."""
     if experiment.type != "pair":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a pair has parts")
-    return tuple(part.domain for part in experiment.parts)
+    return tuple(part.domain for part in parts_of(experiment))
 
 
 def part_number(experiment: Experiment, name: str) -> int:
     """The number of a part by its name. Raises UnitsError that lists them for another."""
     shape(experiment)
-    names = [part.name for part in experiment.parts]
+    names = [part.name for part in parts_of(experiment)]
     if name not in names:
         raise UnitsError(f"{experiment.name} has no part {name}; it has {', '.join(names)}")
     return names.index(name)
@@ -59,7 +60,7 @@ def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
 
 def values(experiment: Experiment, part: int) -> list[Condition]:
     """Each value of a part as a condition, in order."""
-    reading = experiment.parts[part]
+    reading = parts_of(experiment)[part]
     alone = np.eye(reading.domain)
     return [
         Condition(where(reading, name), (part,), indicator(experiment, part, alone[i]))
@@ -69,7 +70,7 @@ def values(experiment: Experiment, part: int) -> list[Condition]:
 
 def groups(experiment: Experiment, part: int, most: int) -> list[Condition]:
     """A part's values as conditions, a number's in at most so many ranges of equally many bins."""
-    reading = experiment.parts[part]
+    reading = parts_of(experiment)[part]
     width = math.ceil(reading.domain / most) if reading.type == "number" else 1
     if width == 1:
         return values(experiment, part)
@@ -100,7 +101,7 @@ def parse(experiment: Experiment, text: str) -> Condition:
         if not equals:
             raise UnitsError(f"{EXAMPLE}; not {clause.strip() or 'nothing'}")
         part = part_number(experiment, name)
-        reading = experiment.parts[part]
+        reading = parts_of(experiment)[part]
         own, words = np.zeros(reading.domain), []
         for one in wanted.split("|"):
             r = parse_range(reading, one.strip())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..mechanisms.workload import FREQUENCIES, Workload
 
 PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
-"""Every cell of all parts together; each part's values; both; one part given another; a difference of two such."""
+"""All parts together; each by itself; both; one part given another; a difference of two such."""
 
 
 def pair_workload(

@@ -9,6 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
+from ..mechanisms.factors import parts_of
 
 Reading = Experiment | Part
 """What has values: an experiment, or a part of a pair."""
@@ -52,7 +53,7 @@ def index_names(experiment: Reading) -> list[str]:
     if experiment.type == "bool":
         return ["no", "yes"]
     if experiment.type == "pair":
-        return [", ".join(names) for names in product(*map(index_names, experiment.parts))]
+        return [", ".join(names) for names in product(*map(index_names, parts_of(experiment)))]
     edges = bin_edges(experiment)
     return [_bins_name(edges, i, i + 1) for i in range(experiment.domain)]
 

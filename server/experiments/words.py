@@ -3,6 +3,7 @@
 from ...device.ldp_client import Experiment
 from ..accounting import Kind
 from ..mechanisms import mechanism_of
+from ..mechanisms.factors import parts_of
 from .definition import Definition
 from .reading import MILLI
 from .units import Reading
@@ -22,7 +23,7 @@ def readings(experiment: Reading, unit: str) -> str:
     if experiment.type == "text":
         return f"any text, hashed into {experiment.domain:,} slots"
     if experiment.type == "pair":
-        return " with ".join(f"{part.name} ({readings(part, unit)})" for part in experiment.parts)
+        return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
     low, high = experiment.low / MILLI, experiment.high / MILLI
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()

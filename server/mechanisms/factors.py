@@ -2,16 +2,17 @@
 
 A table x over range(D_0) x range(D_1) x ... is the sum of its *components* x_F, one for each set F of parts:
 x_F depends on the parts of F alone, and its sum over any one of them is 0. Let n_M be the product of the
-domains of the parts in M. The marginal of x over a set S of parts has for F within S the component n_R x_F, R
-the parts outside S, and none for other F. So if a *view* S errs by V_S in each of its numbers, independently,
-what it tells of x_F has the precision n_R / V_S for each unit of r_F's squared length, where r is a statistic:
+domains of the parts in M. The marginal of x over a set S of parts has for F within S the component n_R x_F,
+R the parts outside S, and none for other F. So if a *view* S errs by V_S in each of its numbers,
+independently, what it tells of x_F has the precision n_R / V_S for each unit of r_F's squared length, where r
+is a statistic:
 
     variance of r's estimate = Σ_F |r_F|² / Σ_{S ⊇ F} n_R / V_S
 
 by generalised least squares, which falls apart into the components because every view's errors do. The mean
-is known: shares sum to 1. Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang, Li,
-Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for tables
-of several attributes beside those of each.
+is known: shares sum to 1. Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang,
+Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for
+tables of several attributes beside those of each.
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
+from ...device.ldp_pairs import Part
 from ..arrays import Floats
 
 Parts = tuple[int, ...]
 """Numbers of parts, rising."""
+
+
+def parts_of(experiment: Any) -> tuple[Part, ...]:
+    """What a pair's reading is made of; nothing of another type."""
+    return experiment.parts if experiment.type == "pair" else ()
 
 
 def size(shape: Sequence[int], parts: Parts) -> int:
@@ -59,7 +67,7 @@ def spread_out(marginals: Floats, shape: Sequence[int], parts: Parts) -> Floats:
 
 
 def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
-    """Each component of a table, shape (domain, n), on its own parts: F -> (cells of F, n); () is the mean."""
+    """Each component of a table, shape (domain, n), on its parts: F -> (cells of F, n); () is the mean."""
     result: dict[Parts, Floats] = {(): table.mean(axis=0, keepdims=True)}
     for parts in within(range(len(shape))):
         own = [shape[part] for part in parts]

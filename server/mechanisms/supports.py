@@ -82,7 +82,7 @@ class SupportMechanism(Mechanism):
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         return draws.codes(self.experiment, indices, rng)
 
-    def decode(self, counts: Counts) -> SupportDecoded:
+    def decode(self, counts: Counts) -> Decoded:
         return TreeDecoded(self, self.collapse(counts))
 
     def invariants(self, counts: Counts) -> Iterator[Check]:

@@ -1,7 +1,7 @@
 """Which views of a pair to ask for, with which cells and how often, for the least variance of a workload.
 
-Every set of parts is a candidate. Each gets the cells of least variance for an even population; factors.py has
-the shares of least mean variance, under which most views are left out. They are rounded to small integers.
+Every set of parts is a candidate. Each gets the cells of least variance for an even population; factors.py
+has the shares of least mean variance, under which most views are left out. They become small integers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def energy(workload: Workload) -> Energy:
         return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=False)
     if workload.kind == "differences":
         return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=True)
-    asked = [workload.of_parts] if workload.of_parts else [(part,) for part in parts]
+    asked: list[Parts] = [workload.of_parts] if workload.of_parts else [(part,) for part in parts]
     if workload.kind == "tables":
         asked.append(parts)
     result: dict[Parts, float] = {}

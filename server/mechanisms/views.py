@@ -53,7 +53,7 @@ class ViewCode(LevelCode):
         return factors.spread_out(nodes, self.shape, self.parts)
 
 
-def _nodes(level: Level, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _nodes(level: Any, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Nodes of indices in a view, as boards compute them."""
     nodes = np.zeros_like(indices)
     for stride, count in level.steps:
@@ -80,8 +80,9 @@ class Views(SupportMechanism):
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
-        self.shape = tuple(part.domain for part in experiment.parts)
-        self.views: tuple[Parts, ...] = tuple(tuple(view) for view in experiment.views)
+        self._names = [part.name for part in factors.parts_of(experiment)]
+        self.shape = tuple(part.domain for part in factors.parts_of(experiment))
+        self.views: tuple[Parts, ...] = tuple(map(tuple, experiment.views))  # type: ignore[attr-defined]
         levels = zip(experiment.levels, self.views, strict=True)
         self.codes = tuple(ViewCode(level, self.shape, view) for level, view in levels)
 
@@ -115,7 +116,7 @@ class Views(SupportMechanism):
         told, scale = self.precision(reports), np.abs(statistic).max(initial=0)
         for parts, part in factors.components(statistic, self.shape).items():
             if parts and not told[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
-                names = [self.experiment.parts[number].name for number in parts]
+                names = [self._names[number] for number in parts]
                 together = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
                 return f"no report tells of {together}: {self._remedy(parts)}"
         return ""
@@ -139,7 +140,7 @@ class Views(SupportMechanism):
         return super().fields() | {"views": views, "cells": cells, "weights": weights}
 
     def words(self) -> str:
-        names = [part.name for part in self.experiment.parts]
+        names = self._names
         total = self.experiment.weight_sum
         asked = (
             f"{' x '.join(names[part] for part in view)} {100 * level.weight / total:.3g} %"

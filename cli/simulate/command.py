@@ -272,7 +272,10 @@ def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, widt
     }
     if made is not None:
         result |= {"calls": made.calls, "spoke": made.spoke, "spent": made.spent}
-    result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+    if estimate.experiment.type == "pair":  # several of one kind
+        result["answers"] = [one.to_dict() for one in answers]
+    else:
+        result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
     result |= {"intervals": known, "intervals_that_hold_the_truth": covered, "half_width": width}
     if estimate.attack:
         result["attack"] = estimate.attack.to_dict()

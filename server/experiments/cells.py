@@ -11,7 +11,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms import factors
 from ..mechanisms.factors import parts_of
-from .units import Reading, UnitsError, bin_edges, index_names, parse_range
+from .units import Reading, UnitsError, bin_edges, index_names, parse_range, range_name
 
 EXAMPLE = (
     'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
@@ -53,6 +53,15 @@ def where(part: Reading, name: str) -> str:
     return f"{part.name}={name}"
 
 
+def _as_range(text: str) -> str:
+    """A range as tables name it, "5 to 10", in the way that it is asked for, 5:10; another text as it is."""
+    if text.startswith("below "):
+        return f":{text.removeprefix('below ')}"
+    if text.endswith(" and above"):
+        return f"{text.removesuffix(' and above')}:"
+    return text.replace(" to ", ":")
+
+
 def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
     """A number for each value of a part, as one for each cell of the joint table; (values, n) too."""
     return factors.spread_out(own, shape(experiment), (part,))
@@ -77,12 +86,10 @@ def groups(experiment: Experiment, part: int, most: int) -> list[Condition]:
     edges, result = bin_edges(reading), []
     for first in range(0, reading.domain, width):
         last = min(first + width, reading.domain)
-        low = "" if first == 0 else f"{edges[first]:.10g}"
-        high = "" if last == reading.domain else f"{edges[last]:.10g}"
         own = np.zeros(reading.domain)
         own[first:last] = 1
-        cells = indicator(experiment, part, own)
-        result.append(Condition(where(reading, f"{low}:{high}"), (part,), cells))
+        text = where(reading, range_name(reading, first, last, edges))
+        result.append(Condition(text, (part,), indicator(experiment, part, own)))
     return result
 
 
@@ -90,7 +97,7 @@ def parse(experiment: Experiment, text: str) -> Condition:
     """The cells of a condition; UnitsError for one that does not fit.
 
     "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
-    low:high in its unit, moved to the nearest edges of its bins.
+    low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5 to 10", "10 and above".
     """
     cells, told, shown = np.ones(experiment.domain), set[int](), list[str]()
     shape(experiment)
@@ -104,9 +111,10 @@ def parse(experiment: Experiment, text: str) -> Condition:
         reading = parts_of(experiment)[part]
         own, words = np.zeros(reading.domain), []
         for one in wanted.split("|"):
-            r = parse_range(reading, one.strip())
+            value = one.strip()
+            r = parse_range(reading, _as_range(value) if reading.type == "number" else value)
             own[r.low : r.high] = 1
-            words.append(r.text if reading.type == "number" else one.strip())
+            words.append(r.text if reading.type == "number" else value)
         cells = cells * indicator(experiment, part, 1 - own if others else own)
         told.add(part)
         shown.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")

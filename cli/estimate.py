@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..device.ldp_client import Experiment
 from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE
-from ..server.answers.candidates import check_texts
 from ..server.answers.pair_tables import PairQuestion
 from ..server.answers.query import Selection, versions
 from ..server.answers.question import EstimateQuestion, ask
 from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError
+from ..server.experiments.asking import require
 from . import output
 from .candidates import read_candidates
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
@@ -32,14 +34,6 @@ class Weigh(enum.StrEnum):
     reports = "reports"
     variance = "variance"
     fisher = "fisher"
-
-
-class Method(enum.StrEnum):
-    """Post-processing by name."""
-
-    raw = "raw"
-    nonnegative = "nonnegative"
-    smooth = "smooth"
 
 
 @dataclass(frozen=True)
@@ -82,9 +76,6 @@ class ValueOptions(EpsilonOptions):
     ranges: Annotated[
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
     ] = None
-    candidates: Annotated[
-        Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
-    ] = None
     above: Annotated[list[float] | None, typer.Option(help="Share at or above, in the unit.")] = None
     below: Annotated[list[float] | None, typer.Option(help="Share below, in the unit.")] = None
     together: Annotated[
@@ -96,13 +87,21 @@ class ValueOptions(EpsilonOptions):
     rows: Annotated[
         int | None, typer.Option(help="Rows of a number's histogram at most; 16 if not said.", min=1)
     ] = None
-    post: Annotated[Method, typer.Option(help="Post-processed shares beside the unbiased ones.")] = Method.raw
+    post: Annotated[
+        str,
+        typer.Option(
+            help="Processed shares beside the unbiased ones: nonnegative, smooth, package.module:function."
+        ),
+    ] = "raw"
 
 
 @dataclass(frozen=True)
 class KindOptions(ValueOptions):
     """What is asked of experiments of another kind: see server/experiments/asking.py."""
 
+    candidates: Annotated[
+        Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
+    ] = None
     of: Annotated[
         str,
         typer.Option(
@@ -172,7 +171,7 @@ class EstimateOptions(KindOptions):
         if self.top:
             single = "--range LABEL, or --range LOW:HIGH of a number"
             raise UsageError(f"{asked} has no --top: ask for the shares of single values, {single}")
-        if self.post is not Method.raw:
+        if self.post != "raw":
             raise UsageError(
                 f"{asked} has no --post: processed shares have no intervals, and chance cannot be told from "
                 "change without; leave --post out"
@@ -184,18 +183,15 @@ class EstimateOptions(KindOptions):
         if self.rows and (self.trend or self.ranges or self.above or self.below):
             raise UsageError("--rows is for histograms, and there is none here: leave it out")
 
-    def shares(self, kind: str) -> list[str]:
-        """Ranges, labels and texts of which shares are asked for; kind: the experiment's type."""
+    def shares(self, asked: Sequence[Experiment]) -> list[str]:
+        """Ranges, labels and texts of which shares are asked for; asked: the experiment's versions."""
+        kind = asked[-1].type
         if kind != "number" and (self.above or self.below):
             raise UsageError(f"--above and --below are for numbers; {self.name} is a {kind}")
+        listed: list[str] = []
         if self.candidates is not None:
-            check_texts(self.name, kind)
-        if kind == "text" and not (self.ranges or self.candidates):
-            raise UsageError(
-                f"{self.name} is about texts that nobody listed: name those that you ask about, "
-                "with --candidates FILE, one a line, or each with --range"
-            )
-        listed = [] if self.candidates is None else read_candidates(self.candidates)
+            require(asked, "candidates", "leave --candidates out")
+            listed = read_candidates(self.candidates)
         above, below = (f"{x:g}:" for x in self.above or ()), (f":{x:g}" for x in self.below or ())
         return [*(self.ranges or ()), *above, *below, *listed]
 
@@ -209,7 +205,7 @@ class EstimateOptions(KindOptions):
             top=self.top,
             cdf=self.cdf,
             rows=self.rows,
-            post=self.post.value,
+            post=self.post,
             trend=self.trend,
             confidence=self.confidence,
             weigh=self.weigh.value,
@@ -230,8 +226,8 @@ def _run(options: EstimateOptions) -> None:
         options = replace(options, fleet=store.fleet(options.fleet).name)
         options.check()
         question = options.question()
-        kind = versions(store.store, options.selection)[-1].experiment.type
-        reply = ask(store, replace(question, ranges=tuple(options.shares(kind))))
+        asked = [version.experiment for version in versions(store.store, options.selection)]
+        reply = ask(store, replace(question, ranges=tuple(options.shares(asked))))
     for path in outputs:
         if path.suffix.lower() in PICTURES:
             reply.pictured().plot(path)

@@ -20,6 +20,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote plan --devices 20000 --bins 64 --error 0.01",
         "hushmote plan --devices 20000 --yes-no --lifetime 4 --horizon 2y --call 1h",
     ),
+    "mechanisms": (
+        "hushmote mechanisms --values 256 --epsilon 2",
+        "hushmote mechanisms --for frequency --plot mechanisms.png",
+    ),
     "epsilon central": ("hushmote epsilon central 1,2,3,10 --risk 1/3 --query mean",),
     "epsilon local": (
         "hushmote epsilon local --domain 64 --risk 0.05",
@@ -104,6 +108,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote audit",
         "hushmote audit room_temp.toml --runtime all",
         "hushmote audit --port /dev/ttyACM0",
+    ),
+    "check-mechanism": (
+        "hushmote check-mechanism olh",
+        "hushmote check-mechanism my_channel:MyChannel --json",
     ),
     "ledger": (
         "hushmote ledger --policy main.py --boards 20000",

@@ -18,6 +18,7 @@ from ..server.experiments.definition import load
 from ..server.experiments.reading import MILLI
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
+from ..server.wire.experiments import parse_experiment
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
 
@@ -70,7 +71,7 @@ def experiment_show(
     """Check an experiment file and print what boards will get."""
     definition = load(file)
     payload = definition.payload()
-    experiment = Experiment.parse(payload)
+    experiment = parse_experiment(payload)
     if as_json:
         guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}

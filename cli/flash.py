@@ -34,6 +34,15 @@ def flash_command(
         Path | None,
         typer.Option(help="An application to put on the board as main.py, instead of the example."),
     ] = None,
+    further: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            help="A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class. "
+            "Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
     umqtt: Annotated[
         Path | None, typer.Option(help="A umqtt/simple.py, where the firmware has none.")
     ] = None,
@@ -47,6 +56,7 @@ def flash_command(
         provision_again=provision_again,
         main=main,
         umqtt=umqtt,
+        further=further or (),
         say=(lambda _line: None) if as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if as_json:

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError
 from ..server.plain_text import one_line
+from ..server.wire.experiments import FOLDERS
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -63,6 +64,10 @@ COMMANDS = {
         "plan.command:plan_command",
         "Plan an experiment: five questions in words, or three of devices, ε, values and error.",
     ),
+    "mechanisms": (
+        "mechanisms.command:mechanisms_command",
+        "List the mechanisms there are: for which question, with what error, at what cost.",
+    ),
     "ledger": (
         "ledger.command:ledger_command",
         "What boards' budgets still hold, and when they run dry at the present rate.",
@@ -70,6 +75,10 @@ COMMANDS = {
     "audit": (
         "audit:audit_command",
         "Run the shipped randomizer on two inputs many times; print lower bounds of ε. Exit 1 above nominal.",
+    ),
+    "check-mechanism": (
+        "check_mechanism:check_mechanism_command",
+        "Prove a mechanism's ε by its every branch, and check all else it must keep. Exit 1 if it fails.",
     ),
     "merge": (
         "store:merge_command",
@@ -101,9 +110,9 @@ COMMANDS = {
 # The panels of `hushmote --help`, in the order in which somebody meets them.
 PANELS = {
     "Start": ("demo", "simulate"),
-    "Plan": ("plan", "epsilon", "budget"),
+    "Plan": ("plan", "mechanisms", "epsilon", "budget"),
     "Run a fleet": ("provision", "keygen", "experiment", "serve", "door", "status"),
-    "Boards": ("flash", "board", "audit", "ledger"),
+    "Boards": ("flash", "board", "audit", "check-mechanism", "ledger"),
     "Read results": ("page", "watch", "estimate"),
     "Look after": ("store", "merge"),
     "Study": ("study",),
@@ -199,6 +208,7 @@ def hushmote(
 
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
+    FOLDERS.append("")  # the folder it is run in, for mechanisms of one's own
     sys.exit(_run())
 
 

@@ -76,7 +76,7 @@ class KeptExperiments:
         if called is not None and called != name:
             # Else it could take the place of another one, and outlive its own topic.
             raise ldp_client.ExperimentRefused("it calls itself %s" % called)
-        self._client.enroll(payload)
+        self._enroll(name, payload, False)
         self.known[name] = digest
         self._write(name, payload)
 
@@ -91,6 +91,14 @@ class KeptExperiments:
         if least is not None:
             self._client.serials[name] = least
         self._forget(name)
+
+    def _enroll(self, name, payload, verified):
+        try:
+            self._client.enroll(payload, verified)
+        except ldp_client.ExperimentRefused as e:
+            # By its topic: the client knows no name of what it cannot read, as without a mechanism for it.
+            self._client._refusals[name] = str(e)
+            raise
 
     def _forget(self, name):
         self.known.pop(name, None)
@@ -115,7 +123,7 @@ class KeptExperiments:
             self._client.serials[name] = least
         if payload:
             try:
-                self._client.enroll(payload, verified=True)
+                self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
                 return
             self.known[name] = hashlib.sha256(payload).digest()

@@ -27,20 +27,15 @@ else:
     from mqtt_reporter import Reporter
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
-try:
-    import machine
-except ImportError:
-    machine = None
 
-try:
-    import esp32
-except ImportError:
-    esp32 = None
+def _where_there(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
 
-try:
-    import network
-except ImportError:
-    network = None
+
+machine, esp32, network = _where_there("machine"), _where_there("esp32"), _where_there("network")
 
 # What this firmware allows, whatever a server asks: micro-nats, for the board's whole life. Reports go on
 # while the sum of epsilon <= sum or the sum of epsilon**2 <= squares; both together give (8, 1e-6)-LDP.
@@ -239,6 +234,13 @@ class Application:
 
     def __init__(self):
         self.settings = load_settings()
+        for name in (
+            self.settings.get("with") or ()
+        ):  # `hushmote flash --with`: what enters further mechanisms
+            try:
+                __import__(name)
+            except Exception as e:  # the experiments that need it are refused by name; the others go on
+                print("hushmote: %s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
         if network is None:
             raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
         for name in POLICY["experiments"]:

@@ -1,5 +1,7 @@
 # Freezes Hushmote into the firmware: make BOARD=RPI_PICO_W FROZEN_MANIFEST=/path/to/device/manifest.py
 # main.py and the settings stay in the file system: they differ from board to board.
+import os
+
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
 
@@ -8,8 +10,9 @@ options.defaults(library=True)
 if options.library:
     include("$(PORT_DIR)/boards/manifest.py")
     require("umqtt.simple")
-module("ldp_client.py", opt=3)
-module("ldp_p256.py", opt=3)
+for name in sorted(os.listdir(".")):  # the client, and what enters further mechanisms
+    if name.startswith("ldp_") and name.endswith(".py"):
+        module(name, opt=3)
 module("kept_experiments.py", opt=3)
 module("reporter_base.py", opt=3)
 module("mqtt_reporter.py", opt=3)

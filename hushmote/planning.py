@@ -17,6 +17,7 @@ from hushmote.server.estimate.shuffled import LIMITS
 from hushmote.server.planning.devices import MICRO, Plan, solve
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.second_epsilon import HistogramEpsilon, histogram
+from hushmote.server.planning.words import mechanism
 
 _ASKED = {
     "frequency": "the share of one value",
@@ -57,7 +58,7 @@ class FleetPlan(Shown):
     @property
     def mechanism(self) -> str:
         """The mechanism with the least error, and its parameters."""
-        return self.plan.design.mechanism.words()
+        return mechanism(self.plan.design)
 
     @cached_property
     def histogram(self) -> HistogramEpsilon:

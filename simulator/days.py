@@ -30,6 +30,7 @@ from ..server.ingest.clock import SIMULATED
 from ..server.mechanisms.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
+from ..server.wire.experiments import parse_experiment
 from . import vectorised
 from .calls import check_reports, most_of_a_board
 from .drift import moved
@@ -153,7 +154,7 @@ def prepare(fleet: str, definition: Definition, course: Course) -> Script:
         )
     definition.check_not_expired()
     payload = definition.payload()
-    experiment = Experiment.parse(payload)
+    experiment = parse_experiment(payload)
     most = most_of_a_board(experiment)
     wanted = course.days * course.calls_per_day / experiment.every
     check_reports(course.devices * (wanted if most is None else min(most, wanted)))
@@ -174,7 +175,7 @@ def fill(
     fleet, or one that has reports of the experiment already, and StoreError.
     """
     fleet, definition, course = script.fleet, script.definition, script.course
-    experiment = Experiment.parse(script.payload)
+    experiment = parse_experiment(script.payload)
     if store.fleets().get(fleet):
         raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports go to an open or a new fleet")
     if experiment.name in store.participation(fleet):

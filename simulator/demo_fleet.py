@@ -28,6 +28,7 @@ from ..server.ingest.broker_url import BrokerAddress
 from ..server.provisioning import master_key
 from ..server.store.store import Store
 from ..server.wire import keys, topics
+from ..server.wire.experiments import parse_experiment
 from . import server_process
 from .broker import Broker, open_broker
 from .faithful import SimulatedFleet
@@ -121,7 +122,7 @@ def report_all(place: Place, definition: Definition, readings: Sequence[Reading]
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
     payload = definition.payload()
-    asked = Experiment.parse(payload)
+    asked = parse_experiment(payload)
     output_folder(place.folder)
     for old in place.folder.glob(f"{STORE}*"):
         old.unlink()
@@ -174,7 +175,7 @@ def _report(
         device_key=lambda device: keys.device_key(fleet_keys.masters[0], FLEET, device),
         announce_key=keys.public_key_bytes(fleet_keys.signing),
     )
-    name = Experiment.parse(announced.partition(b"\x00")[0]).name
+    name = parse_experiment(announced.partition(b"\x00")[0]).name
     with (
         Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,
         progress("reporting", len(readings)) as advance,

@@ -16,6 +16,7 @@ from ..device.ldp_client import Experiment
 from ..server.arrays import Counts, Floats
 from ..server.ingest.clock import DAY_S
 from ..server.wire import report, topics
+from ..server.wire.experiments import parse_experiment
 from . import vectorised
 from .days import Script, SimulatedFleetError, speaking
 from .faithful import Delivery, random_ids
@@ -90,7 +91,7 @@ def publish(
 
     Raises SimulatedFleetError for more than 1,000,000 reports, and GatewayError.
     """
-    experiment = Experiment.parse(script.payload)
+    experiment = parse_experiment(script.payload)
     boards, numbers, times = _in_order(experiment, script, rng)
     ids = random_ids(script.course.devices, rng)
     ends = np.searchsorted(times, np.arange(script.course.days + 1))

@@ -15,6 +15,7 @@ from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
 from ..server.experiments.definition import load
+from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
 from . import calls as calling
 from . import vectorised
@@ -78,7 +79,7 @@ def simulate(
     """
     definition = load(Path(file))
     payload = definition.payload()
-    experiment = Experiment.parse(payload)
+    experiment = parse_experiment(payload)
     people, held = chosen(definition, population, input)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None

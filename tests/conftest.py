@@ -11,7 +11,7 @@ from postgres import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url", "store_url"]
 
-pytest_plugins = ["flashing"]  # its fixtures: a board to flash
+pytest_plugins = ["flashing", "own_channels"]  # their fixtures: a board to flash, a folder of one's own code
 
 _running: list[set[str]] = []  # the markers of the test that runs
 

@@ -15,6 +15,7 @@ from ...server.experiments.definition import Definition, load
 from ...server.ingest.broker_url import BrokerAddress
 from ...server.ingest.clock import DAY_S
 from ...server.store.store import Store
+from ...server.wire.experiments import parse_experiment
 from ...simulator import drift as moving
 from ...simulator.days import (
     FLEET,
@@ -96,7 +97,7 @@ def publish_days(asked: AskedDays, address: BrokerAddress, tls: ssl.SSLContext |
     from ...simulator.publishing import check_announced, publish
 
     script, said = asked.script(PUBLISHED_DAYS, PUBLISHED_DEVICES)
-    e, course = Experiment.parse(script.payload), script.course
+    e, course = parse_experiment(script.payload), script.course
     user, password = address.username, address.password
     with Gateways(address.host, address.port, username=user, password=password, tls=tls) as gateways:
         check_announced(gateways, script)

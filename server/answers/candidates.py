@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ..errors import UsageError
-from ..estimate.candidates import CandidateShares, experiments_of, place, shares_of, statistic_of
+from ..estimate.candidates import CandidateShares, place, shares_of, statistic_of
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
+from ..experiments.asking import require
 from . import change
 from .answer import CONFIDENCE, Answer, CandidateRow, ChangeRow
 
@@ -16,13 +18,8 @@ OTHERS = "all others"
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
 MOST_CANDIDATES = 1 << 20
+MOST_TRENDS = 20
 _NAMED = 3  # texts of one row that its name has
-
-
-def check_texts(experiment_name: str, kind: str) -> None:
-    """Raise UsageError unless the experiment is one of texts."""
-    if kind != "text":
-        raise UsageError(f"candidates are for texts; {experiment_name} is a {kind}")
 
 
 def row_name(texts: Sequence[str]) -> str:
@@ -39,10 +36,9 @@ def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShar
         raise UsageError(
             f"{len(named):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
         )
-    experiments = [experiment for one in of for experiment in experiments_of(one)]
-    for experiment in experiments[:1]:
-        check_texts(experiment.name, experiment.type)
-    candidates = place(named, experiments)
+    versions = [experiment for one in of for experiment in one.versions]
+    require(versions, "candidates")
+    candidates = place(named, versions)
     return [shares_of(one, candidates) for one in of]
 
 
@@ -55,8 +51,8 @@ def candidate_shares(
 ) -> Answer:
     """Shares of texts, the largest first, and last that of all others; candidates of one slot are one row.
 
-    truth: the share of every text there is, where it is known. most: rows that are shown. Raises UsageError
-    for an experiment of another type, or too many texts; EstimateError where one is there twice, or where
+    truth: the share of every text there is, where it is known. most: rows that are shown. Raises NotAnswered
+    for another experiment, UsageError for too many texts, EstimateError where one is there twice, or where
     they fill the slots.
     """
     (shares,) = _shares(texts, [estimates])
@@ -85,9 +81,8 @@ def _true(truth: Mapping[str, float] | None, texts: Sequence[str]) -> float | No
 
 def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: float, most: int) -> str:
     """What has to be known of the rows: those that are not shown, noise, collisions, texts not listed."""
-    notes, count = [], len(rows)
-    if count > most > 0:
-        notes.append(f"{count - most:,} more rows are in a CSV or JSON file: --output FILE.")
+    count, hidden = len(rows), _hidden(len(rows), most)
+    notes = [hidden] if hidden else []
     level = f"{1 - confidence:.2g}"
     above = sum(row.p_adjusted is not None and row.p_adjusted < 1 - confidence for row in rows)
     if count > 1:
@@ -98,6 +93,10 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
         are = "1 row has" if together == 1 else f"{together:,} rows have"
         notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
     return "\n".join([*notes, _missed(shares)])
+
+
+def _hidden(count: int, most: int) -> str:
+    return f"{count - most:,} more rows are in a CSV or JSON file: --output FILE." if count > most > 0 else ""
 
 
 def _missed(shares: CandidateShares) -> str:
@@ -124,19 +123,29 @@ def share_together(
 def changed_candidates(
     before: Estimates, after: Estimates, texts: Iterable[str], confidence: float = CONFIDENCE
 ) -> Answer:
-    """Changes of the shares of texts, and of all others. Errors as candidate_shares()."""
+    """Changes of the shares of texts, the surest first, and of all others. Errors as candidate_shares()."""
     old, new = _shares(texts, [before, after])
     rows: list[ChangeRow] = []
     for row, members in enumerate([*new.candidates.members, ()]):
         sides = statistic_of(old, row), statistic_of(new, row)
         rows.append(change.change_row(row_name(members), *sides, confidence))
-    return change.together(before, after, rows, quantity="share", unit="", confidence=confidence)
+    answer = change.together(before, after, rows, quantity="share", unit="", confidence=confidence)
+    *listed, others = answer.rows
+    listed.sort(key=lambda row: row.p if isinstance(row, ChangeRow) else 1.0)
+    return replace(answer, rows=(*listed, others), note=_hidden(len(listed), MOST_SHOWN), most=MOST_SHOWN)
 
 
 def candidates_over_time(
     windows: Mapping[str, Estimates], texts: Iterable[str], confidence: float = CONFIDENCE
 ) -> Answer:
-    """Shares of texts in each window. Errors as candidate_shares(), and for fewer than two windows."""
+    """Shares of texts in each window.
+
+    Errors as candidate_shares(), for fewer than two windows, and for more than MOST_TRENDS texts.
+    """
+    texts = list(texts)
+    if len(texts) > MOST_TRENDS:
+        text = f"a trend shows {MOST_TRENDS} texts at most, not {len(texts):,}"
+        raise UsageError(f"{text}: name those that you want to follow, each with --range")
     each = _shares(texts, list(windows.values()))
     of = dict(zip(map(id, windows.values()), each, strict=True))
 

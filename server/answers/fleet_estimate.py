@@ -11,9 +11,9 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 
 from ...device.ldp_client import Experiment
-from ..errors import UsageError
 from ..estimate.estimate import Estimates
-from ..estimate.postprocess import METHODS, Shares
+from ..estimate.own_post import method_of
+from ..estimate.postprocess import Shares
 from ..estimate.statistic import Floats, Statistic
 from ..estimate.top_k import RankedValue, top
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
@@ -109,17 +109,17 @@ class FleetEstimate(Shown):
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, with labels, or with texts."""
-        self._require("ranges", "candidates")
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             return self.candidates(ranges, most=0)
+        self._require("ranges")
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: str, post: str = "raw") -> Answer:
         """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
-        self._require("ranges", "candidates")
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             one = share_together(self.estimates, ranges, self.confidence, self.texts)
             return replace(one, about=self.which)
+        self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
         weights = np.zeros(self.experiment.domain)
         for r in wanted:
@@ -255,7 +255,7 @@ class FleetEstimate(Shown):
             changed = self.pairs.change_since(before.estimates, pair, rows)
             return Answers(replace(one, against=before.which) for one in changed)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
-        if self.experiment.type == "text":
+        if "candidates" in self.answers:
             shares = changed_candidates(*sides, ranges, self.confidence)
             return Answers([replace(shares, about=self.which, against=before.which)])
         wanted = parse_ranges(self.experiment, ranges)
@@ -303,12 +303,11 @@ class FleetEstimate(Shown):
         return None if self.truth is None else float(self.truth[low:high].sum())
 
     def _processed(self, method: str) -> Shares | None:
-        if method not in METHODS:
-            raise UsageError(f"no post-processing is called {method}; there are {', '.join(METHODS)}")
+        process = method_of(method)
         if method == "raw":
             return None
         if method not in self._post:
-            self._post[method] = METHODS[method](self.estimates)
+            self._post[method] = process(self.estimates)
         return self._post[method]
 
     def _title(self) -> str:

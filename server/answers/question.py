@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...device.ldp_client import Experiment
-from ..experiments.asking import OF_VALUES, require
+from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
@@ -185,6 +185,7 @@ def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 
 
 def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """The shares of the texts that are named."""
     if question.together:
         return Answers([estimate.together(*question.ranges)])
     return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
@@ -203,22 +204,29 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
-    options: tuple[tuple[str, set[str], object], ...] = (
-        ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
-        ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", "candidates"}, question.top),
-        ("--cdf", {"quantiles"}, question.cdf),
-        ("--rows", {"frequencies", "pairs"}, question.rows),
-        ("--post", {"frequencies"}, question.post != "raw"),
-        ("--weigh fisher", {"frequencies"}, question.weigh == "fisher"),
-        ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
-        ("--trend", {"ranges", "mean", "candidates", "pairs"}, question.trend),
-        ("the options --against", {"ranges", "mean", "candidates", "pairs"}, question.against),
+    can = answers_of(*asked)
+    shares = ("ranges", "candidates")
+    of_values = ("mean", *shares, "pairs")  # trends and changes are of any
+    options: tuple[tuple[str, Sequence[str], object], ...] = (
+        ("--range, --above and --below", shares, question.ranges),
+        ("--quantile", ["quantiles"], question.quantiles),
+        ("--top", ["frequencies", "candidates"], question.top),
+        ("--cdf", ["quantiles"], question.cdf),
+        ("--rows", ["frequencies", "pairs"], question.rows),
+        ("--post", ["frequencies"], question.post != "raw"),
+        ("--weigh fisher", ["frequencies", "candidates"], question.weigh == "fisher"),
+        ("--of, --given, --versus and --joint", ["pairs"], question.pair),
+        ("--trend", of_values, question.trend),
+        ("the options --against", of_values, question.against),
     )
     for option, words, wanted in options:
-        if wanted:
-            require(asked, words, f"leave {option} out")
-    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
+        if wanted and not can.intersection(words):
+            require(asked, words[0], f"leave {option} out")
+    if "candidates" in can and not question.ranges:
+        named = "name them, with --candidates FILE, one a line, or each with --range"
+        raise NotAnswered(f"{answers_only(*asked)}: {named}")
+    if not can & (OF_VALUES | OTHERWISE.keys()):
+        raise NotAnswered(f"{answers_only(*asked)}: nothing here asks that")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

@@ -122,11 +122,6 @@ def _rows(slots: Sequence[Ints]) -> Ints:
     return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
 
-def experiments_of(estimates: Estimates) -> list[Experiment]:
-    """The experiments, one for each version, that an estimate or a pool of them rests on."""
-    return [part.experiment for _, part in _parts(estimates)]
-
-
 def _parts(estimates: Estimates, weight: float = 1.0) -> Iterator[tuple[float, Estimates]]:
     """The estimates of one experiment each in a pool, with their weights."""
     if isinstance(estimates, Pool):
@@ -149,7 +144,7 @@ class _Moments:
 def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
     """The candidates' shares of the population, over windows and versions as the estimate pools them.
 
-    candidates: placed in all the estimate's experiments, see place(). Intervals hold over reports and salts.
+    candidates: placed in all the estimate's versions, see place(). Intervals hold over reports and salts.
     Raises EstimateError where candidates fill an experiment's slots.
     """
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]

@@ -32,7 +32,7 @@ class Estimates:
     ====================================  ============================  =====================================
     errors of                             exact up to                   beyond that
     ====================================  ============================  =====================================
-    anything of rr, grr and olh           any size
+    anything but of hh                    any size
     single values, ranges and linear()    16 at once; more of them      from the model, without skew
     of hh                                 where butterflies add up to
                                           500 million numbers

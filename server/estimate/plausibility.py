@@ -64,6 +64,8 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
         words = f"{reports:,} reports are too few to tell; {LEAST_REPORTS} are needed"
         return Plausibility(reports, (), None, words)
     checks = [*mechanism_of(experiment).invariants(codes)]
+    if not checks:
+        return Plausibility(reports, (), None, "nothing that readings do not change: there is no check of it")
     p = min(1.0, min(one.p for one in checks) * len(checks))
     worst = min(checks, key=lambda one: one.p)
     words = "nothing that honest boards cannot do"

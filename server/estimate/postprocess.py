@@ -27,8 +27,8 @@ _PROBED = 33  # frequencies of a population's cosine series at which the noise i
 class Shares:
     """Shares of the values after a post-processing step.
 
-    method: "raw", "nonnegative" or "smooth". frequencies: shape (domain,), read-only. reports: behind them.
-    notes: sentences on the bias, for whoever reads the result.
+    method: "raw", "nonnegative", "smooth", or the package.module:function of one's own. frequencies: shape
+    (domain,), read-only. reports: behind them. notes: sentences on the bias, for whoever reads the result.
     """
 
     method: str
@@ -56,7 +56,7 @@ def raw(estimate: Estimates) -> Shares:
 
     Bias: none. Single shares may be negative; all sum to 1.
     """
-    return _shares("raw", estimate, estimate.frequencies, _RAW)
+    return shares_of("raw", estimate, estimate.frequencies, _RAW)
 
 
 def nonnegative(estimate: Estimates) -> Shares:
@@ -78,7 +78,7 @@ def nonnegative(estimate: Estimates) -> Shares:
     """
     parts = list(_parts(estimate))
     guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
-    return _shares("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
+    return shares_of("nonnegative", estimate, guide.decoded.nonnegative(estimate.frequencies), _NONNEGATIVE)
 
 
 def smooth(estimate: Estimates) -> Shares:
@@ -117,7 +117,7 @@ def smooth(estimate: Estimates) -> Shares:
     # smoothing has to wait for it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
     shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved)
-    return _shares("smooth", estimate, shares, _SMOOTH)
+    return shares_of("smooth", estimate, shares, _SMOOTH)
 
 
 METHODS: dict[str, Callable[[Estimates], Shares]] = {
@@ -127,7 +127,8 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 }
 
 
-def _shares(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
+def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
+    """What a method made of an estimate; frequencies: shape (domain,), copied."""
     values = frequencies.copy()
     values.flags.writeable = False
     if method != "raw":

@@ -7,6 +7,7 @@ what is to be answered: `statistics`, or a list of `ranges` in the reading's uni
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import json
@@ -22,8 +23,9 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
-from ..mechanisms import MECHANISMS
+from ..mechanisms import MECHANISMS, MechanismError, class_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
+from ..wire.experiments import is_own, parse_experiment
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
@@ -60,7 +62,12 @@ class Definition(ReadingDefinition):
         if not isinstance(data, dict) or "parameters" in data:
             return data
         given = cast(dict[str, Any], data)
-        names = {name for of in MECHANISMS.values() for name in of.parameters} & given.keys()
+        names = {name for of in MECHANISMS.values() for name in of.parameters}
+        word = given.get("mechanism")
+        if isinstance(word, str) and is_own(word):
+            with contextlib.suppress(MechanismError):  # said below
+                names |= set(class_of(word).parameters)
+        names &= given.keys()
         rest = {name: value for name, value in given.items() if name not in names}
         return rest | {"parameters": {name: _plain(name, given[name]) for name in given if name in names}}
 
@@ -68,9 +75,16 @@ class Definition(ReadingDefinition):
     def _fields_fit_type(self) -> Definition:
         self.check_values()
         self._check_pair()
-        if self.mechanism not in MECHANISM_NAMES:
-            raise ValueError(f"mechanism must be one of {', '.join(MECHANISM_NAMES)}")
-        of_it = MECHANISMS[self.mechanism].parameters if self.mechanism != AUTO else ()
+        if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
+            raise ValueError(
+                f"mechanism must be one of {', '.join(MECHANISM_NAMES)}, or package.module:Class"
+            )
+        try:
+            of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
+        except MechanismError as e:
+            raise ValueError(str(e)) from None
+        if self.type == "text" and self.statistics not in (None, "frequencies"):
+            raise ValueError("of a text shares alone are estimated: leave statistics out")
         for name in self.parameters:
             if name not in of_it:
                 having = (word for word, of in MECHANISMS.items() if name in of.parameters)
@@ -108,7 +122,7 @@ class Definition(ReadingDefinition):
 
         Raises DefinitionError where a board would refuse it.
         """
-        reading, epsilon = self.type_fields(), self._epsilon()
+        reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
         published = payload(
             self.name,
@@ -120,7 +134,7 @@ class Definition(ReadingDefinition):
             window=self.window,
         )
         try:
-            experiment = ldp_client.Experiment.parse(published)
+            experiment = parse_experiment(published)
         except ldp_client.ExperimentRefused as e:
             raise DefinitionError(str(e)) from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
@@ -131,7 +145,7 @@ class Definition(ReadingDefinition):
 
     def experiment(self) -> ldp_client.Experiment:
         """What boards will read from payload()."""
-        return ldp_client.Experiment.parse(self.payload())
+        return parse_experiment(self.payload())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:

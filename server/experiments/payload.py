@@ -7,10 +7,11 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..epsilon import nats
 from ..errors import HushmoteError
-from ..mechanisms import MECHANISMS, mechanism_of
+from ..mechanisms import MECHANISMS, class_of, mechanism_of
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, Workload, WorkloadError
+from ..wire.experiments import parse_experiment
 
 AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
@@ -57,11 +58,10 @@ def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUT
     try:
         if name == AUTO:
             return choose(domain, epsilon, workload).fields()
-        if workload.kind == "list" and not any(
-            of.mechanism == name for of in designs(domain, epsilon, workload)
-        ):
+        suited = (choice.mechanism for choice in designs(domain, epsilon, workload))
+        if workload.kind == "list" and name not in suited:
             raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
-        if not MECHANISMS[name].parameters:
+        if not class_of(name).parameters:
             return mechanism_fields(name)
         others = () if workload.kind == "list" else (FREQUENCIES, ALL_RANGES, MEAN)
         for asked in dict.fromkeys((workload, *others)):
@@ -76,13 +76,13 @@ def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
     """An experiment over values without a meaning, with no cap. Raises ExperimentRefused where none fits."""
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
-    return Experiment.parse(payload("values", reading, mechanism, epsilon))
+    return parse_experiment(payload("values", reading, mechanism, epsilon))
 
 
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
     """The same question and cells at another ε in micro-nats, with no cap. Raises ExperimentRefused."""
     e = experiment
-    return Experiment.parse(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
+    return parse_experiment(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
 
 
 def reading_fields(reading: Any) -> Fields:
@@ -92,6 +92,10 @@ def reading_fields(reading: Any) -> Fields:
         fields["labels"] = list(reading.labels)
     elif reading.type == "number":
         fields |= {"low": reading.low, "high": reading.high, "bins": reading.domain}
+    elif reading.type == "text":
+        own = vars(reading)  # which device/ldp_text.py has set
+        fields |= {"salt": own["salt"].decode(), "slots": own["slots"]}
+        fields |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
     elif reading.type == "pair":
         fields["of"] = [{"name": part.name, **reading_fields(part)} for part in reading.parts]
     return fields

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
@@ -14,6 +16,10 @@ from .budget import Quantity
 from .payload import Fields
 
 MILLI = 1_000
+SALT = r"[ !#-\[\]-~]{1,32}"
+USUAL_SLOTS = 1 << 16
+"""Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
+MOST_SLOTS = 1 << 20
 
 
 class DefinitionError(HushmoteError):
@@ -53,7 +59,7 @@ class _Values(BaseModel):
             return len(self.labels or ()) + 1
         return 2 if self.type == "bool" else (self.bins or 0)
 
-    def type_fields(self) -> Fields:
+    def type_fields(self, name: str = "") -> Fields:
         """The same for boards; DefinitionError for low or high that no integer holds."""
         fields: Fields = {"type": self.type}
         if self.type == "choice":
@@ -90,10 +96,27 @@ class PartDefinition(_Values):
 
 
 class ReadingDefinition(_Values):
-    """What a board reads, as the analyst wrote it; of: the parts of a pair."""
+    """What a board reads, as the analyst wrote it.
 
-    type: Literal["bool", "choice", "number", "pair"]
+    salt, slots: of a text. of: the parts of a pair.
+    """
+
+    type: Literal["bool", "choice", "number", "text", "pair"]
+    salt: str | None = None
+    slots: int | None = None
     of: tuple[PartDefinition, ...] | None = None
+
+    @model_validator(mode="after")
+    def _texts_are_hashed(self) -> ReadingDefinition:
+        if self.type != "text":
+            if (self.salt, self.slots) != (None, None):
+                raise ValueError("salt and slots are only for a text")
+            return self
+        if self.salt is not None and not re.fullmatch(SALT, self.salt):
+            raise ValueError('salt must be 1 to 32 printable ASCII characters, none of them " or a backslash')
+        if self.slots is not None and not (2 <= self.slots <= MOST_SLOTS and self.slots.bit_count() == 1):
+            raise ValueError(f"slots must be a power of 2 from 2 to {MOST_SLOTS}, not {self.slots}")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -113,12 +136,22 @@ class ReadingDefinition(_Values):
 
     @property
     def domain(self) -> int:
+        if self.type == "text":
+            return self.slots or USUAL_SLOTS
         return math.prod(self.shape) if self.type == "pair" else super().domain
 
-    def type_fields(self) -> Fields:
-        if self.type != "pair":
-            return super().type_fields()
-        return {"type": "pair", "of": [{"name": part.name, **part.type_fields()} for part in self.of or ()]}
+    def type_fields(self, name: str = "") -> Fields:
+        """The same for boards; name: the experiment's, of which a salt is made where the file has none.
+
+        Raises DefinitionError for low or high that no integer holds.
+        """
+        fields = super().type_fields()
+        if self.type == "text":
+            usual = hashlib.sha256(name.encode()).hexdigest()[:16]
+            fields |= {"salt": self.salt or usual, "slots": self.domain}
+        if self.type == "pair":
+            fields["of"] = [{"name": part.name, **part.type_fields()} for part in self.of or ()]
+        return fields
 
     def check_values(self) -> None:
         super().check_values()

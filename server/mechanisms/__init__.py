@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...device.ldp_client import Experiment
+from ..wire.experiments import is_own
 from .direct import Direct
 from .hierarchy import Hierarchy
 from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
+from .own import MechanismError, mechanism_class
+from .pgr import ProjectiveGeometry
 from .views import Views
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
@@ -16,15 +19,31 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "grr": Direct,
         "olh": LocalHashing,
         "hh": Hierarchy,
+        "pgr": ProjectiveGeometry,
         "views": Views,
     }
 )
 """Mechanisms by the word that an experiment has for each."""
 
 
+def class_of(word: str) -> type[Mechanism]:
+    """The mechanism of a word: of the registry, or one's own by package.module:Class.
+
+    Raises MechanismError.
+    """
+    if word in MECHANISMS:
+        return MECHANISMS[word]
+    if is_own(word):
+        return mechanism_class(word)
+    names = ", ".join(MECHANISMS)
+    raise MechanismError(
+        f"there is no mechanism {word!r:.100}: take {names}, or your own as package.module:Class"
+    )
+
+
 def mechanism_of(experiment: Experiment) -> Mechanism:
-    """The mechanism of an experiment."""
-    return MECHANISMS[experiment.mechanism](experiment)
+    """The mechanism of an experiment. Raises MechanismError for one's own that cannot be loaded."""
+    return class_of(experiment.mechanism)(experiment)
 
 
-__all__ = ["MECHANISMS", "Mechanism", "Stratum", "mechanism_of"]
+__all__ = ["MECHANISMS", "Mechanism", "MechanismError", "Stratum", "class_of", "mechanism_of"]

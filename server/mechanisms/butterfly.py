@@ -89,16 +89,18 @@ def least_supports(level: Level, masses: Floats) -> Floats:
     class_supports with the minimum in place of the sum: the butterfly needs no more than that order does not
     matter.
     """
-    if not level.t:
-        return masses
-    g = level.g
+    return least_supported(level.g, level.t, masses)[: level.domain] if level.t else masses
+
+
+def least_supported(g: int, t: int, masses: Floats) -> Floats:
+    """least_supports of all g**t values that t digits can tell apart."""
     least = np.array([np.inf])
-    for j, start in enumerate(_starts(level.g, level.t)):
+    for j, start in enumerate(_starts(g, t)):
         block = masses[start : start + g ** (j + 1)]
         for i in range(j):
             block = _least_butterfly(block, g, g ** (j - 1 - i), g**i)
         least = np.minimum(block.reshape(g, -1), least).reshape(-1)
-    return least[: level.domain]
+    return least
 
 
 def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
@@ -110,21 +112,23 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
     r = np.asarray(weights, dtype=np.float64)
     if r.ndim not in (1, 2) or len(r) != level.domain:
         raise ValueError(f"weights have shape {r.shape}, the level has {level.domain} nodes")
-    if not level.t:
-        return r.copy()
-    g = level.g
-    batch = r.shape[1] if r.ndim == 2 else 1
-    block = np.zeros((g**level.t, batch))
-    block[: level.domain] = r.reshape(level.domain, batch)
-    out = np.empty((class_count(level), batch))
-    starts = _starts(level.g, level.t)
-    for j in range(level.t - 1, -1, -1):
+    return classes_supporting(level.g, level.t, r) if level.t else r.copy()
+
+
+def classes_supporting(g: int, t: int, values: Floats) -> Floats:
+    """class_weights of n <= g**t values, shape (n,) or (n, batch)."""
+    batch = values.shape[1] if values.ndim == 2 else 1
+    block = np.zeros((g**t, batch))
+    block[: len(values)] = values.reshape(len(values), batch)
+    out = np.empty((g * (g**t - 1) // (g - 1), batch))
+    starts = _starts(g, t)
+    for j in range(t - 1, -1, -1):
         classes = block
         for i in range(j):
             classes = _butterfly(classes, g, g ** (j - 1 - i), g**i * batch, -1)
         out[starts[j] : starts[j] + g ** (j + 1)] = classes.reshape(-1, batch)
         block = block.reshape(g, -1, batch).sum(axis=0)
-    return out.reshape(-1, *r.shape[1:])
+    return out.reshape(-1, *values.shape[1:])
 
 
 def supports(level: Level, histogram: npt.ArrayLike) -> Counts:

@@ -6,13 +6,15 @@ the odds.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...device.ldp_client import ONE, Level
-from ..arrays import Floats
-from . import butterfly, fourier
+from ..arrays import Array, Counts, Floats
+from . import butterfly, fourier, lines
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,19 @@ class Channel:
     collision: float
 
     @property
+    def ratio(self) -> float:
+        """How many codes there are, of a seed where there are seeds, for each that supports a value."""
+        return self.g
+
+    @property
     def lie(self) -> float:
         """Probability of each cell but the true one."""
-        return (1 - self.p) / (self.g - 1)
+        return (1 - self.p) / (self.ratio - 1)
 
     @property
     def odds(self) -> float:
         """How much likelier a code is for a value that it supports than for another."""
-        return self.p * (self.g - 1) / (1 - self.p)
+        return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
     def q(self) -> float:
@@ -51,19 +58,31 @@ class Channel:
         return self.q * (1 - self.q) / (self.p - self.q) ** 2
 
     @property
+    def off_line(self) -> float:
+        """Probability that three values share a cell that are not on one line in the space of digits."""
+        size = self.g ** lines.digits(self.domain, self.g)
+        return max(size / self.g**2 - 1, 0.0) / (size - 1)
+
+    @property
+    def collinear(self) -> int:
+        """Number of ordered triples of different values on one line: they share a cell as often as two do."""
+        return lines.affine(self.domain, self.g)
+
+    @property
+    def on_line(self) -> float:
+        """Probability that a third value is on one line with two, of all that the digits tell apart."""
+        return (self.g - 2) / (self.g ** lines.digits(self.domain, self.g) - 2)
+
+    @property
     def third_collides(self) -> float:
         """Probability that a third value shares the cell of two that collide, a mean over third values.
 
-        On one line with the two in the space of digits it does so always. Where the domain is no power of g
-        the mean is over all vectors of digits. 0 where nothing collides.
+        On one line with the two it does so always. The mean is over all values that the digits tell apart. 0
+        where nothing collides.
         """
         if not self.collision:
             return 0.0
-        size = self.g
-        while size < self.domain:
-            size *= self.g
-        on_line = (self.g - 2) / (size - 2)
-        return on_line + (1 - on_line) * (size // self.g**2 - 1) / (size // self.g - 1)
+        return self.on_line + (1 - self.on_line) * self.off_line / self.collision
 
     @property
     def both_supported(self) -> float:
@@ -105,39 +124,67 @@ def level_channel(level: Level) -> Channel:
     return Channel(level.domain, level.g, level.threshold / ONE, collision)
 
 
-class LevelCode:
-    """A level as a linear map from shares of values to chances of its classes of codes, and its transpose.
+class SupportCode(ABC):
+    """Codes that support values, as a linear map from shares of values to chances of their classes, and back.
 
-    level    as boards have it
+    level    as boards have it, with its offset, code_count and weight
     channel  its numbers
+    seed     the part of a class in the codes that support one value: the chance of its seeds, for a hash
+    runs     equal runs of codes that are drawn alike whatever the value: of a hash its seeds
+    even     whether each code supports as many values as any other
     """
 
-    def __init__(self, level: Level):
+    def __init__(self, level: Any, channel: Channel, seed: float, runs: int, even: bool):
         self.level = level
-        self.channel = level_channel(level)
-        # A class has g - 1 codes, each under a seed of its own.
-        self._seed = (level.g - 1) / level.seeds if level.t else 1.0
+        self.channel = channel
+        self.runs = runs
+        self.even = even
+        self._seed = seed
+
+    @abstractmethod
+    def class_supports(self, classes: Array) -> Array:
+        """Sums over the classes that support each node, shape (classes,) to (nodes,); exact for integers."""
+
+    @abstractmethod
+    def class_weights(self, nodes: Floats) -> Floats:
+        """Sums over the nodes that each class supports, (nodes,) or (nodes, n) to (classes, ...), new."""
+
+    @abstractmethod
+    def least_supports(self, masses: Floats) -> Floats:
+        """The least number among the classes that support each node, shape (classes,) to (nodes,)."""
+
+    @property
+    def class_count(self) -> int:
+        """Number of classes."""
+        return self.level.code_count
+
+    def collapse(self, counts: Counts) -> Counts:
+        """Sum a histogram of the codes over their classes."""
+        return counts
+
+    def expand(self, values: Array) -> Array:
+        """Give every code its class's value."""
+        return values.copy()
 
     def node_sums(self, values: Floats) -> Floats:
-        """Sums over the neighbouring values of each of the level's nodes, (domain, ...) to (nodes, ...)."""
-        width = self.level.width
-        return values if width == 1 else np.add.reduceat(values, np.arange(0, len(values), width), axis=0)
+        """Sums over the values of each node, (domain, ...) to (nodes, ...)."""
+        return values
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
         """Each value's node's number, shape (nodes,) to (domain,)."""
-        return np.repeat(nodes, self.level.width)[:domain] if self.level.width > 1 else nodes
+        return nodes
 
     def law(self, nodes: Floats) -> Floats:
         """Chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
-        chances = self._class_weights(nodes)
+        chances = self.class_weights(nodes)
         chances *= self._seed * (self.channel.p - self.channel.lie)
         chances += self._seed * self.channel.lie * nodes.sum(axis=0)
         return chances
 
     def law_transposed(self, numbers: Floats) -> Floats:
         """Mean of a number for each class over the reports of each node, shape (nodes,)."""
-        supported = butterfly.class_supports(self.level, numbers)
         lie = self.channel.lie
+        supported = self.class_supports(numbers)
         return self._seed * (lie * float(numbers.sum()) + (self.channel.p - lie) * supported)
 
     @property
@@ -147,13 +194,46 @@ class LevelCode:
 
     def weights(self, nodes: Floats) -> Floats:
         """Weights on classes whose mean, with constant(), estimates the weighted sum of the nodes' shares."""
-        return self._class_weights(nodes * self.scale)
-
-    def _class_weights(self, nodes: Floats) -> Floats:
-        if self.level.t > 1 and self.level.g > 2:
-            return fourier.class_weights(self.level.g, self.level.t, nodes)
-        return butterfly.class_weights(self.level, nodes)
+        return self.class_weights(nodes * self.scale)
 
     def constant(self, nodes: Floats) -> Floats:
         """What a report weighs beside that, whatever its code."""
         return -self.channel.q * self.scale * nodes.sum(axis=0)
+
+
+class LevelCode(SupportCode):
+    """The codes of a level of rr, grr, olh or hh."""
+
+    def __init__(self, level: Level):
+        # A class has g - 1 codes, each under a seed of its own.
+        seed = (level.g - 1) / level.seeds if level.t else 1.0
+        even = not level.t or level.g**level.t == level.domain
+        super().__init__(level, level_channel(level), seed, level.seeds, even)
+
+    def class_supports(self, classes: Array) -> Array:
+        return butterfly.class_supports(self.level, classes)
+
+    def class_weights(self, nodes: Floats) -> Floats:
+        if self.level.t > 1 and self.level.g > 2:
+            return fourier.class_weights(self.level.g, self.level.t, nodes)
+        return butterfly.class_weights(self.level, nodes)
+
+    def least_supports(self, masses: Floats) -> Floats:
+        return butterfly.least_supports(self.level, masses)
+
+    @property
+    def class_count(self) -> int:
+        return butterfly.class_count(self.level)
+
+    def collapse(self, counts: Counts) -> Counts:
+        return butterfly.collapse(self.level, counts)
+
+    def expand(self, values: Array) -> Array:
+        return butterfly.expand(self.level, values)
+
+    def node_sums(self, values: Floats) -> Floats:
+        width = self.level.width
+        return values if width == 1 else np.add.reduceat(values, range(0, len(values), width), axis=0)
+
+    def spread_out(self, nodes: Floats, domain: int) -> Floats:
+        return np.repeat(nodes, self.level.width)[:domain] if self.level.width > 1 else nodes

@@ -3,7 +3,7 @@
 from functools import cache
 
 from ..epsilon import check_epsilon
-from . import MECHANISMS
+from . import MECHANISMS, class_of
 from .choice import Choice
 from .workload import Workload
 
@@ -25,7 +25,7 @@ def designs(domain: int, epsilon: int, workload: Workload, name: str | None = No
         raise ValueError(f"domain must be at least 2, not {domain}")
     check_epsilon(epsilon, ValueError, shown=f"{epsilon} micro-nats")
     workload.check(domain)
-    classes = dict.fromkeys(MECHANISMS.values()) if name is None else [MECHANISMS[name]]
+    classes = dict.fromkeys(MECHANISMS.values()) if name is None else [class_of(name)]
     offered = (choice for each in classes for choice in each.designs(domain, epsilon, workload))
     result = tuple(choice for choice in offered if name in (None, choice.mechanism))
     if not result:

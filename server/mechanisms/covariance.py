@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import Counts, Floats
 from . import butterfly, decoded
 from . import tree as hierarchy
-from .channel import LevelCode
+from .channel import SupportCode
 from .decoded import Spread
 from .tree_influence import influences
 
@@ -26,14 +26,14 @@ _CHUNK = 1 << 20  # floats held at once while going through pairs of a class and
 class LevelCounts:
     """A level that has reports: their counts by class of codes."""
 
-    code: LevelCode
+    code: SupportCode
     reports: int
     counts: Counts
 
     @cached_property
     def supports(self) -> Counts:
         """Reports that support each node."""
-        return butterfly.class_supports(self.code.level, self.counts)
+        return self.code.class_supports(self.counts)
 
     @property
     def estimates(self) -> Floats:

@@ -44,6 +44,12 @@ class Direct(SupportMechanism):
     def frequency_variance(self, share: float | None) -> float:
         return frequency_variance(self.codes[0].channel, share)
 
+    @property
+    def plainly(self) -> str:
+        if self.experiment.type == "bool":
+            return "Each board tells the truth somewhat more often than the opposite."
+        return "Each board names its true value somewhat more often than any other one."
+
     def decode(self, counts: Counts) -> SupportDecoded:
         return DirectDecoded(self, self.collapse(counts))
 

@@ -1,4 +1,4 @@
-"""Variance of one value's share where values are asked for directly: rr, grr and olh, in closed form.
+"""Variance of one value's share where values are asked for directly: rr, grr, olh and pgr, in closed form.
 
 With s_v whether a report supports v, and T the number of values that it supports, the estimate of a share is
 (s_v - q - (T - E T) / D) / (p - q), a mean over reports: shares sum to 1, so that what T is off says nothing.
@@ -6,7 +6,6 @@ How often two values are supported at once depends, for the report of a third, o
 line in the space of digits. Over all values v, lines through three values of range(D) are counted exactly.
 """
 
-import math
 from functools import lru_cache
 
 from .channel import Channel
@@ -37,9 +36,8 @@ def _parabola(channel: Channel) -> tuple[float, float, float]:
     spread = p - q
     a, b, square = q * (1 - q), spread * (1 - 2 * q), -(spread**2)
     if c and n > 2:
-        on_line = _collinear(n, channel.g) / (n * (n - 1) * (n - 2))
-        size = channel.g ** _digits(n, channel.g)
-        third = max(size / channel.g**2 - 1, 0.0) / (size - 1)  # three values off a line share a cell
+        on_line = channel.collinear / (n * (n - 1) * (n - 2))
+        third = channel.off_line
         # Two values are supported by the report of one of them, and of a third, a mean over third values.
         own = c * p
         other = on_line * own + (1 - on_line) * (third * p + (c - third) * lie)
@@ -49,26 +47,3 @@ def _parabola(channel: Channel) -> tuple[float, float, float]:
         a += (squared - supported**2) / n**2
         b -= 2 / n * (spread + (n - 2) * (own - other) - spread * supported)
     return a / spread**2, b / spread**2, square / spread**2
-
-
-def _digits(domain: int, g: int) -> int:
-    digits = 1
-    while g**digits < domain:
-        digits += 1
-    return digits
-
-
-def _collinear(domain: int, g: int) -> int:
-    """Number of ordered triples of different values of range(domain) on one line in the space of digits.
-
-    A line whose direction has its top digit at place j stays in one block of g**(j+1) values and meets each
-    of its g parts of g**j values once. At most one block is not whole: it has `full` parts and r values more.
-    """
-    triples = 0
-    for j in range(_digits(domain, g)):
-        part = g**j
-        blocks, rest = divmod(domain, part * g)
-        full, r = divmod(rest, part)
-        triples += blocks * part**2 * math.perm(g, 3)
-        triples += part * r * math.perm(full + 1, 3) + part * (part - r) * math.perm(full, 3)
-    return triples

@@ -31,7 +31,7 @@ def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
         (pairs.imag if k % 2 else pairs.real)[:, k // 2] = number
     waves = np.empty((g**t, pairs.shape[1]), dtype=np.complex128)
     waves[0] = pairs.sum(axis=0)
-    for block, at in _blocks(g, t):
+    for block, at in blocks(g, t):
         waves[at] = fft.fft(pairs[block].reshape(g, -1, pairs.shape[1]), axis=0)[1:]
     cube = waves.reshape(*(g,) * t, pairs.shape[1])
     sums: npt.NDArray[np.complex128] = fft.ifftn(cube, axes=range(t), norm="forward", overwrite_x=True)
@@ -49,7 +49,7 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
     padded[: len(values)] = values
     waves = fft.fftn(padded.reshape(*(g,) * t, *rest), axes=range(t)).reshape(-1, *rest)
     out = np.empty((g * (g**t - 1) // (g - 1), *rest))
-    for block, at in _blocks(g, t):
+    for block, at in blocks(g, t):
         half = np.empty((g // 2 + 1, at.shape[1], *rest), dtype=np.complex128)
         half[0] = waves[0]
         half[1:] = waves[at[: g // 2]]
@@ -60,7 +60,7 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
 _Blocks = list[tuple[slice, npt.NDArray[np.intp]]]
 
 
-def _blocks(g: int, t: int) -> _Blocks:
+def blocks(g: int, t: int) -> _Blocks:
     """Where each block's classes stand, and where k a stands for k = 1..g-1 and its seeds a."""
     return _kept_blocks(g, t) if g**t <= _MAX_KEPT else _made_blocks(g, t)
 

@@ -11,7 +11,7 @@ the same sums weighted by the *excess* W - D / g and its square. docs/mathematic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -40,6 +40,22 @@ class _Seeds:
         return _Seeds(self.supported - repeated, self.totals - rarer.totals)
 
 
+@dataclass(frozen=True)
+class Values:
+    """The values that the classes of a hash of t digits support, one run of a domain.
+
+    before  values of the domain before the run
+    count   values in the run, 1 to g**t
+    domain  values of the domain
+    """
+
+    g: int
+    t: int
+    before: int
+    count: int
+    domain: int
+
+
 class Moments:
     """Cumulants of what one report weighs in values and in prefixes.
 
@@ -47,79 +63,103 @@ class Moments:
     """
 
     def __init__(self, level: Level, shares: Floats, supports: Floats):
-        self._level = level
-        self._shares = shares
+        self._values = Values(level.g, level.t, 0, level.domain, level.domain)
         self._supports = supports
         self._excess = excess_supported(level.g, level.t, level.domain)
+        self._weighted = by_excess(shares, self._excess)
 
     @cached_property
     def _all(self) -> _Seeds:
-        return _seeds(self._level.g, self._level.t, self._shares, self._excess, self._supports)
+        return _seeds(self._values, self._weighted, self._supports)
 
     def frequencies(self) -> tuple[Floats, Floats]:
         """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
-        supports, domain = self._supports, self._level.domain
-        if self._excess is None:
-            return supports * (1 - supports), supports * (1 - supports) * (1 - 2 * supports)
-        once, twice = self._all.supported[1] / domain, self._all.supported[2] / domain**2
-        mean, square, cube = self._all.totals[1:] / (domain, domain**2, domain**3)
-        first = supports - mean
-        second = supports - 2 * once + square
-        third = supports - 3 * once + 3 * twice - cube
-        return second - first**2, third - 3 * first * second + 2 * first**3
+        _, once, twice = self._all.supported
+        return of_values(self._supports, once, twice, self._all.totals)
 
     def prefixes(self) -> tuple[Floats, Floats]:
         """The same of the sums of values 0..v, for each v; all values together are known: 0."""
-        g, t, domain = self._level.g, self._level.t, self._level.domain
-        nested = [self._all]  # the seeds whose lowest 0, 1, ... digits are 0
-        shares, excess = self._shares, self._excess
-        for i in range(1, t):
-            shares = _lowest_digit_zero(g, shares)
-            excess = None if excess is None else _lowest_digit_zero(g, excess)
-            nested.append(_seeds(g, t - i, shares, excess, blocks=-(-domain // g**i)))
-        # From wide blocks to single values: what the rarer seeds have is cubic inside each block.
-        moments = _at_points(nested[-1], g, g ** (t - 1), domain)
-        for i in range(t - 2, -1, -1):
-            finer = _at_points(nested[i].without(nested[i + 1], g), g, g**i, domain)
-            inside = (moments @ _inside_blocks(g, finer.shape[2])).reshape(3, -1, finer.shape[2])
-            moments = finer + inside[:, : finer.shape[1]]
-        first, second, third = moments[:, :, 0]
-        result = np.zeros((2, domain))
-        result[0, :-1] = (second - first**2)[1:]
-        result[1, :-1] = (third - 3 * first * second + 2 * first**3)[1:]
+        result = np.zeros((2, self._values.domain))
+        result[:, :-1] = cumulants(before_values(self._values, self._weighted, self._all))[:, 1:]
         return result[0], result[1]
 
 
-def _seeds(
-    g: int, t: int, shares: Floats, excess: Floats | None, supports: Floats | None = None, blocks: int = 0
-) -> _Seeds:
-    """From shares and excesses of classes of t digits; supports: of the blocks, where they are known."""
-    weighted = [] if supports is not None else [shares]
-    if excess is not None:
-        weighted += [shares * excess, shares * excess**2]
-    sums = _class_supports(g, t, *weighted)
+def by_excess(shares: Floats, excess: Floats | None) -> Floats:
+    """Shares times excess**k for k = 0..3, shape (4, classes); for k = 0 alone where there is no excess."""
+    if excess is None:
+        return shares[None]
+    result = np.empty((4, len(shares)))
+    result[0] = shares
+    for k in range(1, 4):
+        np.multiply(result[k - 1], excess, out=result[k])
+    return result
+
+
+def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> tuple[Floats, Floats]:
+    """Second and third cumulants of the weight in each value of the domain.
+
+    supports, once, twice: means of 1, excess and excess² times whether it is supported, shape (domain,);
+    totals: of excess**k, k = 0..3.
+    """
+    domain = len(supports)
+    mean, square, cube = totals[1:] / (domain, domain**2, domain**3)
+    once, twice = once / domain, twice / domain**2
+    first = supports - mean
+    second = supports - 2 * once + square
+    third = supports - 3 * once + 3 * twice - cube
+    result = cumulants(np.stack([first, second, third]))
+    return result[0], result[1]
+
+
+def cumulants(moments: Floats) -> Floats:
+    """Second and third cumulants, shape (2, n), of first three moments, shape (3, n)."""
+    first, second, third = moments
+    return np.stack([second - first**2, third - 3 * first * second + 2 * first**3])
+
+
+def before_values(values: Values, weighted: Floats, whole: _Seeds | None = None) -> Floats:
+    """First three moments of what one report weighs in the values before each one of a run, shape (3, count).
+
+    What it weighs is how many of the run's own it supports, less one in g, and less the part of the excess
+    that falls to all values of the domain so far. weighted: as of by_excess.
+    """
+    g, t = values.g, values.t
+    nested = [whole or _seeds(values, weighted)]  # the seeds whose lowest 0, 1, ... digits are 0
+    for i in range(1, t):
+        weighted = _lowest_digit_zero(g, weighted)
+        nested.append(_seeds(replace(values, t=t - i, count=-(-values.count // g**i)), weighted))
+    # From wide blocks to single values: what the rarer seeds have is cubic inside each block.
+    moments = _at_points(nested[-1], values, g ** (t - 1))
+    for i in range(t - 2, -1, -1):
+        finer = _at_points(nested[i].without(nested[i + 1], g), values, g**i)
+        inside = (moments @ _inside_blocks(g, finer.shape[2])).reshape(3, -1, finer.shape[2])
+        moments = finer + inside[:, : finer.shape[1]]
+    return moments[:, :, 0]
+
+
+def _seeds(values: Values, weighted: Floats, supports: Floats | None = None) -> _Seeds:
+    """Of a run of blocks; weighted: as of by_excess; supports: of the blocks, where they are known."""
+    known = supports is not None
+    sums = _class_supports(values.g, values.t, *weighted[known:3])
     if supports is not None:
         sums.insert(0, supports)
-        blocks = len(supports)
-    supported, totals = np.zeros((3, blocks)), np.zeros(4)
+    supported, totals = np.zeros((3, values.count)), np.zeros(4)
     for k, one in enumerate(sums):
-        supported[k] = one[:blocks]
-    totals[0] = shares.sum()
-    if excess is not None:
-        once, twice = weighted[-2:]
-        totals[1:] = once.sum(), twice.sum(), twice @ excess
+        supported[k] = one[: values.count]
+    totals[: len(weighted)] = weighted.sum(axis=1)
     return _Seeds(supported, totals)
 
 
-def _at_points(seeds: _Seeds, g: int, size: int, domain: int) -> Floats:
+def _at_points(seeds: _Seeds, values: Values, size: int) -> Floats:
     """First three moments of reports' weights, with these seeds, of prefixes, shape (3, blocks, points).
 
     The prefixes end at the points of each block of size values; of a single value, before it.
     """
+    g = values.g
     partly = _POINTS if size > 1 else _POINTS[:1]
     block: Floats = np.arange(seeds.supported.shape[1], dtype=np.float64)[:, None]
     taken = (block % g + partly) / g * size  # the last group's values in the prefix, over g
-    part = (block + partly) * size / domain
+    part = (values.before + (block + partly) * size) / values.domain
     before, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
 
     def inside(power: int, k: int) -> Floats:
@@ -161,14 +201,14 @@ def _class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
 
 
 def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
-    """Of the classes of t digits those of seeds that end in 0, as classes of t - 1 digits."""
+    """Of the classes of t > 1 digits, shape (n, classes), those of seeds that end in 0: of t - 1 digits."""
     kept: list[Floats] = []
     start = size = g
-    while start < len(classes):  # the first block's seeds have one digit, and it is not 0
+    while start < classes.shape[1]:  # the first block's seeds have one digit, and it is not 0
         size *= g
-        kept.append(classes[start : start + size].reshape(-1, g)[:, 0])
+        kept.append(classes[:, start : start + size].reshape(len(classes), -1, g)[:, :, 0])
         start += size
-    return np.concatenate(kept) if kept else classes[:0]
+    return np.concatenate(kept, axis=1)
 
 
 @lru_cache(maxsize=4)

@@ -57,10 +57,15 @@ class Hierarchy(SupportMechanism):
         return super().fields() | {"fanout": self.experiment.fanout, "cells": cells, "weights": weights}
 
     def words(self) -> str:
-        levels = self.experiment.levels
-        cells, weights = ([str(n) for n in x] for x in zip(*((x.g, x.weight) for x in levels), strict=True))
-        drawn = f", weights {' '.join(weights)}" if len(set(weights)) > 1 else ""
-        return f"hh, fanout {self.experiment.fanout}, cells {' '.join(cells)}{drawn}"
+        cells = " ".join(str(level.g) for level in self.experiment.levels)
+        return f"hh, fanout {self.experiment.fanout}, cells {cells}"
+
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board answers about one part of a tree: in which half the reading lies, or in which"
+            " quarter, and so on; now and then it names a wrong one."
+        )
 
 
 _tree = lru_cache(maxsize=16)(tree)

@@ -18,8 +18,7 @@ import numpy as np
 from scipy import special  # pyright: ignore[reportMissingTypeStubs]
 
 from ..arrays import Array, Counts
-from . import butterfly
-from .channel import LevelCode
+from .channel import SupportCode
 
 GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it where groups are uneven
 
@@ -81,18 +80,17 @@ def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
         yield Check("seeds", level, statistic, p, f"{words}{groups - 1} degrees)")
 
 
-def bounded_supports(code: LevelCode, classes: Counts, level: int | None) -> Iterator[Check]:
+def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> Iterator[Check]:
     """Check the supports of each value, and of all together, of a level's counts by class."""
     reports = int(classes.sum())
     if not reports:
         return
-    yield _shares(code, butterfly.class_supports(code.level, classes), reports, level)
-    hashed = code.level
-    if hashed.t and hashed.g**hashed.t != hashed.domain and reports > 1:
-        yield _sum(code, classes, reports, level)  # else each report supports as many values as any other
+    yield _shares(code, code.class_supports(classes), reports, level)
+    if not code.even and reports > 1:
+        yield _sum(code, classes, reports, level)
 
 
-def _shares(code: LevelCode, supports: Counts, reports: int, level: int | None) -> Check:
+def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
     """Supports are sums of coins of chances from q to p."""
     channel = code.channel
     above = f"a value{_where(level)} has more supports than if all boards held it"
@@ -120,9 +118,9 @@ def bounded(
     return Check("shares", level, least / reports, p, words[0])
 
 
-def _sum(code: LevelCode, classes: Counts, reports: int, level: int | None) -> Check:
+def _sum(code: SupportCode, classes: Counts, reports: int, level: int | None) -> Check:
     channel = code.channel
-    supported = butterfly.class_weights(code.level, np.ones(channel.domain))
+    supported = code.class_weights(np.ones(channel.domain))
     mean = float(classes @ supported) / reports
     variance = float(classes @ (supported - mean) ** 2) / (reports - 1)
     width = float(supported.max() - supported.min())

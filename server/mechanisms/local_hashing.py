@@ -7,9 +7,10 @@ Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for F
 Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from ..arrays import Counts, Floats
 from . import hashed_moments
@@ -48,7 +49,7 @@ class LocalHashing(SupportMechanism):
         # The values are the children of a root that is known to be 1. In a domain of g**t values each code
         # supports as many as any other, so that estimates sum to 1 by themselves.
         level = self.experiment.levels[0]
-        return None if level.g**level.t == level.domain else _one_family(self.domain)
+        return None if level.g**level.t == level.domain else one_family(self.domain)
 
     def fields(self) -> dict[str, Any]:
         return super().fields() | {"g": self.experiment.levels[0].g}
@@ -56,22 +57,41 @@ class LocalHashing(SupportMechanism):
     def words(self) -> str:
         return f"olh, {self.experiment.levels[0].g} cells"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board sorts the values into a few groups at random, and names the group of its own; now and"
+            " then a wrong one."
+        )
+
     def decode(self, counts: Counts) -> SupportDecoded:
         return HashedDecoded(self, self.collapse(counts))
 
 
 @lru_cache(maxsize=16)
-def _one_family(domain: int) -> Tree:
+def one_family(domain: int) -> Tree:
+    """The tree of values whose sum is known and no more."""
     return tree(domain, domain, [1.0])
 
 
-class HashedDecoded(SupportDecoded):
-    """A histogram of flat local hashing; all moments are exact, by hashed_moments."""
+class CodeMoments(Protocol):
+    """Cumulants of what one report weighs."""
+
+    def frequencies(self) -> tuple[Floats, Floats]:
+        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        ...
+
+    def prefixes(self) -> tuple[Floats, Floats]:
+        """The same of the sums of values 0..v, for each v."""
+        ...
+
+
+class FlatDecoded(SupportDecoded, ABC):
+    """A histogram of codes that are about single values; all moments are exact."""
 
     @cached_property
-    def _moments(self) -> hashed_moments.Moments:
-        leaf = self._leaf
-        return hashed_moments.Moments(leaf.data.code.level, leaf.shares, leaf.supports)
+    @abstractmethod
+    def _moments(self) -> CodeMoments: ...
 
     @cached_property
     def frequency_spread(self) -> Spread:
@@ -89,3 +109,12 @@ class HashedDecoded(SupportDecoded):
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)
+
+
+class HashedDecoded(FlatDecoded):
+    """A histogram of flat local hashing."""
+
+    @cached_property
+    def _moments(self) -> hashed_moments.Moments:
+        leaf = self._leaf
+        return hashed_moments.Moments(leaf.data.code.level, leaf.shares, leaf.supports)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,6 +65,8 @@ class Mechanism(ABC):
     """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    board: ClassVar[Path | None] = None
+    """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 
@@ -111,6 +114,11 @@ class Mechanism(ABC):
         """Name and parameters as people read them."""
         return self.experiment.mechanism
 
+    @property
+    def plainly(self) -> str:
+        """How a board answers, in a sentence for people outside the field; empty if nobody wrote it."""
+        return ""
+
     def collapse(self, counts: Counts) -> list[Counts]:
         """Sum a histogram of codes, shape (code_count,), over the classes."""
         return [counts[s.first : s.first + s.codes] for s in self.strata]
@@ -118,6 +126,12 @@ class Mechanism(ABC):
     def expand(self, values: Sequence[Array]) -> Array:
         """Give every code its class's value, shape (code_count,)."""
         return np.concatenate(values)
+
+    def answered(self) -> Floats:
+        """Statistics of which it answers every combination, shape (domain, n): all, or the mean alone."""
+        if "frequencies" in self.answers:
+            return np.eye(self.domain)
+        return np.linspace(0, 1, self.domain)[:, None][:, : "mean" in self.answers]
 
     def lacks(self, reports: Sequence[int]) -> str:
         """Why nothing can be estimated from these numbers of reports of the strata, or ""."""

@@ -18,7 +18,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
 from . import butterfly, covariance, draws
 from . import tree as hierarchy
-from .channel import LevelCode
+from .channel import LevelCode, SupportCode
 from .covariance import LevelCounts, Smoothed
 from .decoded import Decoded, Spread, simplex
 from .invariants import Check, bounded_supports, even_runs, known_chances
@@ -38,18 +38,20 @@ class SupportMechanism(Mechanism):
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
-        self.codes = tuple(LevelCode(level) for level in experiment.levels)
+        self.codes = self._codes(experiment)
+
+    def _codes(self, experiment: Experiment) -> tuple[SupportCode, ...]:
+        return tuple(LevelCode(level) for level in experiment.levels)
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        total = self.experiment.weight_sum
-        return tuple(
-            Stratum(x.weight / total, x.offset, x.code_count, x.seeds) for x in self.experiment.levels
-        )
+        total = sum(code.level.weight for code in self.codes)
+        parts = ((code.level, code.runs) for code in self.codes)
+        return tuple(Stratum(x.weight / total, x.offset, x.code_count, runs) for x, runs in parts)
 
     @cached_property
     def class_count(self) -> int:
-        return sum(butterfly.class_count(code.level) for code in self.codes)
+        return sum(code.class_count for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
         """Least squares over levels of these numbers of reports; None where nothing has to agree."""
@@ -57,11 +59,11 @@ class SupportMechanism(Mechanism):
 
     def collapse(self, counts: Counts) -> list[Counts]:
         parts = zip(self.codes, super().collapse(counts), strict=True)
-        return [butterfly.collapse(code.level, part) for code, part in parts]
+        return [code.collapse(part) for code, part in parts]
 
     def expand(self, values: Sequence[Array]) -> Array:
         parts = zip(self.codes, values, strict=True)
-        return np.concatenate([butterfly.expand(code.level, part) for code, part in parts])
+        return np.concatenate([code.expand(part) for code, part in parts])
 
     def law(self, shares: Floats) -> list[Floats]:
         return [code.law(code.node_sums(shares)) for code in self.codes]
@@ -89,15 +91,15 @@ class SupportMechanism(Mechanism):
         parts = Mechanism.collapse(self, counts)
         yield from known_chances(self.drawn, [int(part.sum()) for part in parts])
         for number, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
-            yield from even_runs(part, code.level.seeds, self.numbered(number))
-            yield from bounded_supports(code, butterfly.collapse(code.level, part), self.numbered(number))
+            yield from even_runs(part, code.runs, self.numbered(number))
+            yield from bounded_supports(code, code.collapse(part), self.numbered(number))
 
     def lift(self, prior: Floats) -> Floats:
         result = np.zeros(self.domain)
         for code, chance in zip(self.codes, self.drawn, strict=True):
             if chance:  # the belief in a value rises most by the code whose class is lightest
-                masses = butterfly.class_weights(code.level, code.node_sums(prior))
-                odds, lightest = code.channel.odds, butterfly.least_supports(code.level, masses)
+                masses = code.class_weights(code.node_sums(prior))
+                odds, lightest = code.channel.odds, code.least_supports(masses)
                 lift = code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain)
                 np.maximum(result, lift, out=result)
         return result
@@ -116,9 +118,9 @@ class SupportMechanism(Mechanism):
         odds = self.odds * (1 + 1e-12)  # above what rounding can have taken
         pair = whole = 0.0
         for code, chance in zip(self.codes, self.drawn, strict=True):
-            lie = chance / (odds + code.channel.g - 1)
+            lie = chance / (odds + code.channel.ratio - 1)
             pair += (1 - code.channel.collision) * lie
-            whole += code.channel.g * lie
+            whole += code.channel.ratio * lie
         return odds, pair, whole
 
 

@@ -10,7 +10,8 @@ NOTHING = 0.5  # a half-width from which on an interval says nothing
 
 def mechanism(design: Design) -> str:
     """A mechanism and its numbers in a few words."""
-    return design.mechanism.words()
+    weights = dict(design.choice.parameters).get("weights", ())
+    return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
 
 
 def asked(question: Question) -> str:

@@ -27,6 +27,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..errors import HushmoteError
 from ..mechanisms import mechanism_of
+from ..wire.experiments import parse_experiment
 
 Tally = Mapping[int, int]
 Tallied = tuple[Tally, Tally]  # of the first input and of the second
@@ -73,10 +74,10 @@ def subject(payload: bytes, whole: bool) -> Subject:
     payload: the experiment's JSON. Raises ExperimentRefused where it is none, AuditError where it has too
     many values for the exact chances of its codes.
     """
-    every = min(Experiment.parse(payload).every, 2) if whole else 1
+    every = min(parse_experiment(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
     free = json.dumps(fields, separators=(",", ":")).encode()
-    experiment = Experiment.parse(free)
+    experiment = parse_experiment(free)
     if experiment.domain > _MOST_VALUES:
         raise AuditError(
             f"{experiment.name} has {experiment.domain:,} values, and an audit works with up to "

@@ -1,8 +1,8 @@
 """What an audit runs beside ldp_client.py, on CPython, MicroPython or a board: draw, tally, print.
 
-It stands alone: the server sends it with a last line that calls run(jobs). A job is the payload, the
-experiment's name, whether the whole of report() is called, two readings, and how many draws each of them
-gets in each half. Printed, a line each:
+It stands alone: the server sends it with last lines that call load(modules) and run(jobs). A job is the
+payload, the experiment's name, whether the whole of report() is called, two readings, and how many draws each
+of them gets in each half. Printed, a line each:
 
     RUNTIME name version platform
     JOB number index index                        the indices that the two readings fall into here
@@ -16,6 +16,15 @@ import ldp_client  # pyright: ignore[reportMissingImports]
 
 _LINE_CODES = 200  # different codes in a tally before it is printed: a board has little memory
 _LINE_DRAWS = 500  # and so that progress shows
+
+
+def load(modules):
+    """Import what enters further mechanisms; a board may lack those that no experiment here needs."""
+    for name in modules:
+        try:  # noqa: SIM105 (boards have no contextlib)
+            __import__(name)
+        except ImportError:
+            pass
 
 
 class Memory:

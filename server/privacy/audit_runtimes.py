@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...device import ldp_client
+from ..mechanisms.own import files_of
 from ..provisioning.software_board import interpreters
 from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
@@ -49,7 +50,8 @@ class Tallies:
     halves: tuple[tuple[dict[int, int], dict[int, int]], tuple[dict[int, int], dict[int, int]]]
 
 
-CPYTHON = Runtime("cpython", (sys.executable,))
+# Without site-packages: there is no hushmote that a board file of one's own could find first.
+CPYTHON = Runtime("cpython", (sys.executable, "-S"))
 
 
 def found() -> list[Runtime]:
@@ -107,7 +109,11 @@ def run(
     with tempfile.TemporaryDirectory(prefix="hushmote-audit-") as name:
         folder = Path(name)
         shutil.copy(client, folder / "ldp_client.py")
-        script = _SCRIPT.read_text(encoding="utf-8") + f"\n\nrun({_literal(jobs)})\n"
+        files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
+        for path in files:
+            shutil.copy(path, folder)
+        modules = [path.stem for path in files]
+        script = _SCRIPT.read_text(encoding="utf-8") + f"\n\nload({modules!r})\nrun({_literal(jobs)})\n"
         (folder / "audit_script.py").write_text(script, encoding="utf-8")
         if runtime.board:
             argv = [*runtime.argv, "run", str(folder / "audit_script.py"), "+", "reset"]

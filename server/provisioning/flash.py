@@ -12,13 +12,14 @@ import contextlib
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import refusing
 from . import settings as provision
 from . import umqtt as umqtt_simple
+from .further import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
@@ -38,6 +39,9 @@ except OSError: pass
 
 _VERIFY = """
 import sys, hashlib, binascii, json, gc
+def words():
+    import ldp_client
+    return len(ldp_client.MECHANISMS) + len(ldp_client.TYPES)
 def sha(p):
     h = hashlib.sha256()
     with open(p, 'rb') as f:
@@ -50,7 +54,11 @@ if r['sha'] == NAMES:
     gc.collect()
     sys.path.insert(0, STAGE)
     try:
-        for n in IMPORTS: __import__(n)
+        for n in IMPORTS:
+            before = words() if n in FURTHER else -1
+            __import__(n)
+            if n in FURTHER and words() == before:
+                raise ValueError(n + '.py enters nothing in ldp_client.MECHANISMS or TYPES')
         if 'main.py' in NAMES:
             with open(STAGE + '/main.py') as f: compile(f.read(), 'main.py', 'exec')
     except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
@@ -135,6 +143,7 @@ def flash(
     provision_again: bool = False,
     main: Path | None = None,
     umqtt: Path | None = None,
+    further: Sequence[str] = (),
     reset: bool = True,
     timeout_s: float = 60.0,
     say: Callable[[str], None] = print,
@@ -145,8 +154,9 @@ def flash(
     copy .py instead of .mpy files. provision_again: make a new, empty ledger over an old one; that starts the
     privacy bound again and needs settings that no board has used. main: an application other than the
     example. umqtt: a umqtt/simple.py to copy where the firmware has none, instead of the bundled one.
-    reset: start the application afterwards. timeout_s: for each of the five or so steps. say: gets a line for
-    each thing done.
+    further: files with mechanisms and types, which the board's settings then name: words of those in device/
+    (sw), paths, or package.module:Class. reset: start the application afterwards. timeout_s: for each of the
+    five or so steps. say: gets a line for each thing done.
 
     Raises FlashError or provision.ProvisionError with one line; what was on the board is then unchanged,
     unless the line says otherwise.
@@ -154,9 +164,10 @@ def flash(
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
     provision.check_complete(settings, settings_path)
+    more = further_files(further, MODULES)
     link = UsbLink(port, timeout_s)
     paths = ["/main.py", "/settings.json"]
-    paths += [f"/lib/{m}.{x}" for m in (*MODULES, "umqtt/simple") for x in ("py", "mpy")]
+    paths += [f"/lib/{m}.{x}" for m in (*MODULES, *more, "umqtt/simple") for x in ("py", "mpy")]
     board = probe(link, paths)
     firmware = ".".join(map(str, board.version))
     say(f"{board.name}, MicroPython {firmware}")
@@ -164,7 +175,7 @@ def flash(
     make_ledger = check_ledger(board, settings, provision_again)
 
     extension = "py" if source else "mpy"
-    wanted = _wanted_files(board, settings, source, main, umqtt)
+    wanted = _wanted_files(board, settings, source, main, umqtt, more)
     changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
     unchanged = tuple(f.path for f in wanted if f not in changed)
     size = sum(len(f.content) for f in changed)
@@ -174,10 +185,10 @@ def flash(
             f"{(size + _SPARE_BYTES) // 1024} KB are needed: remove files from it (mpremote fs rm)"
         )
     try:
-        _stage(link, changed)
+        _stage(link, changed, tuple(more))
         if changed:
             say("copied and read back: " + ", ".join(f"{f.path} ({len(f.content):,} bytes)" for f in changed))
-        _install_modules(link, changed, extension)
+        _install_modules(link, changed, extension, (*MODULES, *more))
         # Marked before the board makes the ledger: a cable pulled in between then costs a new device id, and
         # never lets one id have two ledgers.
         marked = provision.mark_ledger(settings_path, settings, True)
@@ -254,13 +265,18 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 
 def _wanted_files(
-    board: Board, settings: DeviceSettings, source: bool, main: Path | None, umqtt: Path | None
+    board: Board,
+    settings: DeviceSettings,
+    source: bool,
+    main: Path | None,
+    umqtt: Path | None,
+    further: Mapping[str, bytes],
 ) -> list[_File]:
     device = Path(__file__).resolve().parents[2] / "device"
     application = _read(device / "main.py" if main is None else main)
     # asyncio takes memory, so its reporter is for applications that name it.
     modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
-    parts = {m: _read(device / f"{m}.py") for m in modules}
+    parts = {m: _read(device / f"{m}.py") for m in modules} | dict(further)
     ours = any(board.files[f"/lib/umqtt/simple.{x}"] for x in ("py", "mpy"))
     if not board.umqtt or ours:
         parts["umqtt/simple"] = umqtt_simple.bundled() if umqtt is None else _read(umqtt)
@@ -269,7 +285,7 @@ def _wanted_files(
         if not source:
             content = compile_mpy(content, board.mpy, f"{module}.py")
         files.append(_File(f"/lib/{module}.{'py' if source else 'mpy'}", content))
-    files.append(_File("/settings.json", settings.board_json()))
+    files.append(_File("/settings.json", settings.board_json(tuple(further))))
     files.append(_File("/main.py", application))
     return files
 
@@ -279,7 +295,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _stage(link: UsbLink, files: Sequence[_File]) -> None:
+def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> None:
     """Copy files into the staging folder, and have the board read them back and import them."""
     if not files:
         return
@@ -297,6 +313,7 @@ def _stage(link: UsbLink, files: Sequence[_File]) -> None:
                 STAGE=_STAGE,
                 NAMES={f.name: f.sha256 for f in files},
                 IMPORTS=[f.name.rsplit(".", 1)[0] for f in files if f.path.startswith("/lib/")],
+                FURTHER=list(further),
             )
         except FlashError as e:
             raise FlashError(f"copying failed: {e}{unchanged}") from None
@@ -313,7 +330,7 @@ def _stage(link: UsbLink, files: Sequence[_File]) -> None:
 _HALF_DONE = "the modules are new, the application and settings may be the old ones; flash again"
 
 
-def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str) -> None:
+def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, modules: Sequence[str]) -> None:
     """Put staged modules in their places, and see that the board loads these and no others."""
     other = "mpy" if extension == "py" else "py"
     said = link.ask(
@@ -322,10 +339,10 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str) ->
         STAGE=_STAGE,
         FILES=[(f.name, f.path) for f in changed if f.path.startswith("/lib/")],
         STALE=[
-            f"{folder}/{m}.{x}" for m in MODULES for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
+            f"{folder}/{m}.{x}" for m in modules for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
         ]
         + [f"{f.path.rsplit('.', 1)[0]}.{other}" for f in changed if f.path.startswith("/lib/umqtt/")],
-        LOADED=[(m, f"/lib/{m}.{extension}") for m in MODULES if m != "async_reporter"],
+        LOADED=[(m, f"/lib/{m}.{extension}") for m in modules if m != "async_reporter"],
     )
     if said["shadow"]:
         module, where = said["shadow"]

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import refusing
+from ..wire import board_files
 from . import umqtt
 from .flash import MODULES
 from .usb import FlashError, compile_mpy
@@ -24,7 +25,8 @@ def write_package(folder: Path) -> dict[str, bytes]:
     The same sources and mpy-cross give the same bytes. Raises FlashError with one line.
     """
     device = Path(__file__).resolve().parents[2] / "device"
-    files = {f"{m}.mpy": compile_mpy(device / f"{m}.py", _ANY_BOARD, f"{m}.py") for m in MODULES}
+    paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped().values())
+    files = {f"{path.stem}.mpy": compile_mpy(path, _ANY_BOARD, path.name) for path in paths}
     package = {
         "version": version("hushmote"),
         "deps": [["umqtt.simple", umqtt.VERSION]],

@@ -60,9 +60,9 @@ class DeviceSettings:
         """The settings file's content."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
 
-    def board_json(self) -> bytes:
-        """What is copied to the board as /settings.json."""
-        values = dataclasses.asdict(self)
+    def board_json(self, further: tuple[str, ...] = ()) -> bytes:
+        """What is copied to the board as /settings.json; further: modules that main.py imports first."""
+        values = dataclasses.asdict(self) | ({"with": further} if further else {})
         del values["ledger_made"]
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
 

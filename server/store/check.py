@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire import topics
+from ..wire.experiments import parse_experiment
 from . import schema
 from .number_set import NumberSet
 from .store import Store
@@ -100,7 +101,7 @@ def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
     for row in connection.execute(select(table).order_by(table.c.id)).mappings():
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
-            experiment = Experiment.parse(bytes(row["payload"]))
+            experiment = parse_experiment(bytes(row["payload"]))
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             wrong.append(f"{where} does not parse: {e}")
             continue

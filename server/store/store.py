@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
+from ..wire.experiments import parse_experiment
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert_devices
@@ -198,7 +199,7 @@ class Store(Database):
         the digest, or the version would raise the total that devices of its name may spend.
         """
         try:
-            new = Experiment.parse(payload)
+            new = parse_experiment(payload)
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
+from ..wire.experiments import parse_experiment
 from .database import StoreError
 
 GRACE_DAYS = 30
@@ -80,7 +81,7 @@ def version_of(row: RowMapping) -> Version:
         payload,
         bool(row["current"]),
         expires,
-        Experiment.parse(payload),
+        parse_experiment(payload),
         counted_until,
         int(row["first_serial"]),
         int(row["serial"]),

@@ -105,7 +105,7 @@ def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: P
     assert experiment.epsilon / 1e6 == best["epsilon"]
     assert experiment.every == best.get("every", 1)
     assert (experiment.mechanism, experiment.domain) == (best["mechanism"], result["domain"])
-    cells = best["cells"] or [best["g"] or experiment.domain]
+    cells = best.get("cells") or [best.get("g", experiment.domain)]
     assert [level.g for level in experiment.levels] == cells
     assert experiment.cap // experiment.cost() == best.get("reports_per_device", 1)
     if "lifetime_epsilon" in result and experiment.rule == "sum":

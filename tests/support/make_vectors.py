@@ -65,6 +65,8 @@ EXPERIMENTS = [
     number(128, "olh", g=23, epsilon=3_000_000),
     number(65_536, "olh", g=53, epsilon=4_000_000),
     number(62_500, "olh", g=251, epsilon=4_000_000),
+    number(11, "pgr", q=3),
+    number(16_000_000, "pgr", q=4093, epsilon=8_000_000),
     hh(5, 2, [2, 2, 5], weights=[3, 0, 1]),
     hh(27, 5, [2, 3, 7], epsilon=2_000_000),
     hh(125, 5, [5, 5, 5], weights=[65_535, 1, 65_535]),

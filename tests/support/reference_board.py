@@ -24,11 +24,11 @@ RULES = ("unlimited", "sum", "squares", "count")
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
-def threshold(epsilon: int, g: int) -> int:
-    """floor(p * ONE) for p = e^eps / (e^eps + g - 1); epsilon in micro-nats."""
+def threshold(epsilon: int, g: int, inside: int = 1) -> int:
+    """floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1); epsilon in micro-nats."""
     with localcontext() as context:
         context.prec = 60
-        e = (Decimal(epsilon) / 1_000_000).exp()
+        e = inside * (Decimal(epsilon) / 1_000_000).exp()
         return int((e / (e + g - 1) * ONE).to_integral_value(ROUND_FLOOR))
 
 
@@ -81,6 +81,8 @@ def domain_of(fields: dict[str, Any]) -> int:
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     """[domain, g, t, width, offset, threshold, weight] of each level, top level first."""
     domain = domain_of(fields)
+    if fields["mechanism"] == "pgr":
+        return []
     cells, weights, fanout = [fields.get("g", domain)], [1], 1
     if fields["mechanism"] == "hh":
         cells, fanout = fields["cells"], fields["fanout"]
@@ -123,7 +125,18 @@ def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
     return node
 
 
+def points_before(q: int, top: int) -> int:
+    """How many points have their 1 at a lower digit than this."""
+    return sum(q**i for i in range(top))
+
+
+def digits_of_points(fields: dict[str, Any]) -> int:
+    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= domain_of(fields))
+
+
 def code_count_of(fields: dict[str, Any]) -> int:
+    if fields["mechanism"] == "pgr":
+        return points_before(fields["q"], digits_of_points(fields))
     _, g, t, _, offset, _, _ = levels_of(fields)[-1]
     return offset + g * (g**t - 1 if t else 1)
 
@@ -145,9 +158,16 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         draws.append(["below", n, rng.below(n)])
         return draws[-1][2]
 
-    levels = levels_of(fields)
     if index is None:
         index = below(domain_of(fields))
+    if fields["mechanism"] == "pgr":
+        q, t = fields["q"], digits_of_points(fields)
+        chance = threshold(fields["epsilon"], q ** (t - 1) + 1, points_before(q, t - 1))
+        draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        rests = [1 + below(q ** (t - 1) - 1), below(q ** (t - 1))]
+        side = 1 - draws[-3][2]
+        return point_at(q, t, index, rests[side], side), draws
+    levels = levels_of(fields)
     number = 0
     if len(levels) > 1:
         at = below(sum(x[6] for x in levels))
@@ -164,6 +184,22 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
     others = range(node + 1, node + g)  # the lie, counted upwards from the truth
     lie = others[below(g - 1)] % g
     return offset + row * g + (node if draws[-2][2] else lie), draws
+
+
+def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:
+    """Number of the point whose product with a value is 0 or 1, its other digits drawn as rest.
+
+    The digit of rest where the value has its 1 is the point's top digit, unless that is what is solved for.
+    """
+    place = next(i for i in range(t) if value < points_before(q, i + 1))
+    known = [*digits(value - points_before(q, place), q, place), 1]
+    code = digits(rest, q, t)
+    if place < t - 1:
+        code[t - 1] = code[place]
+    code[place] = (product - sum(known[i] * code[i] for i in range(place))) % q
+    top = max(i for i in range(t) if code[i])
+    unit = pow(code[top], -1, q)
+    return points_before(q, top) + sum(code[i] * unit % q * q**i for i in range(top))
 
 
 def bucket_of(fields: dict[str, Any], value: Fraction) -> int:

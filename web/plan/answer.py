@@ -11,6 +11,7 @@ import numpy as np
 
 from ...server.epsilon import nats, rounded_up
 from ...server.estimate.shuffled import LIMITS
+from ...server.mechanisms.about import said_of
 from ...server.planning import experiment_file, sentences
 from ...server.planning.devices import (
     MOST_DEVICES,
@@ -32,14 +33,6 @@ from .question import FieldRefused, PlanQuestion, Setting, asked
 _POINTS = 41
 _YES_NO = Question("frequency")
 _FACTORS = (0.25, 1, 4)
-_MECHANISMS = {
-    "rr": "Each board tells the truth somewhat more often than the opposite.",
-    "grr": "Each board names its true value somewhat more often than any other one.",
-    "olh": "Each board sorts the values into a few groups at random, and names the group of its own; now and"
-    " then a wrong one.",
-    "hh": "Each board answers about one part of a tree: in which half the reading lies, or in which quarter,"
-    " and so on; now and then it names a wrong one.",
-}
 ONCE = (
     "It holds for a histogram that is seen once. Who watches it grow, report by report, learns what a report"
     " tells."
@@ -138,7 +131,7 @@ class PlanAnswer:
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
             (
                 "How boards answer",
-                f"{_MECHANISMS.get(design.choice.mechanism, '')} ({mechanism(design)})".strip(),
+                f"{said_of(design.mechanism)} ({mechanism(design)})".strip(),
             ),
         ]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import estimate
-from hushmote.server.estimate.candidates import experiments_of, place, shares_of
+from hushmote.server.estimate.candidates import place, shares_of
 from hushmote.server.estimate.estimate import Estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError
@@ -141,7 +141,7 @@ def test_versions_of_different_salts_and_slots_pool_the_candidates_estimates():
     a, b = asked("a", 64), asked("b", 256, mechanism="grr", g=None)
     f, g = zipf(30), zipf(30)[::-1].copy()
     both = pool([exactly(a, WORDS, f), exactly(b, WORDS, g)])
-    candidates = place(WORDS, experiments_of(both))
+    candidates = place(WORDS, both.versions)
     shares = shares_of(both, candidates)
     weights = both.weights
     for row, members in enumerate(candidates.members):
@@ -162,11 +162,11 @@ def test_versions_of_one_salt_err_alike_by_the_hash():
     )
     alone = shares_of(exactly(a, words, zipf(400)), place(words[:5], [a]))
     both = pool([exactly(a, words, zipf(400)), exactly(b, words, zipf(400))])
-    pooled = shares_of(both, place(words[:5], experiments_of(both)))
+    pooled = shares_of(both, place(words[:5], both.versions))
     assert pooled.listed.stderr == pytest.approx(alone.listed.stderr, rel=0.02)
     other = asked("another salt", epsilon=13_000_000, mechanism="grr", g=None)
     apart = pool([exactly(a, words, zipf(400)), exactly(other, words, zipf(400))])
-    pooled = shares_of(apart, place(words[:5], experiments_of(apart)))
+    pooled = shares_of(apart, place(words[:5], apart.versions))
     assert pooled.listed.stderr.mean() < 0.85 * alone.listed.stderr.mean()
 
 

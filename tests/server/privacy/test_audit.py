@@ -133,13 +133,13 @@ BROKEN = {
         ("rr", "grr", "olh", "hh"),
     ),
     "seed depends on the value": (
-        "seed = 1 + rng.below(level.seeds)",
-        "seed = 1 + (rng.below(level.seeds) // 2 * 2 + index % 2) % level.seeds",
+        "seed = 1 + rng.below(self.seeds)",
+        "seed = 1 + (rng.below(self.seeds) // 2 * 2 + node % 2) % self.seeds",
         ("olh", "hh"),
     ),
     "level depends on the value": (
-        "draw = rng.below(self.weight_sum)",
-        "draw = min(rng.below(self.weight_sum) + (index > 9), self.weight_sum - 1)",
+        "    level = pick(exp, rng)",
+        "    level = exp.levels[-1] if index > 9 else pick(exp, rng)",
         ("hh",),
     ),
     "stuck generator": (
@@ -154,7 +154,7 @@ BROKEN = {
     ),
     "cell not hashed": (
         "                cell += node % g * (seed % g)",
-        "                cell = index",
+        "                cell += node % g",
         ("olh",),
     ),
 }

@@ -34,6 +34,7 @@ from hushmote.server.provisioning.flash import flash
 from hushmote.server.provisioning.settings import load_settings
 from hushmote.server.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
 from hushmote.server.wire import keys, report, topics
+from hushmote.server.wire.board_files import shipped
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto
 
 
@@ -114,7 +115,8 @@ def test_a_stale_copy_in_the_root_folder_is_removed(used: Bench):
         assert "/ldp_client.py" not in used.contents()
 
 
-def test_the_manifest_freezes_modules_that_exist():
+def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
     calls: list[tuple[Any, ...]] = []
 
     def record(*args: Any, **options: Any) -> None:
@@ -123,7 +125,8 @@ def test_the_manifest_freezes_modules_that_exist():
     source = (ROOT / "device" / "manifest.py").read_text()
     exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
     frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
-    assert sorted(frozen) == sorted(f"{m}.py" for m in flash_module.MODULES)
+    further = [path.name for path in shipped().values()]
+    assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
     assert all((ROOT / "device" / name).exists() for name in frozen)
 
 
@@ -241,7 +244,7 @@ def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Ben
     )  # fmt: skip
     board.files.update({f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
     for main, comes in ((own, True), (None, False)):
-        wanted = flash_module._wanted_files(board, settings, False, main, None)
+        wanted = flash_module._wanted_files(board, settings, False, main, None, {})
         assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
 
 

@@ -15,6 +15,7 @@ import pytest
 from flashing import ROOT, Bench, on_board
 
 from hushmote.server.provisioning import flash, mip, umqtt, usb
+from hushmote.server.wire.board_files import shipped
 
 
 def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(tmp_path: Path):
@@ -22,8 +23,9 @@ def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(
     assert mip.write_package(tmp_path / "two") == files
     assert {p.name: p.read_bytes() for p in (tmp_path / "two").iterdir()} == files
     package = json.loads(files["package.json"])
-    assert package["urls"] == [[f"{m}.mpy", f"{m}.mpy"] for m in flash.MODULES]
-    for module in flash.MODULES:
+    modules = [*flash.MODULES, *(path.stem for path in shipped().values())]
+    assert package["urls"] == [[f"{m}.mpy", f"{m}.mpy"] for m in modules]
+    for module in modules:
         source = ROOT / "device" / f"{module}.py"
         compiled = files[f"{module}.mpy"]
         assert compiled[:2] == b"M\x06"

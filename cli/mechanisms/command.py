@@ -1,0 +1,86 @@
+"""`hushmote mechanisms`: what there is for a question, its error and its cost, beside what is not here."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Annotated
+
+import typer
+
+from ...server.epsilon import MICRO
+from ...server.errors import UsageError
+from .. import output
+from ..options import AsJson, print_json
+
+_VALUES, _MOST_VALUES = 64, 1 << 20
+_MOST_DEVICES = 1 << 40
+
+
+class WhatIsAsked(enum.StrEnum):
+    """The words of --for."""
+
+    FREQUENCY = "frequency"
+    RANGE = "range"
+    QUANTILE = "quantile"
+    MEAN = "mean"
+    LABELS = "labels"
+    PAIRS = "pairs"
+
+
+def mechanisms_command(
+    values: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of values that a reading can have; of labels: slots.",
+            show_default="64; 65,536 slots",
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="ε of a report, nats.")] = 1.0,
+    asked: Annotated[
+        WhatIsAsked | None,
+        typer.Option("--for", help="What is asked; without it, each question.", show_default=False),
+    ] = None,
+    devices: Annotated[int, typer.Option(help="Devices, each with one report.")] = 100_000,
+    plot: output.Pictures = None,
+    force: output.Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the mechanisms there are: for which question, with what error, at what cost.
+
+    Beside them those of the field that are not here, on the same axes from their published formulas, and why.
+    Errors are for values that nobody holds, and for ranges, quantiles and means for values that all are
+    equally common: what the mechanism "auto" of an experiment file goes by.
+    """
+    if values is not None and not 2 <= values <= _MOST_VALUES:
+        raise UsageError(f"--values must be from 2 to {_MOST_VALUES}, not {values}")
+    if not math.isfinite(epsilon) or not 0.001 <= epsilon <= 16:
+        raise UsageError(f"--epsilon must be from 0.001 to 16, not {epsilon:g}")
+    if not 2 <= devices <= _MOST_DEVICES:
+        raise UsageError(f"--devices must be from 2 to {_MOST_DEVICES}, not {devices}")
+    paths = output.checked(plot, force, *output.PICTURES)
+
+    from ...server.answers import tables as show  # only now: help needs no NumPy
+    from ...server.planning.listing import ASKED, SLOTS, besides, listing
+    from . import tables
+
+    found = [
+        listing(word, values or (SLOTS if word == "labels" else _VALUES), round(epsilon * MICRO))
+        for word in ([asked.value] if asked else ASKED)
+    ]
+    for path in paths:
+        from .plot import plot_mechanisms  # matplotlib takes a second to load
+
+        plot_mechanisms(path, found[0], devices)
+    if as_json:
+        about: dict[str, object] = {"epsilon": epsilon, "devices": devices}
+        about["questions"] = [tables.plain(one, devices) for one in found]
+        about["besides"] = besides(found)
+        print_json(about)
+        return
+    if asked:
+        tables.question(found[0], devices)
+    else:
+        tables.all_questions(found, devices)
+    for path in paths:
+        show.out.print(f"wrote {path}")

@@ -1,0 +1,140 @@
+"""Mechanisms as tables of 80 columns, and as plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...server.answers import tables as show
+from ...server.epsilon import MICRO
+from ...server.planning.listing import ASKED, Listed, Listing, besides, half_width
+from .. import tables
+
+_HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")
+_BELOW = (
+    "error: half-width of the 95 % interval. bytes: of a report in a keyed fleet. draws: random numbers of a"
+    " board for a report. decoding: from a histogram to all that is asked, measured here."
+)
+
+
+def plain(found: Listing, devices: int) -> dict[str, Any]:
+    """A listing as plain values."""
+    return {
+        "for": found.asked,
+        "what": ASKED[found.asked],
+        "values": found.domain,
+        "auto": found.auto.word,
+        "why": found.why,
+        "mechanisms": [_own(one, devices) for one in found.listed],
+        "peers": [
+            {
+                "name": peer.name,
+                **_errors(found.peer_variance(peer), devices),
+                "bits": peer.bits(found.domain, found.epsilon / MICRO),
+                "board": peer.board,
+                "server": peer.server,
+                "citation": peer.citation,
+                "missing": peer.missing,
+            }
+            for peer in found.peers
+        ],
+    }
+
+
+def _own(one: Listed, devices: int) -> dict[str, Any]:
+    said = one.about
+    return {
+        **one.mechanism.fields(),
+        **_errors(one.variance, devices),
+        "codes": one.codes,
+        "report_bytes": one.report_bytes,
+        "draws": one.draws,
+        "decode_seconds": one.decode_seconds,
+        "about": said.what,
+        "privacy": said.privacy,
+        "utility": said.utility,
+        "cost": said.cost,
+        "citation": said.citation,
+    }
+
+
+def _errors(variance: float, devices: int) -> dict[str, float | None]:
+    if not math.isfinite(variance):
+        return dict.fromkeys(("half_width_95", "standard_deviation", "variance_times_reports"))
+    return {
+        "half_width_95": half_width(variance, devices),
+        "standard_deviation": math.sqrt(variance / devices),
+        "variance_times_reports": variance,
+    }
+
+
+def all_questions(found: Sequence[Listing], devices: int) -> None:
+    """Print a table of all questions, and how to see more of one."""
+    show.out.print(_setting(found[0], devices))
+    for listing in found:
+        show.out.print()
+        _print_listed(listing, devices)
+    show.out.print()
+    for word, what in besides(found).items():
+        show.out.print(f"{word} is not for this. {what}")
+    show.out.print(_BELOW)
+    show.out.print("With --for: what each is, where it was published, and what the field has besides.")
+
+
+def question(found: Listing, devices: int) -> None:
+    """Print the mechanisms for a question, what they are, and those that are not here."""
+    show.out.print(_setting(found, devices))
+    show.out.print()
+    _print_listed(found, devices)
+    show.out.print()
+    show.out.print(_BELOW)
+    for one in found.listed:
+        show.out.print()
+        show.out.print(one.word, style="bold")
+        said = one.about
+        for name, text in (("", said.what), ("Citation: ", said.citation)):
+            if text:
+                show.out.print(f"{name}{text}")
+    if not found.peers:
+        return
+    show.out.print()
+    made = tables.table(
+        "Not here; errors by the papers' formulas", ("peer", "error", "bits"), 1, no_wrap=True
+    )
+    made.add_column("why not")
+    for peer in found.peers:
+        bits = peer.bits(found.domain, found.epsilon / MICRO)
+        error = percent(half_width(found.peer_variance(peer), devices))
+        made.add_row(peer.name, error, f"{math.ceil(bits):,}", peer.missing)
+    show.out.print(made)
+
+
+def _print_listed(found: Listing, devices: int) -> None:
+    made = tables.table(found.title, _HEADINGS, 1, no_wrap=True)
+    for one in found.listed:
+        made.add_row(
+            one.mechanism.words(),
+            percent(half_width(one.variance, devices)),
+            f"{one.codes:,}",
+            str(one.report_bytes),
+            str(one.draws),
+            _seconds(one.decode_seconds),
+        )
+    show.out.print(made)
+    show.out.print(found.why)
+
+
+def _setting(found: Listing, devices: int) -> str:
+    return f"ε = {found.epsilon / MICRO:g}, {devices:,} devices, one report each"
+
+
+def percent(error: float) -> str:
+    """A half-width of a share or of a range of readings, with three digits; a dash where nothing is known."""
+    return f"±{100 * error:.3g} %" if math.isfinite(error) else "–"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 0.95:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds > 0.001 else f"{1000 * seconds:.1f} ms"

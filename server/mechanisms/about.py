@@ -1,0 +1,48 @@
+"""What a mechanism's own file says of it: the paragraphs of its docstring, in the field's words."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+
+from .mechanism import Mechanism
+
+_PARTS = ("Privacy", "Utility", "Cost", "Citation")
+_PART = re.compile(rf"\b({'|'.join(_PARTS)}): ")
+
+
+@dataclass(frozen=True)
+class About:
+    """Sentences on a mechanism; what nobody wrote is empty.
+
+    what      it is
+    privacy   why ε holds
+    utility   what it is good for
+    cost      codes, and work of board and server
+    citation  where it was published
+    """
+
+    what: str
+    privacy: str = ""
+    utility: str = ""
+    cost: str = ""
+    citation: str = ""
+
+
+def said_of(mechanism: Mechanism) -> str:
+    """How a board answers, in a sentence for people; without one of its own what its file says it is."""
+    return mechanism.plainly or about(type(mechanism)).what
+
+
+def about(mechanism: type[Mechanism]) -> About:
+    """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
+    of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
+    text = of_class if _PART.search(of_class) else of_module or of_class
+    what, *parts = _PART.split(" ".join(text.split()))
+    said = dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+    # A module begins with the word that an experiment has: "olh: the value's cell ...".
+    head, colon, rest = what.strip().partition(": ")
+    what = rest if colon and len(head) < 20 else what.strip()
+    return About(what[:1].upper() + what[1:], *(said.get(part, "") for part in _PARTS))

@@ -1,0 +1,64 @@
+"""A mechanism of one's own, by the word that its experiments have for it: `package.module:Class`.
+
+The module holds a subclass of Mechanism, and imports its board file, which enters the same word in
+ldp_client.MECHANISMS. docs/own-mechanism.md builds one from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...device import ldp_client
+from ..errors import HushmoteError
+from ..wire import board_files
+from ..wire.experiments import OwnCodeError, is_own, load_name
+from .mechanism import Mechanism
+
+
+class MechanismError(HushmoteError):
+    """A word that names no mechanism; the text says what is missing."""
+
+
+def mechanism_class(word: str) -> type[Mechanism]:
+    """The class of a `package.module:Class`.
+
+    Raises MechanismError where there is no such module or class, it raises on import, it is no Mechanism or
+    lacks what one must have, or its board file has not entered the word.
+    """
+    try:
+        found = load_name(word)
+    except OwnCodeError as e:
+        raise MechanismError(f"mechanism {word}: {e}") from None
+    if not (isinstance(found, type) and issubclass(found, Mechanism)):
+        raise MechanismError(
+            f"{word} is no mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
+        )
+    missing = sorted(found.__abstractmethods__)
+    if missing:
+        raise MechanismError(f"{word} is no mechanism yet: it lacks {', '.join(missing)}")
+    known: Mapping[str, object] = vars(ldp_client)["MECHANISMS"]
+    if word not in known:
+        raise MechanismError(
+            f'{word}: its board file enters no such word: ldp_client.MECHANISMS["{word}"] = (take, randomize)'
+        )
+    return found
+
+
+def files_of(word: str) -> tuple[Path, ...]:
+    """What lies beside ldp_client.py on boards with a mechanism: all shipped files, and its own.
+
+    Raises MechanismError where a class of one's own names no board file.
+    """
+    shipped = tuple(board_files.shipped().values())
+    return (*shipped, board_file(word)) if is_own(word) else shipped
+
+
+def board_file(word: str) -> Path:
+    """The board file of a `package.module:Class`; raises MechanismError where it names none that is there."""
+    board = mechanism_class(word).board
+    if board is None:
+        raise MechanismError(f"{word} names no board file: board = Path(my_channel.__file__)")
+    if not Path(board).is_file():
+        raise MechanismError(f"{word}: its board file {board} is not there")
+    return Path(board)

@@ -1,0 +1,222 @@
+"""Errors and codes of mechanisms that Hushmote does not have, by the formulas of their papers.
+
+A variance is times reports, of a population of shares, shape (D,), and ε in nats, the population's sampling
+included; of shares it is that of value 0. tests/server/mechanisms/test_peers.py enumerates the channels.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+
+from ..arrays import Floats
+
+# --- Shares of values ----------------------------------------------------------------------------
+
+
+def supported(p: float, q: float, share: float) -> float:
+    """Variance of a share where a report supports its own value with chance p and any other with q."""
+    seen = q + (p - q) * share
+    return seen * (1 - seen) / (p - q) ** 2
+
+
+def sue(shares: Floats, epsilon: float) -> float:
+    p = 1 / (1 + math.exp(-epsilon / 2))
+    return supported(p, 1 - p, shares[0])
+
+
+def oue(shares: Floats, epsilon: float) -> float:
+    return supported(0.5, 1 / (math.exp(epsilon) + 1), shares[0])
+
+
+def she(shares: Floats, epsilon: float) -> float:
+    """Laplace noise of scale 2/ε on each of the D numbers; the one of value 0 is what counts."""
+    return 8 / epsilon**2 + shares[0] * (1 - shares[0])
+
+
+@cache
+def threshold(epsilon: float) -> tuple[float, float]:
+    """Chances p and q of THE: of Laplace noise of scale 2/ε on 1, and on 0, above the best threshold."""
+    at = np.linspace(0.5, 1, 100_001)[1:]  # finer than the last digit of the variance's least
+    p, q = 1 - np.exp(epsilon / 2 * (at - 1)) / 2, np.exp(-epsilon / 2 * at) / 2
+    best = np.argmin(q * (1 - q) / (p - q) ** 2)
+    return float(p[best]), float(q[best])
+
+
+def the(shares: Floats, epsilon: float) -> float:
+    return supported(*threshold(epsilon), shares[0])
+
+
+def subset(domain: int, epsilon: float) -> tuple[int, float, float]:
+    """Size k of a report's subset, and the chances p and q of subset selection that follow."""
+
+    def chances(k: int) -> tuple[float, float]:
+        p = k * math.exp(epsilon) / (k * math.exp(epsilon) + domain - k)
+        return p, (p * (k - 1) + (1 - p) * k) / (domain - 1)
+
+    near = int(domain / (math.exp(epsilon) + 1))
+    sizes = {min(max(k, 1), domain - 1) for k in (near, near + 1)}
+    best = min(sizes, key=lambda k: supported(*chances(k), 0.0))
+    return best, *chances(best)
+
+
+def subset_selection(shares: Floats, epsilon: float) -> float:
+    _, p, q = subset(len(shares), epsilon)
+    return supported(p, q, shares[0])
+
+
+def subset_bits(domain: int, epsilon: float) -> float:
+    k, _, _ = subset(domain, epsilon)
+    return (math.lgamma(domain + 1) - math.lgamma(k + 1) - math.lgamma(domain - k + 1)) / math.log(2)
+
+
+def hadamard(domain: int, epsilon: float) -> tuple[int, int]:
+    """Blocks B and their size b of Hadamard response: the codes are B matrices of b columns."""
+    blocks = 1 << (math.ceil(math.log2(min(math.exp(epsilon), 2 * domain))) - 1)
+    return blocks, 1 << math.ceil(math.log2(domain / blocks + 1))
+
+
+def hadamard_response(shares: Floats, epsilon: float) -> float:
+    """A code counts +1 or -1 for the values of its own block; blocks are runs of b - 1 values."""
+    blocks, size = hadamard(len(shares), epsilon)
+    odds = math.exp(epsilon) - 1
+    scale = odds + 2 * blocks
+    block = float(shares[: size - 1].sum())
+    return scale * (2 + block * odds) / odds**2 - shares[0] ** 2
+
+
+def hadamard_bits(domain: int, epsilon: float) -> float:
+    blocks, size = hadamard(domain, epsilon)
+    return math.log2(blocks * size)
+
+
+# --- Ranges and quantiles ------------------------------------------------------------------------
+
+
+def haar(shares: Floats, epsilon: float, prefixes: bool = False) -> float:
+    """Mean over all ranges, or all that a quantile is read off, of a population of equal shares.
+
+    A report is about one coefficient of one level: the difference of a node's halves, whose weight in the
+    share below t falls from 1/2 in the node's middle to 0 at its ends.
+    """
+    domain = len(shares)
+    levels = max(1, math.ceil(math.log2(domain)))
+    at = np.arange(domain + 1)
+    squares = 0.0
+    for level in range(1, levels + 1):
+        size = 1 << level
+        weight = np.minimum(at % size, -at % size) / size
+        if prefixes:
+            squares += float(weight @ weight) / domain
+        else:
+            nodes = np.bincount(at // size, weight)
+            pairs = (domain + 1) * float(weight @ weight) - float(nodes @ nodes)
+            squares += pairs / (domain * (domain + 1) / 2)
+    return levels * squares / math.tanh(epsilon / 2) ** 2
+
+
+def haar_bits(domain: int, epsilon: float) -> float:
+    del epsilon
+    levels = max(1, math.ceil(math.log2(domain)))
+    return math.log2(levels) + levels
+
+
+# --- Means ---------------------------------------------------------------------------------------
+
+
+def _moments(shares: Floats) -> tuple[float, float]:
+    """Mean and mean square of readings that lie evenly from -1 to 1."""
+    at = np.linspace(-1, 1, len(shares))
+    return float(shares @ at), float(shares @ at**2)
+
+
+def laplace(shares: Floats, epsilon: float) -> float:
+    mean, square = _moments(shares)
+    return (8 / epsilon**2 + square - mean**2) / 4
+
+
+def one_bit(shares: Floats, epsilon: float) -> float:
+    mean, _ = _moments(shares)
+    return (1 / math.tanh(epsilon / 2) ** 2 - mean**2) / 4
+
+
+def piecewise(shares: Floats, epsilon: float) -> float:
+    mean, square = _moments(shares)
+    odds = math.expm1(epsilon / 2)
+    noise = square / odds + (odds + 4) / (3 * odds**2)
+    return (noise + square - mean**2) / 4
+
+
+def hybrid(shares: Floats, epsilon: float) -> float:
+    """Piecewise with chance 1 - e^(-ε/2), else one bit; below ε = 0.61 one bit alone."""
+    if epsilon <= _LEAST_HYBRID:
+        return one_bit(shares, epsilon)
+    part = -math.expm1(-epsilon / 2)
+    return part * piecewise(shares, epsilon) + (1 - part) * one_bit(shares, epsilon)
+
+
+def _least_hybrid() -> float:
+    root = 405 * math.sqrt(241)
+    return math.log((2 * math.cbrt(6353 - root) + 2 * math.cbrt(6353 + root) - 5) / 27)
+
+
+_LEAST_HYBRID = _least_hybrid()  # about 0.61
+
+
+# --- Labels that nobody listed -------------------------------------------------------------------
+
+BLOOM_BITS, BLOOM_HASHES = 128, 2
+SKETCH_WIDTH, SKETCH_ROWS = 1024, 65_536
+
+
+def bloom(epsilon: float, share: float, hashes: int) -> float:
+    """Least variance of RAPPOR, reported once: of a candidate whose bits no other one shares."""
+    each = epsilon / (2 * hashes)  # two values differ in at most 2 h bits
+    return 1 / (4 * math.sinh(each / 2) ** 2) / hashes + share * (1 - share)
+
+
+def rappor(shares: Floats, epsilon: float) -> float:
+    return bloom(epsilon, shares[0], BLOOM_HASHES)
+
+
+def sketch(epsilon: float, share: float, width: int, one_bit: bool) -> float:
+    """Variance of a count mean sketch of this width, each report under a hash function of its own."""
+    seen = share + (1 - share) / width
+    # The mean square of what a report adds to a candidate's cell.
+    square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + seen
+    return (square - seen**2) * (width / (width - 1)) ** 2
+
+
+def cms(shares: Floats, epsilon: float) -> float:
+    return sketch(epsilon, shares[0], SKETCH_WIDTH, one_bit=False)
+
+
+def hcms(shares: Floats, epsilon: float) -> float:
+    return sketch(epsilon, shares[0], SKETCH_WIDTH, one_bit=True)
+
+
+# --- Two readings: the mean over the shares of each by itself, and of both together ----------------
+
+
+def split(shares: Floats, epsilon: float) -> float:
+    """OUE of each reading at half of ε; a share of both is a product of what the two reports support."""
+    p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
+    domain = len(shares)
+    square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2
+    return (2 * supported(p, q, 1 / domain) + square**2 - domain**-4) / 3
+
+
+def joint(shares: Floats, epsilon: float) -> float:
+    """OUE of both readings together; a share of one is a sum of cells."""
+    p, q = 0.5, 1 / (math.exp(epsilon) + 1)
+    domain = len(shares)
+    own = p * (1 - p) - q * (1 - q)  # what the reading's own bit varies by more than another
+    summed = (domain * q * (1 - q) + own / domain) / (p - q) ** 2 + (1 - 1 / domain) / domain
+    return (2 * summed + supported(p, q, domain**-2)) / 3
+
+
+def one_of_two(shares: Floats, epsilon: float) -> float:
+    """A report tells of one reading: no number of them tells of both together."""
+    return math.inf

@@ -1,0 +1,157 @@
+"""pgr: local hashing of least codes. Values and codes are points, *inside* for each other where orthogonal.
+
+Privacy: a code inside is at most e^ε times likelier than one outside. Utility: any two values are inside
+together for the same number of codes, exactly, so that estimates are without bias; for q near e^ε + 1 the
+variance is that of large domains' optimum. Cost: (q**t - 1) / (q - 1) codes, q - 1 times fewer than olh has
+that tells as many values apart; decoding is the butterfly of a hash of one digit less (projective.py).
+Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import ONE, Experiment
+from ...device.ldp_pgr import Points
+from ..arrays import Array, Floats
+from . import lines, projective
+from .channel import Channel, SupportCode
+from .local_hashing import FlatDecoded, one_family
+from .point_moments import PointMoments
+from .supports import SupportDecoded, SupportMechanism
+from .tree import Tree
+
+_DRAWN_AT_ONCE = 1 << 16
+
+
+class PointsChannel(Channel):
+    """A Channel of points mod g, a prime."""
+
+    @property
+    def digits(self) -> int:
+        """Of a point."""
+        return projective.digits(self.g, self.domain)
+
+    @property
+    def ratio(self) -> float:
+        return self._points(0) / self._points(1)
+
+    @property
+    def off_line(self) -> float:
+        return self._points(3) / self._points(1)
+
+    @property
+    def collinear(self) -> int:
+        return lines.projective(self.domain, self.g)
+
+    @property
+    def on_line(self) -> float:
+        return (self.g - 1) / (self._points(0) - 2)
+
+    def _points(self, fewer: int) -> int:
+        return projective.point_count(self.g, self.digits - fewer)
+
+
+def points_channel(points: Points) -> PointsChannel:
+    """Channel of an experiment's points."""
+    both = projective.point_count(points.q, points.t - 2)
+    return PointsChannel(points.domain, points.q, points.threshold / ONE, both / points.inside)
+
+
+class PointsCode(SupportCode):
+    """The codes of a level of points; each is a class of its own."""
+
+    def __init__(self, points: Points):
+        even = points.domain == points.code_count
+        super().__init__(points, points_channel(points), 1 / points.inside, 1, even)
+        self.level: Points = points
+
+    def class_supports(self, classes: Array) -> Array:
+        sums = projective.supports if classes.dtype.kind in "iu" else projective.sums
+        return sums(self.level.q, self.level.t, classes)[: self.level.domain]
+
+    def class_weights(self, nodes: Floats) -> Floats:
+        padded = np.zeros((self.level.code_count, *nodes.shape[1:]))
+        padded[: len(nodes)] = nodes
+        return projective.sums(self.level.q, self.level.t, padded)
+
+    def least_supports(self, masses: Floats) -> Floats:
+        return projective.least(self.level.q, self.level.t, masses)[: self.level.domain]
+
+
+class ProjectiveGeometry(SupportMechanism):
+    """The mechanism pgr."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"type": "choice", "labels": ["a", "b"], "mechanism": "pgr", "q": 2},
+        {"type": "number", "low": 0, "high": 1000, "bins": 11, "mechanism": "pgr", "q": 3},
+        {"type": "number", "low": 0, "high": 1000, "bins": 31, "mechanism": "pgr", "q": 5},
+    )
+
+    def _codes(self, experiment: Experiment) -> tuple[SupportCode, ...]:
+        return (PointsCode(cast(Any, experiment).points),)
+
+    @property
+    def points(self) -> Points:
+        """The experiment's, as boards have them."""
+        return self.codes[0].level
+
+    def tree(self, reports: Sequence[float]) -> Tree | None:
+        # As of olh: estimates sum to 1 by themselves where all points are values.
+        return None if self.codes[0].even else one_family(self.domain)
+
+    def fields(self) -> dict[str, Any]:
+        return super().fields() | {"q": self.points.q}
+
+    def words(self) -> str:
+        return f"pgr, points mod {self.points.q}"
+
+    def decode(self, counts: npt.NDArray[np.int64]) -> SupportDecoded:
+        return PointsDecoded(self, self.collapse(counts))
+
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        parts = [
+            _draw(self.points, indices[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
+            for first in range(0, len(indices), _DRAWN_AT_ONCE)
+        ]
+        return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.uint32)
+
+
+class PointsDecoded(FlatDecoded):
+    """A histogram of points."""
+
+    @cached_property
+    def _moments(self) -> PointMoments:
+        leaf = self._leaf
+        points: Points = leaf.data.code.level
+        return PointMoments(points.q, points.t, leaf.shares, leaf.supports)
+
+
+def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """The steps of Points.respond, an array at a time."""
+    q, n = points.q, len(nodes)
+    product = (rng.integers(0, ONE, n) >= points.threshold).astype(np.int64)
+    rest = np.where(product, rng.integers(0, points.outside, n), rng.integers(1, points.outside, n))
+    digits = np.empty((points.t, n), np.int64)
+    at = np.zeros(n, np.int64)
+    left = product
+    for i in range(points.t):
+        rest, digits[i] = np.divmod(rest, q)
+        at += nodes > 0
+        more, digit = np.divmod(nodes - 1, q)
+        left = left - digits[i] * np.where(nodes > 0, digit, nodes == 0)
+        nodes = more
+    solved = digits[at, np.arange(n)]
+    digits[-1] = solved
+    digits[at, np.arange(n)] = (solved + left) % q
+    inverse = np.array([0, *(pow(a, -1, q) for a in range(1, q))])
+    top = np.zeros(n, np.int64)  # the inverse of the highest digit but zeros, once it is seen
+    codes = np.zeros(n, np.int64)
+    for digit in digits[::-1]:
+        seen = top > 0
+        codes = codes * q + (1 + digit * top % q) * seen
+        top = np.where(seen, top, inverse[digit])
+    return codes

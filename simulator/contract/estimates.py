@@ -1,0 +1,165 @@
+"""Properties of what a mechanism estimates: without bias, the same by every way, covered by its intervals.
+
+A statistical check states its sample. Its chance of a false alarm is FALSE_ALARM, or a few times that where
+it says so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from ...server.estimate import Estimate, estimate, plausibility
+from ...server.estimate.statistic import Statistic
+from ...server.mechanisms import Mechanism
+from ...server.mechanisms.decoded import Decoded
+from ...server.privacy import audit
+from .. import vectorised
+from .cases import Case
+from .channel import Broken, Unasked, need_close, need_shape
+
+FALSE_ALARM = 1e-11
+FLEETS, REPORTS = 400, 2000
+_COVERED = 0.93  # of intervals of 95 %
+_DRAWN = 100_000
+_AUDITED = 20_000
+_SAME = 1e-9
+
+
+def unbiased(case: Case) -> str:
+    """The mean of the weights over a reading's codes is the statistic itself, exactly."""
+    statistic = _asked(case)
+    mechanism = case.mechanism
+    weights, constant = mechanism.weights(statistic, _reports(case))
+    mean = np.zeros_like(statistic) + constant
+    for w, law in zip(weights, mechanism.law(np.eye(case.experiment.domain)), strict=True):
+        mean += law.T @ w if w is not None else 0.0
+    off = np.abs(mean - statistic)
+    index, column = (int(i) for i in np.unravel_index(off.argmax(), off.shape))
+    if not off[index, column] <= _SAME * max(1.0, np.abs(statistic).max()):
+        truth = statistic[index, column]
+        raise Broken(f"index {index} counts as {mean[index, column]:.9g} on average where it is {truth:.9g}")
+    return f"off by at most {off.max():.0e}"
+
+
+def transposed(case: Case) -> str:
+    """law_transposed, by its short way and by the general one, is law turned around."""
+    mechanism = case.mechanism
+    rng = np.random.default_rng(2)
+    numbers = [rng.normal(size=len(size)) for size in mechanism.class_sizes]
+    laws = mechanism.law(np.eye(case.experiment.domain))
+    turned = sum(n @ law for n, law in zip(numbers, laws, strict=True))
+    assert isinstance(turned, np.ndarray)
+    for way in (mechanism.law_transposed(numbers), Mechanism.law_transposed(mechanism, numbers)):
+        need_close(way, turned, "law_transposed", 0, 1e-12 * max(1, len(numbers)))
+    return "agrees with law"
+
+
+def short_ways(case: Case) -> str:
+    """Values and moments that a mechanism decodes by a way of its own are those of law and weights."""
+    mechanism, counts = case.mechanism, case.fleet(3000, 3)
+    short, general = mechanism.decode(counts), Decoded(mechanism, mechanism.collapse(counts))
+    if short.reports != general.reports:
+        raise Broken(f"decode counts {short.reports} reports of the strata, not {general.reports}")
+    statistic = _asked(case)
+    statistic = statistic @ np.random.default_rng(4).normal(size=(statistic.shape[1], 3))
+    need_close(short.value(statistic), general.value(statistic), "value", 0, _SAME * np.abs(statistic).max())
+    spreads = short.spread(statistic), general.spread(statistic)
+    need_close(spreads[0].variance, spreads[1].variance, "variance", _SAME)
+    if "frequencies" not in mechanism.answers:
+        return "values and variances"
+    need_close(short.frequencies, general.frequencies, "frequencies", 0, _SAME)
+    for name in ("frequency_spread", "cdf_spread"):
+        one, other = getattr(short, name), getattr(general, name)
+        need_close(one.variance, other.variance, f"{name}.variance", _SAME, 1e-15)
+        need_close(one.skew, other.skew, f"{name}.skew", 1e-6, _SAME)
+    return "values, variances and skews"
+
+
+def simulated(case: Case) -> str:
+    """100,000 simulated reports follow the law: chi-square over codes that expect 5 or more.
+
+    Their histogram raises no alarm either (plausibility.check, whose own false alarms are below 1e-9).
+    """
+    counts = case.fleet(_DRAWN, 5)
+    expected = _DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
+    often = expected >= 5
+    statistic = float(((counts - expected)[often] ** 2 / expected[often]).sum())
+    p = float(stats.chi2.sf(statistic, int(often.sum())))
+    if not p > FALSE_ALARM:
+        raise Broken(f"draw gives codes of another distribution than the board's: p = {p:.1g}")
+    check = plausibility.check(case.experiment, counts)
+    if check.implausible:
+        raise Broken(f"invariants call an honest fleet impossible: {check.words}")
+    return f"p = {p:.2g} of {_DRAWN:,} reports"
+
+
+def audited(case: Case) -> str:
+    """20,000 draws of each end of the domain in each half: four bounds of ε and a fit."""
+    subject = audit.Subject(case.experiment, b"", False, (0, 1), (0, case.experiment.domain - 1))
+    rng = np.random.default_rng(6)
+
+    def tally(index: int) -> dict[int, int]:
+        drawn = vectorised.codes(case.experiment, np.full(_AUDITED, index), rng)
+        codes, numbers = np.unique(drawn, return_counts=True)
+        return dict(zip(codes.tolist(), numbers.tolist(), strict=True))
+
+    first, last = subject.indices
+    halves = ((tally(first), tally(last)), (tally(first), tally(last)))
+    finding = audit.judge(subject, "numpy", halves, FALSE_ALARM)
+    if not finding.lower <= finding.exact <= finding.nominal:
+        raise Broken(f"an audit finds ε of at least {finding.lower:.4g}, exact {finding.exact:.9g}")
+    if not finding.fit > FALSE_ALARM:
+        raise Broken(f"an audit finds another distribution than the law's: p = {finding.fit:.1g}")
+    return f"ε at least {finding.lower:.3g}, exact {finding.exact:.6g}"
+
+
+def covered(case: Case) -> str:
+    """400 fleets of 2,000 reports: 95 % intervals hold the truth in 93 % at least.
+
+    Each fleet hits with that chance or more, so that fewer hits than the bound come by chance FALSE_ALARM.
+    """
+    _asked(case)
+    truth, one = _questioned(case)
+    hits = fleets = 0
+    for seed in range(FLEETS):
+        counts = case.fleet(REPORTS, 1000 + seed)
+        if case.mechanism.lacks(case.mechanism.decode(counts).reports):
+            continue
+        fleets += 1
+        low, high = one(estimate(case.experiment, counts)).interval(0.95)
+        hits += low <= truth <= high
+    least = int(stats.binom.ppf(FALSE_ALARM, fleets, _COVERED))
+    if hits < least or not fleets:
+        raise Broken(f"intervals of 95 % held the truth in {hits} of {fleets} fleets, {least} are the least")
+    return f"{hits} of {fleets} fleets of {REPORTS:,} reports, {least} are the least"
+
+
+def _questioned(case: Case):
+    """What a fleet is asked, and how: half of the range, or the first statistic that is answered."""
+    if {"frequencies", "ranges"} & case.mechanism.answers:
+        high = max(1, case.experiment.domain // 2)
+
+        def half(e: Estimate) -> Statistic:
+            return e.range(0, high)
+
+        return float(case.shares[:high].sum()), half
+    column = case.asked[:, 0]
+
+    def first(e: Estimate) -> Statistic:
+        return e.linear(column)
+
+    return float(case.shares @ column), first
+
+
+def _asked(case: Case) -> np.ndarray:
+    """The statistics that it answers; Unasked where a histogram answers none by itself."""
+    need_shape(case.asked, (case.experiment.domain, case.asked.shape[-1]), "answered")
+    if not case.asked.shape[1]:
+        raise Unasked(f"it answers {', '.join(sorted(case.mechanism.answers)) or 'nothing'}")
+    return case.asked
+
+
+def _reports(case: Case) -> list[float]:
+    rng = np.random.default_rng(2)
+    return [float(rng.integers(9, 99)) if chance else 0.0 for chance in case.mechanism.drawn]

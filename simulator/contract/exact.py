@@ -1,0 +1,157 @@
+"""Exact output distributions: run code once per branch of its two random primitives, add up Fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+from ...device.ldp_client import ONE
+from ...server.errors import HushmoteError
+
+MOST_BRANCHES = 1 << 18  # of one input: a second of CPython
+
+
+class EnumerationError(HushmoteError):
+    """Code that cannot be enumerated: a draw that boards do not have, too many branches, not a function."""
+
+
+class BranchingRng:
+    """The two primitives as scripted choices; `distribution` walks through every script.
+
+    drawn: what was called in the present branch, in its order: "bernoulli", or ("below", n).
+    """
+
+    def __init__(self) -> None:
+        self._choices: list[int] = []
+        self._sizes: list[int] = []
+        self._at = 0
+        self.numerator = 1
+        self.denominator = 1
+        self.drawn: list[Hashable] = []
+
+    def _choose(self, n: int) -> int:
+        at = self._at
+        self._at += 1
+        if at == len(self._choices):
+            self._choices.append(0)
+            self._sizes.append(n)
+        if self._sizes[at] != n:
+            raise EnumerationError("it is not a function of its index and its draws")
+        return self._choices[at]
+
+    def bernoulli(self, threshold: int) -> bool:
+        if type(threshold) is not int or not 0 < threshold < ONE:
+            raise EnumerationError(f"bernoulli takes an integer from 1 to {ONE - 1}, not {threshold!r:.40}")
+        self.drawn.append("bernoulli")
+        truth = self._choose(2) == 0
+        self.numerator *= threshold if truth else ONE - threshold
+        self.denominator *= ONE
+        return truth
+
+    def below(self, n: int) -> int:
+        if type(n) is not int or not 1 <= n <= 1 << 24:
+            raise EnumerationError(f"below takes an integer from 1 to {1 << 24}, not {n!r:.40}")
+        self.drawn.append(("below", n))
+        self.denominator *= n
+        return self._choose(n)
+
+    def advance(self) -> bool:
+        """Go to the next script; False after the last."""
+        if self._at != len(self._choices):
+            raise EnumerationError("it is not a function of its index and its draws")
+        while self._choices and self._choices[-1] == self._sizes[-1] - 1:
+            self._choices.pop()
+            self._sizes.pop()
+        self._at = 0
+        self.numerator = 1
+        self.denominator = 1
+        self.drawn = []
+        if not self._choices:
+            return False
+        self._choices[-1] += 1
+        return True
+
+
+def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = None) -> dict[Any, Fraction]:
+    """Exact probability of every output of run(rng), which is called once per branch.
+
+    most: of branches; None for any number. Raises EnumerationError beyond it, or where a draw is none that a
+    board has.
+    """
+    rng = BranchingRng()
+    weights: dict[tuple[Hashable, int], int] = {}
+    branches = 0
+    while True:
+        output = run(rng)
+        key = (output, rng.denominator)
+        weights[key] = weights.get(key, 0) + rng.numerator
+        branches += 1
+        if not rng.advance():
+            break
+        if branches == most:
+            raise EnumerationError(f"it has more than {most:,} branches: take examples with fewer codes")
+    exact: dict[Any, Fraction] = {}
+    for (output, denominator), numerator in weights.items():
+        exact[output] = exact.get(output, Fraction(0)) + Fraction(numerator, denominator)
+    return exact
+
+
+def exp_below(epsilon: int) -> Fraction:
+    """A rational below e^epsilon, short of it by less than 1e-55 of it; epsilon in micro-nats."""
+    with localcontext() as context:
+        context.prec = 60
+        nearest = (Decimal(epsilon) / 1_000_000).exp()
+    return Fraction(nearest) * (1 - Fraction(1, 10**56))
+
+
+def log(ratio: Fraction) -> Decimal:
+    """The natural logarithm of a ratio of 1 or more, to 40 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+        context.prec = 40
+        return +value
+
+
+Distributions = Mapping[Any, Mapping[Any, Fraction]]
+"""Input -> output -> probability."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest ratio of an output's probabilities under two inputs.
+
+    ratio: None where the output is possible for the one input and impossible for the other.
+    """
+
+    ratio: Fraction | None
+    output: Any
+    likeliest: Any
+    least_likely: Any
+
+
+def worst(distributions: Distributions) -> Worst:
+    """Where an output tells most of the input. Raises EnumerationError for one that does not sum to 1."""
+    for value, outputs in distributions.items():
+        if sum(outputs.values()) != 1:
+            raise EnumerationError(f"probabilities for {value!r} do not sum to 1")
+    found = None
+    for output in dict.fromkeys(output for outputs in distributions.values() for output in outputs):
+        chances = {value: outputs.get(output, Fraction(0)) for value, outputs in distributions.items()}
+        high, low = max(chances, key=chances.__getitem__), min(chances, key=chances.__getitem__)
+        if not chances[low]:
+            return Worst(None, output, high, low)
+        ratio = chances[high] / chances[low]
+        if found is None or found.ratio is None or ratio > found.ratio:
+            found = Worst(ratio, output, high, low)
+    if found is None:
+        raise EnumerationError("there is nothing to compare")
+    return found
+
+
+def worst_ratio(distributions: Distributions) -> Fraction | None:
+    """The ratio of worst(); None where it is unbounded."""
+    return worst(distributions).ratio

@@ -1,0 +1,189 @@
+"""`hushmote estimate --candidates`: texts that nobody listed beforehand, asked about from a file."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run, runner
+from experiments import experiment_json, number_json
+from filled import fill
+
+from hushmote import open as open_store
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.store import Store
+
+WORDS = [f"1.{i}" for i in range(40)]
+DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
+REPORTS = 30_000  # of each day
+
+
+def text_json(salt: str, slots: int) -> bytes:
+    around = {"name": "fw", "type": "text", "salt": salt, "slots": slots, "budget": {"rule": "unlimited"}}
+    return experiment_json(**around, mechanism="olh", g=7, epsilon=2_000_000)
+
+
+def shares(first: float) -> list[float]:
+    """Of the words: the first has this share, the others what is left by Zipf."""
+    rest = 1 / np.arange(1.0, len(WORDS))
+    return [first, *((1 - first) * rest / rest.sum())]
+
+
+TRUE = dict(zip(WORDS, shares(0.2), strict=True))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """fw over three days, from the second on with another salt and more slots; old is of one day alone."""
+    folder = tmp_path_factory.mktemp("candidates")
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
+        for fleet, first in (("home", 0.2), ("old", 0.3)):
+            for payload, days in ((text_json("a", 1024), DAYS[:1]), (text_json("b", 4096), DAYS[1:])):
+                e = Experiment.parse(payload)
+                population = np.zeros(e.domain)
+                slots: Any = [e.bucket(word) for word in WORDS]
+                np.add.at(population, slots, shares(first))
+                fill(opened, fleet, payload, dict.fromkeys(days, REPORTS), population.tolist())
+        fill(opened, "home", number_json(16), {DAYS[0]: 1000})
+    return folder
+
+
+@pytest.fixture
+def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    run = runner("estimate", store, monkeypatch, capsys)
+
+    def of_home(*arguments: str, expect: int = 0) -> str:
+        return run(*arguments, *(() if "--fleet" in arguments else ("--fleet", "home")), expect=expect)
+
+    return of_home
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join([*WORDS, "9.9", "ünlisted"]) + "\n", encoding="utf-8")
+    return path
+
+
+def ask(hushmote: Run, *arguments: str) -> list[dict]:
+    (answer,) = json.loads(hushmote("fw", *arguments, "--json"))["answers"]
+    return answer["rows"]
+
+
+def test_shares_of_a_file_of_texts_over_versions_with_different_salts(hushmote, words):
+    """Each of the rows is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
+    rows = ask(hushmote, "--candidates", str(words))
+    *listed, others = rows
+    assert {text for row in listed for text in row["texts"]} == {*WORDS, "9.9", "ünlisted"}
+    for row in listed:
+        true = sum(TRUE.get(text, 0.0) for text in row["texts"])
+        assert abs(row["value"] - true) < 6.5 * (row["high"] - row["low"]) / 3.92
+    assert (others["name"], others["texts"], others["p"]) == ("all others", [], None)
+    assert others["low"] < 0 < others["high"]
+    values = [row["value"] for row in listed]
+    assert values == sorted(values, reverse=True)
+    assert listed[0]["name"] == "1.0"
+    assert listed[0]["p_adjusted"] < 1e-10
+    by_name = {row["name"]: row for row in listed}
+    assert by_name["9.9"]["p_adjusted"] > 0.01
+
+
+def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
+    files = [tmp_path / "all.csv", tmp_path / "all.json"]
+    arguments = [x for file in files for x in ("--output", str(file))]
+    text = hushmote("fw", "--candidates", str(words), "--top", "5", *arguments)
+    table = text.split("share of the fleet")[1].split("more rows")[0]
+    assert sum(line.startswith("1.") for line in table.splitlines()) == 5
+    assert "all others" in table
+    assert "more rows are in a CSV or JSON file: --output FILE." in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    rows = list(csv.DictReader(files[0].open(encoding="utf-8")))
+    plain = json.loads(files[1].read_text(encoding="utf-8"))["answers"][0]["rows"]
+    assert len(rows) == len(plain) > 35
+    assert [json.loads(row["texts"]) for row in rows] == [row["texts"] for row in plain]
+    assert [float(row["value"]) for row in rows] == [row["value"] for row in plain]
+
+
+def test_a_single_text_is_asked_for_by_name(hushmote):
+    first, others = ask(hushmote, "--range", "1.0")
+    assert first["texts"] == ["1.0"]
+    assert first["low"] < 0.2 < first["high"]
+    assert others["value"] == pytest.approx(1 - first["value"])
+
+
+def test_several_texts_together_are_one_row(hushmote):
+    (row,) = ask(hushmote, "--range", "1.0", "--range", "1.1", "--range", "absent", "--together")
+    assert row["texts"] == ["1.0", "1.1", "absent"]
+    assert row["low"] < 0.2 + TRUE["1.1"] < row["high"]
+
+
+def test_texts_have_trends_and_changes(hushmote):
+    trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
+    assert [row["window"] for row in trend] == [*DAYS, *DAYS]
+    assert all(abs(row["value"] - TRUE[row["name"]]) < (row["high"] - row["low"]) for row in trend)
+    change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against-fleet", "old")
+    by_name = {row["name"]: row for row in change}
+    assert by_name["1.0"]["low"] < -0.1 < by_name["1.0"]["high"] < -0.05
+    assert by_name["1.0"]["p_adjusted"] < 1e-6
+
+
+def test_a_notebook_asks_the_same(store: Path, hushmote, words):
+    rows = ask(hushmote, "--candidates", str(words))
+    with open_store(f"sqlite:///{store / 'hushmote.sqlite'}") as opened:
+        answer = opened.fleet("home").experiment("fw").estimate().candidates([*WORDS, "9.9", "ünlisted"])
+        assert [row.to_dict()["value"] for row in answer.rows] == [row["value"] for row in rows]
+        assert "all others" in str(answer)
+        assert "<td>1.0</td>" in answer._repr_html_()
+
+
+def test_a_picture_has_what_the_table_shows(hushmote, words, tmp_path):
+    hushmote("fw", "--candidates", str(words), "--top", "12", "--output", str(tmp_path / "fw.png"))
+    assert (tmp_path / "fw.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has no candidate: write one text a line"),
+        (b"\n\r\n", "has no candidate: write one text a line"),
+        (b"a\n\xff\n", "line 2 is not UTF-8: save the file as UTF-8"),
+        (b"a\n" + b"x" * 256, "line 2: a candidate has at most 255 bytes, as boards look at no more; "),
+        (b"a\r\nb\na\n", "a is listed twice, in lines 1 and 3"),
+        (
+            "\n".join(map(str, range((1 << 20) + 1))).encode(),
+            "has 1,048,577 candidates: ask for at most 1,048,576",
+        ),
+        (
+            "\n".join(map(str, range(100_000))).encode(),
+            "100,000 candidates fill the 1,024 slots of fw: list fewer",
+        ),
+    ],
+    ids=["empty", "blank", "not UTF-8", "long", "twice", "too many", "slots filled"],
+)
+def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    assert said in hushmote("fw", "--candidates", str(path), expect=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fw",), "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
+        (("fw", "--candidates", "absent.txt"), "cannot read absent.txt: No such file or directory"),
+        (("x", "--candidates", "many.txt"), "x answers only shares and quantiles and its mean: leave --cand"),
+        (("fw", "--range", "a", "--range", "a"), "'a' is there twice: name every candidate once"),
+        (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
+        (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
+        (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),
+        (("fw", "--above", "3"), "--above and --below are for numbers; fw is a text"),
+    ],
+    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post", "above"],
+)
+def test_what_texts_do_not_answer_is_one_line(hushmote, tmp_path, arguments, said):
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(map(str, range(30))))
+    arguments = [str(many) if x == many.name else x for x in arguments]
+    assert said in hushmote(*arguments, expect=1)

@@ -1,0 +1,123 @@
+"""The privacy proof of pgr: every branch of the shipped code, exact chances, against points one by one."""
+
+from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from enumeration import assert_private, distribution, exp_below
+from experiments import number_json
+
+from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused
+from hushmote.device.ldp_pgr import Points
+
+EPSILONS = (1_000, 500_000, 2_000_000, 8_000_000)
+# Whole spaces and parts of them; a line, a plane and more; one value alone on top, all but one.
+SHAPES = ((2, 3), (2, 4), (2, 7), (2, 16), (3, 4), (3, 5), (3, 12), (3, 13), (5, 6), (5, 20), (5, 31), (7, 9))
+each_shape = pytest.mark.parametrize(("q", "domain"), SHAPES)
+
+
+def points(q: int, digits: int) -> list[tuple[int, ...]]:
+    """Vectors, lowest digit first, whose highest digit but zeros is 1, in the order of their numbers."""
+    every = (tuple(reversed(v)) for v in product(range(q), repeat=digits))
+    return [v for v in every if any(v) and [x for x in v if x][-1] == 1]
+
+
+def parse(q: int, domain: int, epsilon: int = 1_000_000, **more) -> Experiment:
+    return Experiment.parse(number_json(domain, mechanism="pgr", q=q, epsilon=epsilon, **more))
+
+
+def level_of(experiment: Experiment) -> Points:
+    return cast(Any, experiment).points
+
+
+@each_shape
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_every_code_has_the_chance_of_its_side_exactly(q: int, domain: int, epsilon: int) -> None:
+    exp = parse(q, domain, epsilon)
+    digits = next(t for t in range(2, 9) if len(points(q, t)) >= domain)
+    every = points(q, digits)
+    assert exp.code_count == len(every)
+    indices = (None, *range(domain))
+    exact = {i: distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in indices}
+    assert_private(exact, epsilon)
+    inside = sum(1 for code in every if code[0] == 0)
+    outside = len(every) - inside
+    threshold = level_of(exp).threshold
+    assert Fraction(threshold, ONE) <= inside * exp_below(epsilon) / (inside * exp_below(epsilon) + outside)
+    chances = Fraction(threshold, ONE * inside), Fraction(ONE - threshold, ONE * outside)
+    for index, value in zip(range(domain), every, strict=False):
+        sides = [sum(a * b for a, b in zip(value, code, strict=True)) % q != 0 for code in every]
+        assert exact[index] == {code: chances[side] for code, side in enumerate(sides)}
+    for code in range(len(every)):
+        assert exact[None][code] == sum(exact[i][code] for i in range(domain)) / domain
+
+
+@each_shape
+def test_any_two_values_are_inside_together_for_as_many_codes(q: int, domain: int) -> None:
+    exp = parse(q, domain)
+    every = points(q, level_of(exp).t)
+    sides = [{i for i, c in enumerate(every) if not sum(map(int.__mul__, v, c)) % q} for v in every]
+    together = {len(a & b) for n, a in enumerate(sides) for b in sides[:n]}
+    assert {len(side) for side in sides} == {level_of(exp).inside}
+    assert together == {(level_of(exp).inside - 1) // q}
+
+
+@pytest.mark.parametrize(("q", "domain"), [(3, 11), (53, 1024), (4093, 100_000), (2, 1 << 20)])
+def test_what_is_drawn_does_not_depend_on_the_value_or_on_the_side(q: int, domain: int) -> None:
+    exp = parse(q, domain, 4_000_000)
+    asked = set()
+    for index in (0, 1, q, q + 1, domain // 2, domain - 1):
+        for truthful in (True, False):
+            calls: list[tuple[str, int]] = []
+
+            def below(n, calls=calls):
+                calls.append(("below", n))
+                return n - 1
+
+            def bernoulli(n, calls=calls, truthful=truthful):
+                calls.append(("bernoulli", n))
+                return truthful
+
+            code = exp.randomize(min(index, domain - 1), SimpleNamespace(below=below, bernoulli=bernoulli))
+            assert 0 <= code < exp.code_count
+            asked.add(tuple(calls))
+    outside = level_of(exp).outside
+    assert asked == {(("bernoulli", level_of(exp).threshold), ("below", outside - 1), ("below", outside))}
+
+
+def test_a_level_has_its_codes_from_its_offset_on() -> None:
+    level = Points(1_000_000, 10, 3, 100, 5)
+    for node in range(10):
+        assert set(distribution(lambda rng, node=node: level.respond(node, rng))) == set(range(100, 113))
+    assert (level.weight, level.offset) == (5, 100)
+
+
+@pytest.mark.parametrize(
+    ("q", "domain", "epsilon", "text"),
+    [
+        (1, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        (4099, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        ("3", 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        (None, 9, 1_000_000, "q is missing"),
+        (9, 9, 1_000_000, "q must be a prime"),
+        (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
+        (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
+    ],
+)
+def test_what_does_not_fit_is_refused(q, domain: int, epsilon: int, text: str) -> None:
+    with pytest.raises(ExperimentRefused, match=text):
+        parse(q, domain, epsilon)
+
+
+def test_it_has_one_parameter_and_no_more() -> None:
+    with pytest.raises(ExperimentRefused, match="unknown field g"):
+        parse(3, 9, g=3)
+    assert parse(4093, 4093**2 + 4093 + 1).code_count == 4093**2 + 4093 + 1
+
+
+@pytest.mark.parametrize(("q", "domain"), [(2, 3), (2, (1 << 24) - 1), (4093, 4094), (4093, 16_000_000)])
+def test_a_code_inside_is_likelier_at_the_smallest_epsilon_too(q: int, domain: int) -> None:
+    level = level_of(parse(q, domain, 1_000))
+    assert level.threshold * level.outside > (ONE - level.threshold) * level.inside

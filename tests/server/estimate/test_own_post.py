@@ -1,0 +1,70 @@
+"""Post-processing by package.module:function: what it gives is checked, and a mistake is one line."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from designs import bell, draw, number
+
+from hushmote.server.errors import HushmoteError
+from hushmote.server.estimate import Estimate
+from hushmote.server.estimate.own_post import method_of
+from hushmote.server.estimate.postprocess import METHODS
+
+Write = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def estimate() -> Estimate:
+    experiment = number(16, 2.0)
+    return draw(experiment, bell(16, 8, 3), 2000, np.random.default_rng(1))
+
+
+FLOOR = '''
+import numpy as np
+
+def floor(estimates):
+    """Cut off below zero.
+
+    More about it."""
+    return np.maximum(estimates.frequencies, 0)
+'''
+
+
+def test_a_function_of_ones_own_gives_shares(own_folder: Write, estimate: Estimate):
+    own_folder("my_post", FLOOR)
+    shares = method_of("my_post:floor")(estimate)
+    np.testing.assert_array_equal(shares.frequencies, np.maximum(estimate.frequencies, 0))
+    assert (shares.method, shares.reports) == ("my_post:floor", 2000)
+    assert shares.notes[0] == "Cut off below zero."
+    assert "no intervals" in shares.notes[1]
+    assert not shares.frequencies.flags.writeable
+
+
+def test_the_shipped_ones_keep_their_names():
+    assert {name: method_of(name) for name in METHODS} == METHODS
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, and your own"),
+        ("x = 3", "bad_post_0:nothing", "post-processing bad_post_0:nothing: bad_post_0 has no nothing"),
+        ("", "no_such_post:x", "there is no module no_such_post"),
+        ("x = 3", "bad_post_1:x", "bad_post_1:x is no function of one argument"),
+        ("def x(): pass", "bad_post_2:x", "bad_post_2:x is no function of one argument"),
+        ("def x(a, b): pass", "bad_post_3:x", "bad_post_3:x is no function of one argument"),
+        ("def x(e): return e.frequencies[1:]", "bad_post_4:x", "gave the shape (15,), not (16,)"),
+        ("def x(e): return e.frequencies / 0 * 0", "bad_post_5:x", "gave shares that are not finite"),
+        ("def x(e): return {'a': 1}", "bad_post_6:x", "gave no array of shares but dict"),
+        ("def x(e): return None", "bad_post_7:x", "gave "),
+        ("def x(e): raise KeyError('two\\nlines')", "bad_post_8:x", "bad_post_8:x raised KeyError: "),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(own_folder: Write, estimate: Estimate, text: str, name: str, said: str):
+    if text:
+        own_folder(name.partition(":")[0], text)
+    with np.errstate(all="ignore"), pytest.raises(HushmoteError) as caught:
+        method_of(name)(estimate)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,82 @@
+"""The JSON of an experiment whose mechanism is somebody's own is read after its module is loaded."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from experiments import experiment_json
+from own_channels import COIN
+
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import Experiment, ExperimentRefused
+from hushmote.server.wire.experiments import is_own, parse_experiment
+
+ROOT = Path(__file__).parents[3]
+# Where bytes come from a network or a test of a board, which must import nothing.
+BARE = {"simulator/faithful.py"}
+
+
+def test_the_module_is_loaded_first_and_only_then(own_folder: Callable[[str, str], str]):
+    word = own_folder("loaded_first", COIN + '\nregister("loaded_first")\n')
+    payload = experiment_json(mechanism=word)
+    with pytest.raises(ExperimentRefused, match="no mechanism loaded_first:Coin on this board"):
+        Experiment.parse(payload)
+    assert "loaded_first" not in sys.modules
+    experiment = parse_experiment(payload)
+    assert (experiment.mechanism, experiment.code_count) == (word, 2)
+    assert Experiment.parse(payload).code_count == 2
+    assert word in ldp_client.MECHANISMS
+
+
+@pytest.mark.parametrize(
+    "word", ["os", "os:", ":x", "os.path:join:x", "../evil:X", "evil-1:X", "évil:X", "a b:X", "evil:X\n", ""]
+)
+def test_other_words_are_never_imported(word: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"imported {name}"))
+    assert not is_own(word)
+    with pytest.raises(ExperimentRefused):
+        parse_experiment(experiment_json(mechanism=word))
+
+
+def test_what_cannot_be_loaded_is_refused_in_a_line(own_folder: Callable[[str, str], str]):
+    own_folder("broken_on_import", "raise ValueError('two\\nlines')")
+    for word, text in [
+        (
+            "no_such_module:X",
+            "mechanism no_such_module:X: there is no module no_such_module: run hushmote in",
+        ),
+        (
+            "broken_on_import:X",
+            "mechanism broken_on_import:X: broken_on_import cannot be imported: ValueError: two lines",
+        ),
+        ("json:loads", "no mechanism json:loads on this board"),
+    ]:
+        with pytest.raises(ExperimentRefused) as caught:
+            parse_experiment(experiment_json(mechanism=word))
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"[", b"[1]", b'{"mechanism":["a:b"]}', b"[" * 1000, b" " * 2000, b"\xff:"]
+)
+def test_what_is_no_experiment_is_refused_as_ever(payload: bytes):
+    with pytest.raises(ExperimentRefused):
+        parse_experiment(payload)
+
+
+def test_nothing_else_on_the_server_parses_experiments():
+    bare = set()
+    for folder in ("server", "simulator", "cli", "web", "hushmote"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if "static" not in path.parts and re.search(r"Experiment\.parse\(", path.read_text("utf-8")):
+                bare.add(path.relative_to(ROOT).as_posix())
+    assert bare == BARE | {"server/wire/experiments.py", "simulator/contract/contract_board.py"}
+
+
+def test_both_ways_of_reading_give_the_same():
+    payload = json.dumps(json.loads(experiment_json())).encode()
+    assert vars(parse_experiment(payload)).keys() == vars(Experiment.parse(payload)).keys()

@@ -1,0 +1,196 @@
+"""The public contract test: it passes what is whole, and says in a line with numbers what is not."""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from micropython import find_runtime
+from own_channels import COIN, EXAMPLES
+
+from hushmote.device.ldp_client import ONE, truth_threshold
+from hushmote.server.mechanisms.own import MechanismError
+from hushmote.server.wire import experiments as wire
+from hushmote.simulator.contract import check, runtimes
+from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases
+from hushmote.simulator.contract.exact import EnumerationError, distribution, log
+
+Write = Callable[[str, str], str]
+
+
+def failing(word: str) -> dict[str, str]:
+    """What fails of a mechanism, and the words of each."""
+    found = cases(word)
+    looked = (check.look(name, found) for name in check.PROPERTIES)
+    return {one.name: one.words for one in looked if one.holds is False}
+
+
+def test_a_whole_channel_keeps_everything(own_folder: Write):
+    word = own_folder("whole_coin", COIN + '\nregister("whole_coin")\n')
+    assert failing(word) == {}
+
+
+@pytest.mark.micropython
+def test_the_documents_example_keeps_everything(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
+    found = list(check.check("unary:Unary"))
+    assert [one.name for one in found] == [*check.PROPERTIES, check.SAME_CODES]
+    assert [one.words for one in found if one.holds is not True] == []
+
+
+FAULTS = {
+    "one_too_many": ("truth_threshold(exp.epsilon, 2)", "truth_threshold(exp.epsilon, 2) + 1", "private"),
+    "a_branch": (
+        "return index if rng.bernoulli(exp.threshold) else 1 - index",
+        "return (index if rng.bernoulli(exp.threshold) else 1 - index) if index else int(not rng.bernoulli("
+        "exp.threshold) or not rng.below(1))",
+        "draws",
+    ),
+    "silent": ("return index if", "return 0 if index == 0 else index if", "private"),
+    "out_of_range": ("else 1 - index", "else 2", "codes"),
+    "no_integer": ("return index if", "return float(index) if", "codes"),
+    "never_drawn": ("exp.code_count = 2", "exp.code_count = 3", "codes"),
+    "another_law": ("p = self.experiment.truth\n        return", "p = 0.7\n        return", "law"),
+    "biased": ("shift = 0.0", "shift = 1e-6", "unbiased"),
+    "another_draw": (">= self.experiment.truth", ">= 0.6", "simulated"),
+    "no_bernoulli": ("rng.bernoulli(exp.threshold)", "rng.bernoulli(exp.truth)", "private"),
+    "of_the_past": ("def randomize(exp, index, rng):", "PAST = [0]\ndef randomize(exp, index, rng):\n"
+    "    PAST[0] += 1\n    rng.below(2 + (PAST[0] > 9))", "private"),
+    "raises": ("inverse = np.linalg.inv", "inverse = np.linalg.nothing", "unbiased"),
+    "narrow": (
+        "    def draw(",
+        "    def decode(self, counts):\n"
+        "        decoded = super().decode(counts)\n"
+        "        decoded.ranges = lambda low, high: type(decoded.frequency_spread)(\n"
+        "            decoded.frequency_spread.variance[:1] / 9, np.zeros(1))\n"
+        "        return decoded\n\n"
+        "    def draw(",
+        "covered",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_broken_is_found_and_named(own_folder: Write, name: str):
+    whole, broken, fails = FAULTS[name]
+    assert COIN.count(whole) == 1
+    word = own_folder(f"coin_{name}", COIN.replace(whole, broken) + f'\nregister("coin_{name}")\n')
+    found = failing(word)
+    assert fails in found, found
+    assert all("\n" not in words and "values, ε = " in words for words in found.values())
+
+
+@pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
+def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
+    own_folder: Write, excess: int, holds: bool
+):
+    """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
+    epsilon = EPSILONS[0]
+    first = truth_threshold(epsilon, 2)
+    with localcontext() as context:
+        context.prec = 60
+        odds = (Decimal(epsilon) / 1_000_000).exp()
+        missing = odds / (1 + odds) * ONE - first
+        last = math.floor(missing * ONE * ONE / (ONE - first) / 4) + excess
+    name = f"coin_{excess}"
+    coins = f"rng.bernoulli(exp.threshold) | rng.bernoulli(4) & rng.bernoulli({last})"
+    text = COIN.replace("rng.bernoulli(exp.threshold)", coins)
+    word = own_folder(name, text + f'\nregister("{name}")\n')
+    (case, *_) = cases(word)
+    private = check.look("private", (case,))
+    assert private.holds is holds
+    chance = case.exact[1][1]
+    over = float(log(chance / (1 - chance)) * 1_000_000 - epsilon) / 1e6
+    assert abs(over) < 1e-12
+    assert (over > 0) is not holds
+    if not holds:
+        assert f"e^(ε + {over:.2g})" in private.words
+
+
+BOARD = """
+import sys
+try:
+    from hushmote.device import ldp_client
+except ImportError:
+    import ldp_client
+
+def take(exp, fields):
+    exp.code_count = 2
+    exp.threshold = ldp_client.truth_threshold(exp.epsilon, 2)
+    exp.truth = exp.threshold / ldp_client.ONE
+
+def randomize(exp, index, rng):
+    swapped = sys.implementation.name == "micropython"
+    return index ^ swapped ^ 1 ^ rng.bernoulli(exp.threshold)
+"""
+
+
+@pytest.mark.micropython
+def test_codes_that_differ_on_micropython_are_found(own_folder: Write, tmp_path: Path):
+    runtime = runtimes.Micropython(find_runtime(), "MicroPython")
+    for number, (board, text) in enumerate([
+        (BOARD, "index 0: code 1 on CPython, 0 on MicroPython"),
+        (BOARD.replace("swapped =", "swapped = False and"), ""),
+        (BOARD.replace("    swapped =", "    import decimal\n    swapped ="), "fails: ImportError: no"),
+    ]):  # fmt: skip
+        name = f"two_files_{number}"
+        own_folder(name + "_board", board + f'\nldp_client.MECHANISMS["{name}:Coin"] = (take, randomize)\n')
+        path = f"Path({str(tmp_path / (name + '_board.py'))!r})"
+        word = own_folder(name, COIN.replace("Path(__file__)", path) + f"\nimport {name}_board\n")
+        found = check.compare(word, cases(word), runtime)
+        assert found.holds is (not text), found.words
+        assert text in found.words
+
+
+def test_without_a_micropython_codes_are_not_compared(own_folder: Write):
+    word = own_folder("alone", COIN + '\nregister("alone")\n')
+    found = check.compare(word, cases(word), None)
+    assert (found.holds, found.name) == (None, check.SAME_CODES)
+    assert "no MicroPython here" in found.words
+    with pytest.raises(ContractError, match="/bin/true is not MicroPython"):
+        list(check.check(word, "/bin/true"))
+
+
+def test_bad_input_is_one_line(own_folder: Write):
+    for word, text in [
+        ("foo", "there is no mechanism 'foo': take rr"),
+        ("no_such.module:Coin", "there is no module no_such: run hushmote in the folder that holds it"),
+        (own_folder("no_class", "x = 1"), "no_class has no Coin"),
+        (own_folder("no_type", "Coin = 3"), "no_type:Coin is no mechanism: make it a subclass of"),
+        (own_folder("raises_at_once", "1 / 0"), "cannot be imported: ZeroDivisionError: division by zero"),
+        (own_folder("leaves", "raise SystemExit(3)"), "leaves cannot be imported: SystemExit: 3"),
+        (own_folder("no_syntax", "def"), "no_syntax cannot be imported: SyntaxError"),
+        (own_folder("needs_more", "import nothing_of_it"), "imported: No module named 'nothing_of_it'"),
+        (
+            own_folder("half", COIN.replace("def law", "def raw")),
+            "half:Coin is no mechanism yet: it lacks law",
+        ),
+        (own_folder("unknown", COIN), 'enters no such word: ldp_client.MECHANISMS["unknown:Coin"] ='),
+    ]:
+        with pytest.raises(MechanismError) as caught:
+            cases(word)
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_examples_are_needed_and_must_be_what_boards_take(own_folder: Write):
+    whole = 'examples = ({"type": "bool"},)'
+    for name, examples, text in [
+        ("no_examples", "", "no_examples:Coin names no examples of it: give the class fields"),
+        (
+            "refused",
+            'examples = ({"type": "bool"}, {"type": "number"})',
+            "boards refuse its example 2: low is missing",
+        ),
+    ]:
+        word = own_folder(name, COIN.replace(whole, examples) + f'\nregister("{name}")\n')
+        with pytest.raises(ContractError, match=text):
+            cases(word)
+
+
+def test_what_has_too_many_branches_is_refused():
+    with pytest.raises(EnumerationError, match="more than 100 branches"):
+        distribution(lambda rng: rng.below(101), 100)
+    assert distribution(lambda rng: rng.below(100), 100)[3] == Fraction(1, 100)

@@ -1,0 +1,137 @@
+"""Writes the tables of docs/mechanisms.md and its picture: python tests/support/make_mechanisms.py."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hushmote.cli.mechanisms.plot import plot_mechanisms
+from hushmote.cli.mechanisms.tables import percent
+from hushmote.server.mechanisms import MECHANISMS
+from hushmote.server.mechanisms.about import about
+from hushmote.server.mechanisms.peers import PEERS, Asked
+from hushmote.server.planning.listing import ASKED, SLOTS, Listing, half_width, listing
+
+FILE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+PICTURE = FILE.with_suffix(".png")
+
+DOMAIN, DEVICES = 64, 100_000
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+BITS_AT = 2.0
+
+# What somebody wants, and why what is taken is taken.
+WANTS = {
+    "frequency": (
+        "how many boards hold a value, or each value",
+        "few values or a large ε: a board names its value. Many values: it names something that many values"
+        " have in common, so that the error does not grow with their number",
+    ),
+    "range": (
+        "how many lie between two limits",
+        "a range adds up few nodes of a tree instead of many values, and each board answers for one level",
+    ),
+    "quantile": (
+        "the median, or another quantile",
+        "the same, with weights of levels for sums from the left",
+    ),
+    "mean": (
+        "the mean",
+        "codes near a reading say more about the mean than whether it was this value or that one",
+    ),
+    "labels": (
+        "how often words occur that nobody listed beforehand",
+        "a board hashes the word into a slot, and the slot is a value like any other",
+    ),
+    "pairs": (
+        "one reading by another: do old versions crash more?",
+        "some boards answer for one part, some for the other, some for both, and least squares joins them",
+    ),
+}
+_PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def text(page: str) -> str:
+    """The page with its tables made anew."""
+
+    def made(part: re.Match[str]) -> str:
+        table = "\n".join(MADE[part[2]]()).strip()
+        return f"{part[1]}\n{table}\n\n{part[3]}"
+
+    return _PART.sub(made, page)
+
+
+def _micro(epsilon: float) -> int:
+    return round(epsilon * 1e6)
+
+
+def _found(asked: Asked, epsilon: float) -> Listing:
+    return listing(asked, SLOTS if asked == "labels" else DOMAIN, _micro(epsilon))
+
+
+def _table(*rows: list[str]) -> Iterator[str]:
+    for i, row in enumerate(rows):
+        cells = [cell.replace("|", "\\|") for cell in row]
+        yield f"| {' | '.join(cells)} |"
+        if not i:
+            yield f"|{'---|' * len(row)}"
+
+
+def _questions() -> Iterator[str]:
+    rows = [["I want to know", "`--for`", *(f"ε = {e:g}" for e in EPSILONS), "why"]]
+    for asked in ASKED:
+        want, why = WANTS[asked]
+        rows.append([want, f"`{asked}`", *(f"`{_found(asked, e).auto.word}`" for e in EPSILONS), why])
+    yield from _table(*rows)
+
+
+def _errors() -> Iterator[str]:
+    for asked in ASKED:
+        found = {e: _found(asked, e) for e in EPSILONS}
+        rows: list[tuple[float, list[str]]] = []
+        for word in dict.fromkeys(one.word for each in found.values() for one in each.listed):
+            by = {e: one for e, each in found.items() for one in each.listed if one.word == word}
+            at = by.get(BITS_AT)
+            errors = [percent(half_width(by[e].variance, DEVICES)) if e in by else "–" for e in EPSILONS]
+            bits = f"{math.ceil(math.log2(at.codes))}" if at else "–"
+            rows.append((at.variance if at else math.inf, [f"`{word}`", *errors, bits]))
+        at = found[BITS_AT]
+        for peer in at.peers:
+            errors = [percent(half_width(each.peer_variance(peer), DEVICES)) for each in found.values()]
+            bits = f"{math.ceil(peer.bits(at.domain, BITS_AT)):,}"
+            rows.append((at.peer_variance(peer), [f"*{peer.name}*", *errors, bits]))
+        rows.sort(key=lambda row: row[0])
+        yield f"**{at.title}**\n"
+        yield from _table(["", *(f"ε = {e:g}" for e in EPSILONS), "bits"], *(row for _, row in rows))
+        yield ""
+
+
+def _each() -> Iterator[str]:
+    for mechanism in dict.fromkeys(MECHANISMS.values()):
+        words = [word for word, one in MECHANISMS.items() if one is mechanism]
+        said = about(mechanism)
+        yield f"**{', '.join(f'`{word}`' for word in words)}.** {said.what}\n"
+        for name in ("privacy", "utility", "cost", "citation"):
+            part = getattr(said, name)
+            if part:
+                yield f"* {name.capitalize()}: {part}"
+        yield ""
+
+
+def _missing() -> Iterator[str]:
+    head = ["", "for", "a board draws", "the server computes", "why it is missing", "from"]
+    rows = ([f"*{p.name}*", p.asked, p.board, p.server, p.missing, p.citation] for p in PEERS)
+    yield from _table(head, *rows)
+
+
+MADE: dict[str, Callable[[], Iterator[str]]] = {
+    "questions": _questions,
+    "errors": _errors,
+    "each": _each,
+    "missing": _missing,
+}
+
+if __name__ == "__main__":
+    FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")
+    plot_mechanisms(PICTURE, listing("frequency", 256, _micro(BITS_AT)), DEVICES)

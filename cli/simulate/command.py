@@ -42,7 +42,8 @@ def simulate(
         str | None,
         typer.Option(
             "--population",
-            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: zipf:1:FILE; pairs: file:FILE.",
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: "
+            "zipf:1:FILE; pairs: file:FILE.",
             show_default="by the experiment's type",
         ),
     ] = None,

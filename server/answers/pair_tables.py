@@ -190,7 +190,7 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     less = Asked(f"{first.text} less {second.text}", one.cells, first, second)
     return (
         AskedTable("conditional", title, sides, quantity),
-        AskedTable("difference", f"{one.text}: the difference", (less,), quantity),
+        AskedTable("difference", f"{one.text}: {less.name}", (less,), quantity),
     )
 
 

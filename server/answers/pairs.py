@@ -154,7 +154,8 @@ def trend(
             unknown = [x for w, e in windows.items() for x in _unknown(one, by_window[w][number], e.reports)]
             lost += unknown[:1]
             if not unknown:
-                known[one.name] = {w: found[number] for w, found in by_window.items()}
+                name = "difference" if one.versus else one.name  # which the title has
+                known[name] = {w: found[number] for w, found in by_window.items()}
         note = _note(list(known), lost)
         answer = change.trend_of(windows, known, table.quantity, unit, confidence)
         title = f"{table.title}, over time"

@@ -1,5 +1,7 @@
 """Write vectors.json: what every implementation of the board's side must compute and must refuse.
 
+vectors_further.json has the same of mechanisms and types in files of their own.
+
 Run `python tests/support/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
 it line by line.
@@ -7,6 +9,7 @@ it line by line.
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,6 +20,9 @@ from typing import Any
 import reference_board as ref
 
 PATH = Path(__file__).parents[1] / "vectors.json"
+FURTHER_PATH = PATH.with_name("vectors_further.json")
+# What ldp_client.py itself does not know: files beside it do.
+FURTHER = re.compile(r'"(type|mechanism)": ?"(text|pair|sw|pgr|prefix|views)"')
 KEY = bytes(range(32))
 SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 
@@ -516,27 +522,27 @@ def settings() -> list[dict[str, Any]]:
     return cases
 
 
-def build() -> str:
-    """The text of vectors.json."""
-    sections = (
-        thresholds,
-        experiments,
-        codes,
-        buckets,
-        drbg,
-        reports,
-        signatures,
-        ledgers,
-        malformed,
-        settings,
-    )
+SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports, signatures, ledgers, malformed, settings)
+
+
+def is_further(case: dict[str, Any], keys: set[str]) -> bool:
+    """Whether a case needs a file beside ldp_client.py; keys: of such experiments."""
+    return case.get("experiment") in keys or FURTHER.search(case.get("payload", "")) is not None
+
+
+def build(further: bool = False) -> str:
+    """The text of vectors.json, or of vectors_further.json."""
+    keys = {fields_key(payload) for payload in EXPERIMENTS if FURTHER.search(payload)}
     parts = []
-    for section in sections:
-        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in section())
-        parts.append(f'"{section.__name__}":[\n{lines}\n]')
+    for section in SECTIONS:
+        cases = [case for case in section() if is_further(case, keys) == further]
+        if cases:
+            lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
+            parts.append(f'"{section.__name__}":[\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":
-    PATH.write_text(build(), encoding="ascii")
-    print(f"{PATH}: {PATH.stat().st_size} bytes")
+    for path, further in ((PATH, False), (FURTHER_PATH, True)):
+        path.write_text(build(further), encoding="ascii")
+        print(f"{path}: {path.stat().st_size} bytes")

@@ -468,6 +468,10 @@ def malformed() -> list[dict[str, Any]]:
     add(change(TEXTS, "salt", "s" * 33), "salt must be 1 to 32 characters")
     add(change(TEXTS, "slots", 4095), "slots must be a power of 2")
     add(change(TEXTS, "prefixes", [3, 2]), "prefixes must not fall")
+    add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
+    add(number(11, "pgr", q=4), "q must be a prime")
+    add(change(PREFIXES, "weights", [1, 1]), "weights must be a list of 3 integers from 1 to 65535")
+    add(change(PAIRS[1], "weights", [0, 0, 0]), "weights must not all be 0")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     for bad in (1, 256):

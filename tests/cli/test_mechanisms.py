@@ -145,6 +145,7 @@ def test_a_picture_is_written_once(tmp_path: Path):
         ("--values 1", "--values must be from 2 to 1048576, not 1"),
         ("--epsilon 17", "--epsilon must be from 0.001 to 16, not 17"),
         ("--epsilon nan", "--epsilon must be from 0.001 to 16, not nan"),
+        ("--for labels --values 1000", "--values of labels are slots, a power of 2 such as 65536, not 1000"),
         ("--devices 1", "--devices must be from 2 to 1099511627776, not 1"),
         ("--plot picture.gif", "picture.gif must end in .png or .pdf or .svg: that says what is written"),
     ],

@@ -32,6 +32,7 @@ from .mechanism import Mechanism, Weights
 from .workload import Workload, positions
 
 _MAX_CODES = 1 << 24
+_MOST_SEARCHED = 1 << 16  # values over which reaches are compared
 
 
 class Wave:
@@ -104,7 +105,12 @@ def best_reach(domain: int, epsilon: int) -> tuple[int, float]:
 
     The variance falls up to the best reach, which is below half of the domain, and rises from there on.
     """
-    low, high = 0, min(domain // 2, (_MAX_CODES - domain) // 2)
+    if domain > _MOST_SEARCHED:  # the best part of the range no longer changes
+        reach, variance = best_reach(_MOST_SEARCHED, epsilon)
+        reach = min(reach * domain // _MOST_SEARCHED, (_MAX_CODES - domain) // 2)
+        wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
+        return reach, variance if wave.p > wave.q else math.inf
+    low, high = 0, domain // 2
     while low < high:
         middle = (low + high) // 2
         here, further = (even_variance(domain, epsilon, reach) for reach in (middle, middle + 1))

@@ -147,7 +147,13 @@ class Listing:
     @property
     def title(self) -> str:
         """What is asked, and of how many values."""
-        return f"{ASKED[self.asked]}: {self.domain:,} {'slots' if self.asked == 'labels' else 'values'}"
+        return f"{ASKED[self.asked]}: {self.counted}"
+
+    @property
+    def counted(self) -> str:
+        """How many values there are."""
+        what = {"labels": "slots", "pairs": "values each"}.get(self.asked, "values")
+        return f"{self.domain:,} {what}"
 
     @property
     def why(self) -> str:

@@ -56,7 +56,8 @@ WANTS = {
     ),
     "pairs": (
         "one reading by another: do old versions crash more?",
-        "some boards answer for one part, some for the other, some for both, and least squares joins them",
+        "some boards answer for one part, some for the other, some for both, and least squares joins them"
+        " ([pairs](pairs.md))",
     ),
 }
 _COMMAND = re.compile(r"(```sh\nhushmote (mechanisms[^\n]*)\n```\n\n```text\n).*?```", re.DOTALL)

@@ -148,6 +148,13 @@ class Views(SupportMechanism):
         )
         return f"views, {', '.join(asked)}"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board answers about one part of its reading or about several together, as a coin has it;"
+            " now and then wrongly."
+        )
+
 
 class ViewsDecoded(Decoded):
     """A histogram of views; values come from each view's estimates, errors from the codes' weights."""

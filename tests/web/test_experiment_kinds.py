@@ -67,8 +67,16 @@ def test_texts_are_asked_by_a_command_that_the_page_gives(page: str, browser: Br
     assert not browser.errors()
 
 
+def test_what_nobody_listed_is_a_table(page: str, browser: Browser):
+    browser.open(f"{page}/experiment/home/crash")
+    browser.until(lambda: "1.0.0" in text(browser, "tables"), "nothing found")
+    assert "--discover" in text(browser, "command-ask")
+    assert not barriers(browser)
+    assert not browser.errors()
+
+
 def test_the_first_view_has_every_kind(page: str, browser: Browser):
     browser.open(page)
-    for name in ("delay", "firmware", "room"):
+    for name in ("crash", "delay", "firmware", "room"):
         browser.says(name)
     assert not browser.errors()

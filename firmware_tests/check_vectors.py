@@ -115,6 +115,7 @@ _KINDS = {
     "bool": bool,
     "bytes": lambda value: value.encode(),
     "list": list,
+    "tuple": tuple,
     "none": lambda value: None,
 }
 

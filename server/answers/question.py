@@ -17,6 +17,7 @@ from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
+from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Selection, WeighBy, versions
 from .second_epsilon import Shuffling, TwoEpsilons
 from .store_reader import StoreReader
@@ -41,6 +42,7 @@ class EstimateQuestion:
     trend       a row for each window
     unit        what readings are in; None for what the store says
     alphabet    what texts that nobody listed are made of; None for printable ASCII
+    pair        of a pair, which share or mean, given what
     """
 
     selection: Selection
@@ -58,6 +60,12 @@ class EstimateQuestion:
     shuffling: Shuffling = field(default_factory=Shuffling)
     unit: str | None = None
     alphabet: str | None = None
+    pair: PairQuestion = NO_QUESTION
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is about more than one histogram, apart."""
+        return self.trend or self.against is not None
 
     def seen(self) -> str:
         """What histograms the answers tell of, in words."""
@@ -77,6 +85,7 @@ class EstimateQuestion:
         asked += ["--rows", f"{self.rows}"] if self.rows else []
         asked += [] if self.alphabet is None else [f"--alphabet={self.alphabet}"]
         asked += ["--post", self.post] if self.post != "raw" else []
+        asked += self.pair.arguments()
         asked += ["--trend"] if self.trend else []
         if self.against:
             asked += _each("--against-window", self.against.windows)
@@ -124,6 +133,8 @@ class Reply:
 
     def pictured(self) -> Answers:
         """What a picture shows: what was asked for, and where nothing was, the histogram."""
+        if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
+            return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
         asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
         return asked or Answers(self.answers[:1])
 
@@ -138,12 +149,12 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     if question.trend:
         asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
-        answers = experiment.trend(*asked, **how)
+        answers = experiment.trend(*asked, pair=question.pair, **how)
     elif question.against:
         other = store.fleet(question.against.fleet).experiment(selection.experiment, question.unit)
         before = other.estimate(**_how(question.against, question))
         rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
-        answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
+        answers = estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
     else:
         answers = _answered(estimate, question)
     windows = len({source.window for source in estimate.sources})
@@ -188,9 +199,14 @@ def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers
     return Answers([estimate.discover(question.alphabet, most=question.top)])
 
 
+def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    return estimate.pairs.ask(question.pair, question.rows or ROWS)
+
+
 OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
     "candidates": _of_texts,
     "discovery": _of_unlisted,
+    "pairs": _of_pair,
 }
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
@@ -202,12 +218,13 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", *OTHERWISE}, question.top),
+        ("--top", {"frequencies", "candidates", "discovery"}, question.top),
         ("--alphabet", {"discovery"}, question.alphabet is not None),
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         ("--post", {"frequencies", "mean"}, processed),
         ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
+        ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
         ("--trend", compared, question.trend),
         ("the options --against", compared, question.against),
     )

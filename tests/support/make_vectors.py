@@ -86,6 +86,25 @@ EXPERIMENTS = [
 ]
 
 
+VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
+CRASHED = {"name": "crashed", "type": "bool"}
+DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 16}
+PAIRS = [
+    text(type="pair", of=[VERSION, CRASHED], mechanism="grr"),
+    text(type="pair", of=[VERSION, CRASHED], mechanism="views", views=[[0], [1], [0, 1]], cells=[3, 2, 5]),
+    text(
+        type="pair",
+        of=[VERSION, DELAY, CRASHED],
+        mechanism="views",
+        views=[[1], [0, 2], [0, 1, 2]],
+        cells=[7, 6, 11],
+        weights=[2, 0, 65_535],
+        epsilon=2_000_000,
+    ),
+]
+EXPERIMENTS[-2:-2] = PAIRS
+
+
 class Draws:
     """Fixed draws that look random: SHA-256 of a label and a counter."""
 
@@ -188,7 +207,7 @@ def buckets() -> list[dict[str, Any]]:
         add(payload, "float", "-inf", 0)
         add(payload, "float", "nan", None)
         add(payload, "none", None, None)
-        for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", "")):
+        for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", [])):
             add(payload, kind, value, "TypeError")
     # Rounding that reaches the end of the range, and in bins as narrow as what is rounded to.
     for payload, values in ((ROOM_TEMP, (49.9996,)), (EXPERIMENTS[-1], (0.0004, 0.0006, -0.0004, -0.0006))):
@@ -232,6 +251,21 @@ def buckets() -> list[dict[str, Any]]:
         ("text", "1", "TypeError"),
     ):
         add(EXPERIMENTS[1], kind, value, index)
+    for value, index in (
+        (["1.2", False], 0),
+        (["1.2", True], 1),
+        (["1.3", 0], 2),
+        (["nobody's", 7], 5),
+        ([None, True], None),
+        (["1.2", None], None),
+        (["1.2"], "TypeError"),
+        (["1.2", True, True], "TypeError"),
+        ([1, True], "TypeError"),
+        ([None, "yes"], "TypeError"),
+    ):
+        add(PAIRS[0], "tuple", value, index)
+    add(PAIRS[0], "list", ["1.3", True], 3)
+    add(PAIRS[0], "text", "1.2", "TypeError")
     return cases
 
 

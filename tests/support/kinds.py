@@ -25,6 +25,14 @@ FOUND = experiment_json(
     weights=[1, 1, 1, 1], epsilon=4_000_000,
 )  # fmt: skip
 """Its domain is 2**40: whatever makes something of that size fails."""
+PAIR = experiment_json(
+    name="crash_by_version", type="pair", mechanism="views", views=[[0], [1], [0, 1]], cells=[4, 2, 7],
+    of=[
+        {"name": "version", "type": "choice", "labels": ["1.0", "1.1", "1.2"]},
+        {"name": "crashed", "type": "bool"},
+    ],
+    epsilon=4_000_000,
+)  # fmt: skip
 WORDS = ("1.0.0", "1.2.1", "2.0.0-rc1")
 
 
@@ -50,10 +58,15 @@ def put(
 
 
 def fill_kinds(store: Store, fleet: str = "home") -> None:
-    """Add an experiment of each kind; delay has a mean of 5, and half of firmware and crash are 1.0.0."""
+    """Add an experiment of each kind; delay has a mean of 5, half of firmware and crash are 1.0.0.
+
+    Of crash_by_version half are 1.0, of which half crashed, and no others did.
+    """
     shares = [0.25 if 3 <= index < 7 else 0.0 for index in range(16)]  # middles 3.5 to 6.5
     fill(store, fleet, BARS, WINDOWS, shares, "min")
     fill(store, fleet, MEAN, WINDOWS, shares, "min")
     words = [WORDS[0], WORDS[0], *WORDS[1:]] * 500
     put(store, fleet, TEXT, dict.fromkeys(WINDOWS, words))
+    held = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 1000
+    put(store, fleet, PAIR, dict.fromkeys(WINDOWS, held))
     put(store, fleet, FOUND, dict.fromkeys(WINDOWS, words))

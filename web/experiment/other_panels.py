@@ -78,7 +78,7 @@ class AskedPanel:
             write = self._reader.percent if share else self._reader.number
             value, low, high = (write(x, places) for x in (row.value, row.low, row.high))
             rows.append({"of": visible(row.name), "estimate": value, "from": low, "to": high, "key": number})
-        heading(sentence(visible(TITLES[answer.kind])).removesuffix("."), 3)
+        heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
         columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
         table = ui.table(rows=rows, columns=columns, row_key="key", pagination=0)
         table.props("dense wrap-cells")

@@ -59,23 +59,25 @@ def test_sums_are_those_over_orthogonal_points(q: int, digits: int) -> None:
     np.testing.assert_allclose(projective.sums(q, digits, numbers), table @ numbers, atol=1e-9)
     np.testing.assert_allclose(projective.sums(q, digits, numbers[:, 0]), table @ numbers[:, 0], atol=1e-9)
     np.testing.assert_array_equal(projective.supports(q, digits, counts), table @ counts)
+    for count in {projective.point_count(q, digits - 1) + 1, len(table) // 2 + 2, len(table)}:
+        if projective.digits(q, count) == digits:
+            few = projective.sums(q, digits, numbers[:count])
+            np.testing.assert_allclose(few, table[:, :count] @ numbers[:count], atol=1e-9)
+            some = projective.supported(q, digits, count, *numbers.T)
+            np.testing.assert_allclose(np.array(some).T, table[:count] @ numbers, atol=1e-9)
     least = np.where(table, numbers[:, 0], np.inf).min(axis=1)
     np.testing.assert_array_equal(projective.least(q, digits, numbers[:, 0]), least)
 
 
-@pytest.mark.parametrize("each", [1, 1 << 20, 1 << 24])
+@pytest.mark.parametrize("each", [1, 1 << 20, 1 << 30])
 def test_supports_are_exact_whether_transformed_or_added_up(each: int) -> None:
-    """Of 53 digits mod 53 both ways are open; the sums reach 2**50, beyond what a transform is used for."""
+    """Points of 3 digits mod 53, for which both ways are open; the largest sums are for the second alone."""
     rng = np.random.default_rng(2)
-    points = projective.point_count(53, 3)
-    counts = rng.integers(0, 100, points) * each
-    counts[rng.integers(points)] += each << 26
-    value, other = rng.integers(points, size=2)
-    got = projective.supports(53, 3, counts)
-    table = np.eye(points)[[value, other]].T
-    rows = np.rint(projective.sums(53, 3, table)).astype(np.int64)
-    np.testing.assert_array_equal(got[[value, other]], counts @ rows)
-    assert got.sum() == counts.sum() * projective.point_count(53, 2)
+    code = mechanism(53, 2000).codes[0]
+    counts = rng.integers(0, 100, code.level.code_count) * each
+    counts[rng.integers(len(counts))] += each << 16
+    np.testing.assert_array_equal(code.class_supports(counts), projective.supports(53, 3, counts)[:2000])
+    assert projective.supports(53, 3, counts).sum() == counts.sum() * projective.point_count(53, 2)
 
 
 @each_shape

@@ -216,8 +216,7 @@ def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     selection = query.Selection(name, fleet)
     versions = query.versions(store, selection)
     newest = _listed(versions[-1].experiment)
-    if newest.type != "pair":
-        require([newest], "frequencies", "give a prior with --prior, and the experiment's file")
+    require([newest], {"frequencies", "pairs"}, "give a prior with --prior, and the experiment's file")
     alike = [v for v in versions if _values(v.experiment) == _values(newest)]
     estimates = query.pooled(store, alike, selection)
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)

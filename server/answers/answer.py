@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 Kind = Literal[
-    "histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties", "change", "trend", "candidates"
+    "histogram",
+    "ranges",
+    "cdf",
+    "quantiles",
+    "moments",
+    "top",
+    "ties",
+    "change",
+    "trend",
+    "candidates",
+    "discovery",
 ]
 
 TITLES: dict[Kind, str] = {
@@ -43,6 +53,7 @@ TITLES: dict[Kind, str] = {
     "change": "what changed",
     "trend": "over time",
     "candidates": "share of the fleet",
+    "discovery": "texts found",
 }
 """What an answer shows, by its kind."""
 
@@ -145,6 +156,14 @@ class CandidateRow(Row):
     texts: tuple[str, ...] = ()
     p: float | None = None
     p_adjusted: float | None = None
+
+
+@dataclass(frozen=True)
+class FoundRow(Row):
+    """A text that nobody listed; whole: not cut by the last prefix, behind which it may go on."""
+
+    text: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...device.ldp_client import Experiment
 from ..errors import HushmoteError
@@ -54,8 +54,11 @@ def answers_only(*versions: Experiment) -> str:
     return f"{versions[-1].name} answers only {listed}" + (" in all of its versions" if some else "")
 
 
-def require(versions: Sequence[Experiment], word: str, instead: str = "") -> None:
-    """Raise NotAnswered where versions do not all answer a word of answers_of(); instead: what to do."""
-    if word not in answers_of(*versions):
+def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
+    """Raise NotAnswered where versions do not all answer one of the words of answers_of().
+
+    instead: what to do, as it stands after the colon.
+    """
+    if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)
         raise NotAnswered(f"{only}: {instead}" if instead else only)

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
-from ..mechanisms import MECHANISMS, MechanismError, class_of
+from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from .budget import ExperimentBudget, Quantity
@@ -82,7 +82,7 @@ class Definition(ReadingDefinition):
             raise ValueError("the label other is always there, as the last one: leave it out")
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                f"mechanism must be one of {', '.join(MECHANISM_NAMES)}, or package.module:Class"
+                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
             )
         try:
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
@@ -90,6 +90,8 @@ class Definition(ReadingDefinition):
             raise ValueError(str(e)) from None
         if self.type == "text" and self.statistics not in (None, "frequencies"):
             raise ValueError("of a text shares alone are estimated: leave statistics out")
+        if self.statistics == "mean" and self.type != "number":
+            raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
         for name in self.parameters:
             if name not in of_it:
                 having = (word for word, of in MECHANISMS.items() if name in of.parameters)
@@ -130,6 +132,11 @@ class Definition(ReadingDefinition):
             experiment = parse_experiment(published)
         except ldp_client.ExperimentRefused as e:
             raise DefinitionError(str(e)) from None
+        if self.statistics and self.type == "number":
+            answers = mechanism_of(experiment).answers
+            if self.statistics not in answers:
+                only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
+                raise DefinitionError(f"{only}: leave the mechanism out, or the statistics")
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError(
                 "the budget's cap is below the cost of one report: no board would ever report"
@@ -143,7 +150,7 @@ class Definition(ReadingDefinition):
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:
             return mechanism_fields(self.mechanism, **self.parameters)
-        if not 2 <= self.domain <= 1 << 24:
+        if not 2 <= self.domain <= 1 << 24 and not self.prefixes:
             raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
         try:
             return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism)
@@ -155,6 +162,8 @@ class Definition(ReadingDefinition):
             reading = self.type_fields()
             edges = edges_between(reading["low"], reading["high"], reading["bins"])
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
+        if self.prefixes is not None:
+            return Workload("texts", levels=len(self.prefixes))
         usual = "ranges" if self.type == "number" else "frequencies"
         return _WORKLOADS[self.statistics or usual]
 

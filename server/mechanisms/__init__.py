@@ -11,6 +11,8 @@ from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
+from .prefix import Prefix
+from .sw import SquareWave
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -19,6 +21,8 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "olh": LocalHashing,
         "hh": Hierarchy,
         "pgr": ProjectiveGeometry,
+        "sw": SquareWave,
+        "prefix": Prefix,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -108,6 +108,10 @@ class Mechanism(ABC):
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         """A code for each index of an array as the board draws it, for simulations."""
 
+    def drawable(self, indices: Sequence[int]) -> Array:
+        """Indices as draw() takes them: a row for each."""
+        return np.array(indices, np.uint32)
+
     def fields(self) -> dict[str, Any]:
         """What an experiment's JSON has for it: its name, and its parameters if it has any."""
         return {"mechanism": self.experiment.mechanism}

@@ -155,15 +155,18 @@ class ProjectiveGeometry(SupportMechanism):
     def words(self) -> str:
         return f"pgr, points mod {self.points.q}"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board names one of many fixed groups of values, and more often one that its own value is in"
+            " than another."
+        )
+
     def decode(self, counts: npt.NDArray[np.int64]) -> SupportDecoded:
         return PointsDecoded(self, self.collapse(counts))
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        parts = [
-            _draw(self.points, indices[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
-            for first in range(0, len(indices), _DRAWN_AT_ONCE)
-        ]
-        return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.uint32)
+        return draw_points(self.points, indices, rng)
 
 
 class PointsDecoded(FlatDecoded):
@@ -174,6 +177,17 @@ class PointsDecoded(FlatDecoded):
         leaf = self._leaf
         points: Points = leaf.data.code.level
         return PointMoments(points.q, points.t, leaf.shares, leaf.supports)
+
+
+def draw_points(
+    points: Points, nodes: npt.NDArray[np.uint32], rng: np.random.Generator
+) -> npt.NDArray[np.uint32]:
+    """A code for each node as the board draws it, from the first of the points' own."""
+    parts = [
+        _draw(points, nodes[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
+        for first in range(0, len(nodes), _DRAWN_AT_ONCE)
+    ]
+    return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.uint32)
 
 
 def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:

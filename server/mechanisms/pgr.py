@@ -84,8 +84,7 @@ def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
     """
     small = [q for q in primes(_MAX_Q) if q + 1 < domain]
     fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
-    odds = math.exp(epsilon / MICRO)
-    likely = [q for q in fitting if odds / 8 <= q <= 8 * odds + 8]
+    likely = [q for q in fitting if q <= 8 * math.exp(epsilon / MICRO) + 8]
     return tuple(points_channel(Points(epsilon, domain, q, 0, 1)) for q in likely or fitting)
 
 

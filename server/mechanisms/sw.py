@@ -7,9 +7,11 @@ w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart a
 the start of each of these 2b + 1 chains is free but for one condition. Least variance in an even population
 is then one division a chain: no matrix, whatever b and D, and nothing to be ill-conditioned.
 
-Privacy: device/ldp_sw.py. Utility: docs/means.md; docs/mathematics.md has the derivation. Cost: O(D + b) for
-a statistic. Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under
-Local Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
+Privacy: a code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
+Utility: the mean without bias; docs/means.md has errors, docs/mathematics.md the derivation. Cost: D + 2b
+codes; O(D + b) for a statistic. Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical
+Distributions under Local Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for
+it, are ours.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_what_does_not_fit_a_text_is_one_line(more, said):
 
 
 def test_slots_are_only_for_a_text():
-    with pytest.raises(DefinitionError, match="salt and slots are only for a text"):
+    with pytest.raises(DefinitionError, match="salt, slots and prefixes are only for a text"):
         parse(written("slots = 64").replace('"text"', '"bool"'))
 
 

@@ -27,9 +27,9 @@ from rich.table import Table
 
 from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate import estimate
+from hushmote.server.planning import expected_error
 from hushmote.server.planning.devices import Plan, best_design, devices_for
-from hushmote.server.planning.expected_error import Design, Question, places
-from hushmote.simulator.plan_check import population
+from hushmote.server.planning.expected_error import Design, Question
 
 DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
@@ -112,15 +112,13 @@ def _plan(domain: int, epsilon: float, chosen_for: Question, asked: Question, er
 def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Row:
     """Draw a plan's fleets."""
     design, mechanism = plan.design, plan.design.mechanism
-    asked = places(design, plan.question)
+    asked = expected_error.asked(design, plan.question)
     squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
     for group in range(groups):
         reports = rng.multinomial(plan.devices, mechanism.drawn)
-        chosen = rng.integers(0, len(asked.low), PLACES)
-        ends = list(zip(asked.low[chosen].tolist(), asked.high[chosen].tolist(), strict=True))
-        index = np.arange(design.domain)[:, None]
-        statistic = ((index >= asked.low[chosen]) & (index < asked.high[chosen])).astype(float)
-        shares = np.stack([population(design.domain, *end, asked.share) for end in ends], axis=1)
+        chosen = rng.integers(0, len(asked.variance), PLACES).tolist()
+        statistic = np.stack([asked.statistic(design.domain, place) for place in chosen], axis=1)
+        shares = np.stack([asked.population(design.domain, place) for place in chosen], axis=1)
         weights, constant = mechanism.weights(statistic, reports.tolist())
         laws = mechanism.law(shares)
         parts = list(zip(weights, laws, reports.tolist(), strict=True))
@@ -128,12 +126,12 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> Ro
         for w, law, n in parts:
             if w is not None:
                 values += np.stack([_means(law[:, i], w[:, i], n, rng) for i in range(PLACES)])
-        squares[group] = (values - asked.share) ** 2
+        squares[group] = (values - (shares * statistic).sum(axis=0)[:, None]) ** 2
         variances[group] = asked.variance[chosen]
         if group < THROUGH_ESTIMATE:
             drawn = [rng.multinomial(n, law[:, 0] / law[:, 0].sum()) for _, law, n in parts]
             told = sum(x @ w[:, 0] / n for x, (w, _, n) in zip(drawn, parts, strict=True) if w is not None)
-            again = estimate(design.experiment, _codes(design, drawn)).range(*ends[0]).value
+            again = estimate(design.experiment, _codes(design, drawn)).linear(statistic[:, 0]).value
             if not math.isclose(again, constant[0] + told, rel_tol=1e-6, abs_tol=1e-9):
                 raise AssertionError(f"estimate() says {again}, its weights {constant[0] + told}: {plan}")
     ratios = squares.mean(axis=2) * plan.devices / variances

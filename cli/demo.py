@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,18 @@ from typing import Annotated
 import typer
 
 from ..server.errors import UsageError
-from ..simulator import demo, live_demo
+from ..simulator import demo, demo_questions, live_demo
 from ..simulator.demo_fleet import Place
 from .broker import PANEL, PasswordFile, broker_address
 from .options import AsJson, print_json
 from .progress import progress
+
+
+class Question(enum.StrEnum):
+    """What is asked of flights instead of temperatures."""
+
+    mean = "mean"
+    labels = "labels"
 
 
 def demo_command(
@@ -29,9 +37,18 @@ def demo_command(
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Folder for the plots, the store and the log.")
     ] = Path("out"),
+    question: Annotated[
+        Question | None,
+        typer.Option(
+            help="Of flights: their mean delay, or where they go without a list.", show_default=False
+        ),
+    ] = None,
     devices: Annotated[
         int | None,
-        typer.Option(help="How many of the 26,115 readings are used; else all.", show_default=False),
+        typer.Option(
+            help="How many of the 26,115 readings are used, else all; of the 327,346 flights, else 20,000.",
+            show_default=False,
+        ),
     ] = None,
     page: Annotated[
         bool,
@@ -48,14 +65,18 @@ def demo_command(
     """
     where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
     if page:
+        if question is not None:
+            raise UsageError("the page shows the demo without --question: leave one of them out")
         if find_spec("nicegui") is None:
             raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
         live_demo.run(where, out, http, _opened, progress)
-    outcome = demo.run(Place(where, out, as_json, progress), devices)
-    if as_json:
-        print_json(outcome.to_dict())
-    else:
-        demo.show_outcome(outcome)
+    place = Place(where, out, as_json, progress)
+    if question is None:
+        whole = demo.run(place, devices)
+        print_json(whole.to_dict()) if as_json else demo.show_outcome(whole)
+        return
+    answered = demo_questions.run(place, question.value, devices)
+    print_json(answered.to_dict()) if as_json else demo_questions.show_outcome(answered)
 
 
 def _opened(live: live_demo.Opened) -> None:

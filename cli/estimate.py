@@ -102,6 +102,13 @@ class KindOptions(ValueOptions):
     candidates: Annotated[
         Path | None, typer.Option(help="Of texts: a file of those asked about, one a line.", metavar="FILE")
     ] = None
+    discover: Annotated[
+        bool, typer.Option("--discover", help="Of prefixes: which texts there are, without a list.")
+    ] = False
+    alphabet: Annotated[
+        str | None,
+        typer.Option(help="What these are made of, such as a-z0-9._-; printable ASCII if not said."),
+    ] = None
     of: Annotated[
         str,
         typer.Option(
@@ -189,6 +196,8 @@ class EstimateOptions(KindOptions):
         if kind != "number" and (self.above or self.below):
             raise UsageError(f"--above and --below are for numbers; {self.name} is a {kind}")
         listed: list[str] = []
+        if self.discover:
+            require(asked, "discovery", "leave --discover out")
         if self.candidates is not None:
             require(asked, "candidates", "leave --candidates out")
             listed = read_candidates(self.candidates)
@@ -211,6 +220,7 @@ class EstimateOptions(KindOptions):
             weigh=self.weigh.value,
             shuffling=self.shuffling,
             unit=self.unit,
+            alphabet=self.alphabet,
             pair=PairQuestion(self.of, self.given, self.versus, self.joint),
         )
 

@@ -208,7 +208,7 @@ def hushmote(
 
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
-    FOLDERS.append("")  # the folder it is run in, for mechanisms of one's own
+    FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
     sys.exit(_run())
 
 

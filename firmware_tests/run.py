@@ -36,7 +36,7 @@ from hushmote.server.provisioning import usb
 HERE = Path(__file__).resolve().parent
 DEVICE = ROOT / "device"
 VECTORS = (ROOT / "tests" / "vectors.json", ROOT / "tests" / "data" / "p256_wycheproof.txt")
-BOARD_FILES = ("ldp_client.py", "ldp_p256.py")
+BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # each mechanism's is one
 SUPPORT = (
     "on_device.py",
     "board_life.py",

@@ -14,15 +14,16 @@ from hushmote.server.answers.answer import Shown
 from hushmote.server.answers.tables import table
 from hushmote.server.epsilon import belief, rounded_up
 from hushmote.server.estimate.shuffled import LIMITS
-from hushmote.server.planning.devices import MICRO, Plan, solve
+from hushmote.server.planning.devices import MICRO, Plan, PlanError, solve
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.second_epsilon import HistogramEpsilon, histogram
-from hushmote.server.planning.words import mechanism
+from hushmote.server.planning.words import assumed, mechanism
 
 _ASKED = {
     "frequency": "the share of one value",
     "range": "the share of any range of bins",
     "quantile": "the share of devices below a quantile",
+    "mean": "the mean of a number",
 }
 
 
@@ -52,7 +53,7 @@ class FleetPlan(Shown):
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, as a share of the devices."""
+        """Half-width of the 95 % interval, as a share of the devices, or of a mean as a part of the range."""
         return self.plan.error
 
     @property
@@ -73,6 +74,8 @@ class FleetPlan(Shown):
         question, seen = self.plan.question, self.histogram
         held = "" if question.share is None else f" that holds {question.share:g} of the devices"
         held = f": {question.share:g}" if question.kind == "quantile" else held
+        if question.kind == "mean":
+            held = f", {assumed(question, self.plan.design)}"
         solved = {"domain": "values"}.get(self.plan.solved, self.plan.solved)
         rows = {
             "devices": f"{self.devices:,}",
@@ -80,7 +83,7 @@ class FleetPlan(Shown):
             "it means": belief(self.epsilon),
             "its histogram": f"ε = {rounded_up(seen.epsilon)}, δ = {seen.delta:g}, {LIMITS}",
             "values": f"{self.values:,}",
-            "error": f"±{self.error:.3%} of the devices",
+            "error": f"±{self.error:.3%} of the {'range' if question.kind == 'mean' else 'devices'}",
             "asked": _ASKED[question.kind] + held,
             "mechanism": self.mechanism,
         }
@@ -106,8 +109,9 @@ def plan(
     labels: Sequence[str] = (),
     yes_no: bool = False,
     error: float | None = None,
-    of: Literal["frequency", "range", "quantile"] | None = None,
+    of: Literal["frequency", "range", "quantile", "mean"] | None = None,
     share: float | None = None,
+    spread: float | None = None,
 ) -> FleetPlan:
     """Give three of devices, epsilon, values and error; get the fourth.
 
@@ -115,6 +119,8 @@ def plan(
     to which "other" is added, or yes and no. error: half-width of the 95 % interval, a share of the devices:
     0.01 is ±1 %. of: what the error is of; a number's ranges and other readings' frequencies, if left out.
     share: what the value or range holds, or the quantile; the worst one if left out, 0.5 for a quantile.
+    spread: standard deviation of the readings that a mean is of, a part of the range, 0 to 0.5; the worst
+    readings there can be if left out. A mean's error is a part of the range.
 
     Raises PlanError with one line where that cannot be planned.
     """
@@ -122,5 +128,10 @@ def plan(
     kind = of or ("frequency" if yes_no or labels else "range")
     if kind == "quantile" and share is None:
         share = 0.5
+    if kind == "mean" and (share is not None or labels or yes_no):
+        raise PlanError("a mean is of a number: leave share, labels and yes_no out")
+    if kind != "mean" and spread is not None:
+        raise PlanError(f"spread is for a mean, not for a {kind}")
     micro = None if epsilon is None else round(epsilon * MICRO)
-    return FleetPlan(solve(Question(kind, share), devices=devices, epsilon=micro, domain=values, error=error))
+    question = Question(kind, share, spread=spread)
+    return FleetPlan(solve(question, devices=devices, epsilon=micro, domain=values, error=error))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from .calls import check_reports, most_of_a_board
 from .drift import moved
 from .faithful import random_ids
 from .population import Population, reported_shares
+from .texts import text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
@@ -131,7 +132,8 @@ def usual_calls(experiment: Experiment, days: int) -> float:
 class Script:
     """What is to be written, checked: for which fleet, the experiment as published, readings by the day.
 
-    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,).
+    chances: of each index, and last of no reading, one array for each day, shape (domain + 1,). of: the
+    indices that they are of, where there are more than an array holds.
     """
 
     fleet: str
@@ -139,6 +141,7 @@ class Script:
     payload: bytes
     course: Course
     chances: tuple[Floats, ...]
+    of: Sequence[int] | None = None
 
 
 def prepare(fleet: str, definition: Definition, course: Course) -> Script:
@@ -160,7 +163,7 @@ def prepare(fleet: str, definition: Definition, course: Course) -> Script:
     check_reports(course.devices * (wanted if most is None else min(most, wanted)))
     held = (moved(course.people, experiment, course.drift * day) for day in range(course.days))
     chances = tuple(people.probabilities(experiment) for people in held)
-    return Script(fleet, definition, payload, course, chances)
+    return Script(fleet, definition, payload, course, chances, course.people.indices(experiment))
 
 
 def fill(
@@ -208,9 +211,10 @@ def fill(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
             advance(len(some))
-        tally = _Tally(experiment, definition.unit)
+        tally = _Tally(experiment, course.people, definition.unit)
         for window, readings in _windows(experiment, script, slots, hours, rng):
-            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=int(readings[-1]))
+            none = int(readings[-1])
+            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
             transaction.write({}, {(version.id, window, code): n for code, n in rows}, {})
@@ -248,7 +252,7 @@ def _windows(
     rng: np.random.Generator,
 ) -> Iterator[tuple[str, Counts]]:
     """Each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
-    together = np.zeros(experiment.domain + 1, np.int64)
+    together = np.zeros(len(script.chances[0]), np.int64)
     for i, reports in enumerate(slots.tolist()):
         readings = rng.multinomial(reports, script.chances[i // per_day])
         if experiment.window == "all":
@@ -260,10 +264,11 @@ def _windows(
         yield "all", together
 
 
-def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
-    """The statistic that is shown beside estimates: a number's mean, the share of "yes" or the first label.
+def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tuple[str, float]:
+    """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
 
-    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,).
+    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,);
+    of a text it is that of all texts in its slot.
     """
     if experiment.type == "pair":
         first = groups(experiment, 0, ROWS)[0]
@@ -271,6 +276,9 @@ def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
     if experiment.type == "number":
         edges = bin_edges(experiment)
         return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
+    if experiment.type == "text":
+        text = next(iter(text_shares(people) or ()), "")
+        return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")
     return index_names(experiment)[index], float(truth[index])
 
@@ -278,8 +286,9 @@ def known_truth(experiment: Experiment, truth: Floats) -> tuple[str, float]:
 class _Tally:
     """Readings and codes of the first window, the last one, and all together."""
 
-    def __init__(self, experiment: Experiment, unit: str) -> None:
+    def __init__(self, experiment: Experiment, people: Population, unit: str) -> None:
         self._experiment = experiment
+        self._people = people
         self._unit = unit
         self._ends: list[tuple[str, Counts, Counts]] = []
         self._all = np.zeros(experiment.domain + 1, np.int64), np.zeros(experiment.code_count, np.int64)
@@ -301,8 +310,9 @@ class _Tally:
             truth = reported_shares(readings[:-1], int(readings[-1]))
             with contextlib.suppress(EstimateError):  # too few reports to estimate anything
                 fleet = FleetEstimate(estimate(e, codes), unit=self._unit, truth=truth)
-                statistic, _ = known_truth(e, truth)
-                truths.append(WindowTruth(window, int(codes.sum()), statistic, _shown(fleet, statistic)))
+                statistic, true = known_truth(e, truth, self._people)
+                row = replace(_shown(fleet, statistic), truth=true)
+                truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
         return tuple(truths)
 
 

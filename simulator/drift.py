@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -37,6 +38,9 @@ class Mixed(Population):
         turned, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
         held = self.before.sample(experiment, n, rng)
         return [reading if now else before for now, before in zip(turned.tolist(), held, strict=True)]
+
+    def indices(self, experiment: Experiment) -> Sequence[int] | None:
+        return self.before.indices(experiment)
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         chances = (1 - self.share) * self.before.probabilities(experiment)
@@ -76,6 +80,8 @@ def usual(definition: Definition) -> str:
 
 def usual_drift(definition: Definition, people: Population, days: int) -> float:
     """A movement a day that can be seen after so many days; 0 where the population has no unit to move in."""
+    if definition.type == "text" and not isinstance(people, texts.Texts):
+        return 0.0
     if definition.type != "number":
         return float(f"{_SHARE_MOVED / days:.2g}")
     if not isinstance(people, Continuous | Recorded):
@@ -101,6 +107,10 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
             )
         if isinstance(people, texts.Texts):
             return people.turned(by)
+        if experiment.type == "text":
+            raise PopulationError(
+                "recorded texts cannot drift: leave --drift out, or take --population zipf:1"
+            )
         return Mixed(people, int(experiment.type == "bool"), by)
     if isinstance(people, Continuous):
         draw, cdf = people.draw, people.cdf

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from ..server.arrays import Floats
 from ..server.estimate.estimate import estimate
+from ..server.planning import expected_error
 from ..server.planning.devices import Plan, Z
-from ..server.planning.expected_error import Design, Places, Question, places
+from ..server.planning.expected_error import Design, OfMean, Places, Question
 from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
 
@@ -173,16 +173,16 @@ def measure(
 ) -> PlanCheck:
     """Draw a row's fleets and compare. drawn: told of each fleet that is done."""
     design, fleets = row.design, row.fleets
-    asked = places(design, row.question)
+    asked = expected_error.asked(design, row.question)
     predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
     total, made = 0.0, 0
     for _ in range(fleets):
-        place = int(rng.integers(len(asked.low)))
-        low, high = int(asked.low[place]), int(asked.high[place])
+        place = int(rng.integers(len(asked.variance)))
         n = max(2, row.draw_reports(rng))
-        held = rng.multinomial(n, population(design.domain, low, high, asked.share))
-        counts = vectorised.histogram(design.experiment, held, rng)
-        off = estimate(design.experiment, counts).frequencies[low:high].sum() - asked.share
+        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
+        counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
+        decoded = estimate(design.experiment, counts).decoded
+        off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
         total += off * off * n / asked.variance[place]
         made += n
         drawn(1)
@@ -215,25 +215,15 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
     return float(low) * (1 - slack), float(high) * (1 + slack)
 
 
-def population(domain: int, low: int, high: int, share: float) -> Floats:
-    """Shares of the values: those from low to below high hold a share evenly, all others the rest."""
-    inside = np.zeros(domain)
-    inside[low:high] = 1
-    return share * inside / (high - low) + (1 - share) * (1 - inside) / (domain - high + low)
-
-
-def excess_kurtosis(design: Design, asked: Places, reports: float) -> float:
+def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> float:
     """Excess kurtosis of the estimates' errors, a mean over some of the places."""
     mechanism = design.mechanism
     total = 0.0
-    chosen = np.unique(np.linspace(0, len(asked.low) - 1, _TAILS).astype(int))
-    for low, high, variance in zip(
-        *(x[chosen] for x in (asked.low, asked.high, asked.variance)), strict=True
-    ):
-        statistic = np.zeros((design.domain, 1))
-        statistic[low:high] = 1
-        laws = mechanism.law(population(design.domain, int(low), int(high), asked.share))
-        weights, _ = mechanism.weights(statistic, mechanism.drawn)
+    chosen = np.unique(np.linspace(0, len(asked.variance) - 1, _TAILS).astype(int)).tolist()
+    for place in chosen:
+        variance = asked.variance[place]
+        laws = mechanism.law(asked.population(design.domain, place))
+        weights, _ = mechanism.weights(asked.statistic(design.domain, place)[:, None], mechanism.drawn)
         for w, law, chance in zip(weights, laws, mechanism.drawn, strict=True):
             if w is not None:
                 off = w[:, 0] - law @ w[:, 0]
@@ -242,7 +232,9 @@ def excess_kurtosis(design: Design, asked: Places, reports: float) -> float:
     return total / len(chosen)
 
 
-def _words(asked: Places, question: Question) -> str:
+def _words(asked: Places | OfMean, question: Question) -> str:
+    if isinstance(asked, OfMean):
+        return "the worst" if question.spread is None else f"deviation {question.spread:.3g}"
     share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
     if len(asked.low) == 1:
         low, high = int(asked.low[0]), int(asked.high[0])

@@ -47,6 +47,10 @@ class Population(ABC):
         Raises PopulationError where the population does not fit the experiment.
         """
 
+    def indices(self, experiment: Experiment) -> Sequence[int] | None:
+        """What probabilities() are of, where the domain is larger than any array; None for every index."""
+        return None
+
     def index_counts(
         self, experiment: Experiment, n: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, int]:

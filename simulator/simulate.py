@@ -144,7 +144,7 @@ def _vectorised(
     The truth is that among all calls to report(); where steps are looked at, that among the reports.
     """
     made = calling.draw(experiment, devices, calls, rng)
-    chances = people.probabilities(experiment)
+    chances, of = people.probabilities(experiment), people.indices(experiment)
     ends = sizes(made.reports, fewest_reports(experiment)) if steps else _batches(made.reports)
     held = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
     readings = np.sum(held, axis=0)
@@ -154,7 +154,7 @@ def _vectorised(
     def grown() -> Iterator[Counts]:
         counts = np.zeros(experiment.code_count, np.int64)
         for batch in held:
-            counts += vectorised.histogram(experiment, batch[:-1], rng, no_reading=int(batch[-1]))
+            counts += vectorised.histogram(experiment, batch[:-1], rng, no_reading=int(batch[-1]), of=of)
             advance(float(batch.sum()) / max(1, made.reports))
             yield counts
 

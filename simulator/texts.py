@@ -14,6 +14,8 @@ from ..device.ldp_client import Experiment
 from ..server.arrays import Floats
 from .population import Population, PopulationError, Reading, Recorded, csv_rows
 
+MAX_DOMAIN = 1 << 24
+"""Indices beyond which there is no array of all of them: those of texts with prefixes."""
 _MADE_UP = 1000
 _FORMS = "zipf:exponent, zipf:exponent:FILE (one text a line) or file:FILE (CSV with columns text and share)"
 
@@ -31,8 +33,15 @@ class Texts(Population):
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         _require_text(experiment)
+        if self.indices(experiment) is not None:
+            return np.append(self.shares, 0.0)
         slots = np.fromiter(map(experiment.bucket, self.texts), np.int64, len(self.texts))
         return np.append(np.bincount(slots, self.shares, experiment.domain), 0.0)
+
+    def indices(self, experiment: Experiment) -> Sequence[int] | None:
+        if experiment.domain <= MAX_DOMAIN:
+            return None
+        return [index for index in map(experiment.bucket, self.texts) if index is not None]
 
     def turned(self, by: float) -> Texts:
         """The same where a share, 0 to 1, of the devices has turned to the first text."""

@@ -4,7 +4,7 @@ The mechanism draws (server/mechanisms); here are fleets: readings that are miss
 grow with the fleet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,21 +41,27 @@ def histogram(
     rng: np.random.Generator,
     *,
     no_reading: int = 0,
+    of: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Return the histogram of the codes of a whole fleet, int64, shape (code_count,).
 
-    index_counts: how many reports are of each index, shape (domain,); no_reading: how many of none.
+    index_counts: how many reports are of each index, shape (domain,); no_reading: how many of none. of: the
+    indices that counts are of, where there are more than an array holds; then none is without a reading.
     Memory does not depend on the number of reports. Raises ValueError for counts that do not fit.
     """
     index_counts = np.asarray(index_counts)
-    if index_counts.shape != (experiment.domain,) or index_counts.dtype.kind not in "iu":
-        raise ValueError(f"index_counts must be integers of shape ({experiment.domain},)")
+    size = experiment.domain if of is None else len(of)
+    if index_counts.shape != (size,) or index_counts.dtype.kind not in "iu":
+        raise ValueError(f"index_counts must be integers of shape ({size},)")
+    if of is not None and no_reading:
+        raise ValueError("among these indices none stands for no reading")
     if no_reading < 0 or index_counts.min() < 0:
         raise ValueError("counts must not be negative")
     mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, np.int64)
+    drawn_from = None if of is None else mechanism.drawable(of)
     for chunk in _index_chunks(experiment, index_counts.astype(np.int64), no_reading, rng):
-        drawn = mechanism.draw(chunk, rng)
+        drawn = mechanism.draw(chunk if drawn_from is None else drawn_from[chunk], rng)
         if experiment.code_count <= 4 * _CHUNK:
             out += np.bincount(drawn, minlength=experiment.code_count)
         else:  # a pass over all codes for each chunk would cost more than the chunk

@@ -42,6 +42,10 @@ def mechanisms_command(
         typer.Option("--for", help="What is asked; without it, each question.", show_default=False),
     ] = None,
     devices: Annotated[int, typer.Option(help="Devices, each with one report.")] = 100_000,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="One of your own beside them, package.module:Class."),
+    ] = None,
     plot: output.Pictures = None,
     force: output.Force = False,
     as_json: AsJson = False,
@@ -65,7 +69,9 @@ def mechanisms_command(
     from . import tables
 
     found = [
-        listing(word, values or (SLOTS if word == "labels" else _VALUES), round(epsilon * MICRO))
+        listing(
+            word, values or (SLOTS if word == "labels" else _VALUES), round(epsilon * MICRO), tuple(own or ())
+        )
         for word in ([asked.value] if asked else ASKED)
     ]
     for path in paths:
@@ -75,12 +81,12 @@ def mechanisms_command(
     if as_json:
         about: dict[str, object] = {"epsilon": epsilon, "devices": devices}
         about["questions"] = [tables.plain(one, devices) for one in found]
-        about["besides"] = besides(found)
+        about["besides"] = besides(found, own or ())
         print_json(about)
         return
     if asked:
         tables.question(found[0], devices)
     else:
-        tables.all_questions(found, devices)
+        tables.all_questions(found, besides(found, own or ()), devices)
     for path in paths:
         show.out.print(f"wrote {path}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 
 from ...server.answers.figure import COLOURS, figure, log_log, plain, style
 from ...server.epsilon import MICRO
@@ -17,6 +18,7 @@ _EPSILONS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.0, 6.0, 8.0)
 _MARKED = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MARKERS = "osD^vPX*"
 _PEER = "#555555"
+_LINES = ("-", "--", ":", "-.")  # so that lines that lie on each other are all seen
 
 
 def plot_mechanisms(path: Path, found: Listing, devices: int) -> None:
@@ -26,10 +28,12 @@ def plot_mechanisms(path: Path, found: Listing, devices: int) -> None:
     colours = dict(zip(words, COLOURS * 2, strict=False))
     markers = {peer.name: _MARKERS[i % len(_MARKERS)] for i, peer in enumerate(found.peers)}
     with figure(path, columns=2) as (made, (left, right)):
-        for word in words:
+        for number, word in enumerate(words):
             points = [(e, v.variance) for e, one in along.items() for v in one.listed if v.word == word]
             errors = [100 * half_width(variance, devices) for _, variance in points]
-            left.plot([e for e, _ in points], errors, color=colours[word], label=word, lw=2.2)
+            left.plot(
+                [e for e, _ in points], errors, _LINES[number % 4], color=colours[word], label=word, lw=2.4
+            )
         for peer in found.peers:
             errors = [
                 100 * half_width(one.peer_variance(peer), devices) for e, one in along.items() if e in _MARKED
@@ -71,16 +75,17 @@ def _at(found: Listing, epsilon: float) -> Listing | None:
 def _bits(axes: Axes, found: Listing, colours: Mapping[str, str], markers: Mapping[str, str]) -> None:
     """Variance over the least there is against the bits of a code."""
     epsilon, best = found.epsilon / MICRO, found.optimum
-    for one in found.listed:
+    for number, one in enumerate(sorted(found.listed, key=lambda one: one.codes)):
         at = math.log2(one.codes), one.variance / best
+        beside = (8, 7) if number % 2 else (8, -17)
         axes.plot(*at, "o", color=colours[one.word], ms=10, zorder=4)
         axes.annotate(
-            one.word, at, (8, 6), textcoords="offset points", color=colours[one.word], weight="bold"
+            one.word, at, beside, textcoords="offset points", color=colours[one.word], weight="bold"
         )
     for peer in found.peers:
         at = max(1.0, peer.bits(found.domain, epsilon)), found.peer_variance(peer) / best
         axes.plot(*at, markers[peer.name], color=_PEER, ms=8, mfc="none")
-        axes.annotate(peer.name, at, (8, -12), textcoords="offset points", color=_PEER)
+        axes.annotate(peer.name, at, (9, -4), textcoords="offset points", color=_PEER)
     axes.axhline(1, color="#888888", lw=1, ls="--", zorder=0)
     log_log(axes)
     axes.margins(x=0.12, y=0.14)
@@ -88,7 +93,8 @@ def _bits(axes: Axes, found: Listing, colours: Mapping[str, str], markers: Mappi
     right = max(axes.get_xlim()[1], 60)
     axes.set_xlim(right=right)
     axes.axvspan(24, right, color="#eef3f8", zorder=0)
-    plain(axes.xaxis)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plain(axes.xaxis, "{:,g}".format)
     plain(axes.yaxis)
     style(
         axes,

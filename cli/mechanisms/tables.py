@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.planning.listing import ASKED, Listed, Listing, besides, half_width
+from ...server.planning.listing import ASKED, Listed, Listing, half_width
 from .. import tables
 
 _HEADINGS = ("mechanism", "error", "codes", "bytes", "draws", "decoding")
@@ -69,15 +69,16 @@ def _errors(variance: float, devices: int) -> dict[str, float | None]:
     }
 
 
-def all_questions(found: Sequence[Listing], devices: int) -> None:
-    """Print a table of all questions, and how to see more of one."""
+def all_questions(found: Sequence[Listing], besides: Mapping[str, str], devices: int) -> None:
+    """Print a table for each question, and what else there is: words with what each is."""
     show.out.print(_setting(found[0], devices))
     for listing in found:
         show.out.print()
         _print_listed(listing, devices)
     show.out.print()
-    for word, what in besides(found).items():
-        show.out.print(f"{word} is not for this. {what}")
+    for word, what in besides.items():
+        show.out.print(f"Besides there is {word}. {what}")
+    show.out.print()
     show.out.print(_BELOW)
     show.out.print("With --for: what each is, where it was published, and what the field has besides.")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...server.planning import experiment_file, sentences
-from ...server.planning.devices import Plan, PlanError, solve
+from ...server.planning.devices import Plan, PlanError, error_of, solve
 from ...server.planning.experiment_file import Reading
 from ...server.planning.lifetime import LifetimePlan, plan_lifetime
 from ...server.planning.second_epsilon import histogram, lifetime_histograms
@@ -51,7 +51,7 @@ def _plan(options: PlanOptions) -> None:
     if options.devices is None or reading.domain is None:
         raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
     if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
+        raise PlanError(f"error must be {error_of(question)} between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     plan = plan_lifetime(question, options.devices, reading.domain, budget, rhythm, most)
     _life(plan, reading, density, error, options, paths)
 

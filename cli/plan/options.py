@@ -32,6 +32,7 @@ class For(enum.StrEnum):
     frequency = "frequency"
     range = "range"
     quantile = "quantile"
+    mean = "mean"
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,14 @@ class QuestionOptions:
     yes_no: Annotated[bool, typer.Option("--yes-no", help="The reading is yes or no.")] = False
     error: Annotated[
         float | None,
-        typer.Option(help="Wanted half-width of the 95 % interval, share of devices: 0.01 is ±1 %."),
+        typer.Option(
+            help="Wanted half-width of the 95 % interval, share of devices, of a mean part of the range: 0.01"
+            " is ±1 %."
+        ),
     ] = None
     unit_error: Annotated[
-        float | None, typer.Option(help="The same for a quantile, in the reading's unit; see --density.")
+        float | None,
+        typer.Option(help="The same for a mean or a quantile, in the reading's unit; see --density."),
     ] = None
     kind: Annotated[For | None, typer.Option("--for", help="What the error is of.", show_default=False)] = (
         None
@@ -75,6 +80,14 @@ class QuestionOptions:
         typer.Option("--range", help="low:high in the unit, or in bins without --low; either may be empty."),
     ] = None
     quantile: Annotated[float | None, typer.Option(help="Which quantile.", show_default="0.5")] = None
+    deviation: Annotated[
+        float | None,
+        typer.Option(
+            help="With --for mean: standard deviation of the readings, in the unit, or part of the range"
+            " without --low; without it the worst readings there can be.",
+            show_default=False,
+        ),
+    ] = None
     low: Annotated[float | None, typer.Option(help="Least reading of a number.")] = None
     high: Annotated[float | None, typer.Option(help="Largest reading of a number.")] = None
     unit: Annotated[str, typer.Option(help="The reading's unit, for what is printed.")] = ""
@@ -106,6 +119,8 @@ class QuestionOptions:
         kind, share, width, quantile = self.kind, self.share, self.width, self.quantile
         if kind is None:
             kind = For.quantile if quantile is not None else For.frequency if single else For.range
+        if self.deviation is not None and kind is not For.mean:
+            raise PlanError(f"--deviation goes with --for mean, not {kind.value}")
         wanted: Kind = kind.value
         if single and wanted != "frequency":
             raise PlanError(
@@ -126,14 +141,32 @@ class QuestionOptions:
             return Question("quantile", quantile)
         if quantile is not None:
             raise PlanError(f"--quantile goes with --for quantile, not {wanted}")
+        if wanted == "mean":
+            if share is not None:
+                raise PlanError("a mean has no share: say --deviation, or nothing for the worst case")
+            return Question("mean", spread=self._spread(reading))
         pairs = tuple(_indices(text, reading) for text in self.ranges or ())
         question = Question(wanted, share, width, pairs)
         if reading.domain is not None and reading.domain >= 2:
             check_ranges(question, reading.domain)
         return question
 
+    def _spread(self, reading: Reading) -> float | None:
+        """--deviation as a part of the range; raises PlanError."""
+        if self.deviation is None:
+            return None
+        span = 1.0 if reading.low is None or reading.high is None else reading.high - reading.low
+        if not 0 <= self.deviation <= span / 2:
+            raise PlanError(
+                f"--deviation must be from 0 to half of the range, {span / 2:g}, not {self.deviation:g}"
+            )
+        return self.deviation / span
+
     def devices_per_unit(self, reading: Reading, question: Question) -> float | None:
-        """Share of devices for each unit around a quantile, or None where it is not known."""
+        """Share of devices for each unit around a quantile, a unit's part of the range for a mean.
+
+        None where it is not known.
+        """
         density = self.density
         if density is not None:
             if question.kind != "quantile":
@@ -141,7 +174,7 @@ class QuestionOptions:
             if not (density > 0 and math.isfinite(density)):
                 raise PlanError(f"--density must be above 0, not {density:g}")
             return density
-        if question.kind != "quantile" or reading.low is None or reading.high is None:
+        if question.kind not in ("quantile", "mean") or reading.low is None or reading.high is None:
             return None
         return 1 / (reading.high - reading.low)
 
@@ -149,15 +182,17 @@ class QuestionOptions:
         """The wanted error as a share of devices, if one is wanted; raises PlanError."""
         if self.unit_error is None:
             return self.error
-        if self.error is not None or question.kind != "quantile" or density is None:
+        if self.error is not None or question.kind not in ("quantile", "mean") or density is None:
             raise PlanError(
-                "--unit-error is for a quantile, in the place of --error, with --density or --low and --high"
+                "--unit-error is for a mean with --low and --high, or for a quantile with these or --density,"
+                " in the place of --error"
             )
         error = self.unit_error * density
         if not 0 < error < 0.5:
+            of = "range" if question.kind == "mean" else "fleet"
             raise PlanError(
-                f"--unit-error {self.unit_error:g} is {error:.3g} of the devices, {density:.3g} of them a"
-                " unit: it must be between 0 and 0.5"
+                f"--unit-error {self.unit_error:g} is {error:.3g} of the {of}, {density:.3g} of it a unit: it"
+                " must be between 0 and 0.5"
             )
         return error
 

@@ -31,7 +31,11 @@ _SEEN |= {"all of it": "all reports"}
 
 
 def in_unit(error: float, domain: int, reading: Reading, density: float | None) -> dict[str, float]:
-    """A quantile's half-width in the reading's unit, and half of a bin, which comes on top; or nothing."""
+    """A quantile's or a mean's half-width in the reading's unit, and half of a bin, which comes on top.
+
+    density: share of devices for each unit around a quantile, or the part of the range that a unit is. Without
+    it there is nothing.
+    """
     if density is None:
         return {}
     result = {_UNIT: error / density}
@@ -67,7 +71,7 @@ def one_report(
     show.out.print(sentences.one_report(plan, reading.yes_no))
     show.out.print()
     design = plan.design
-    half = f"±{plan.error:.3%} of the devices"
+    half = f"±{plan.error:.3%} of the {'range' if plan.question.kind == 'mean' else 'devices'}"
     rows = [
         (
             "devices",
@@ -78,7 +82,7 @@ def one_report(
         ("values", mark("domain", f"{design.domain:,}")),
         ("error", mark("error", half)),
         ("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"),
-        *_unit_rows(plan.error, design.domain, reading, density),
+        *_unit_rows(plan, reading, density),
         *_about(design, plan.question),
     ]
     show.out.print(_facts(rows))
@@ -112,7 +116,7 @@ def _beside(plan: Plan, reading: Reading) -> list[tuple[str, str]]:
     return [
         (text, percent(half_width(plan.devices, plan.design, question)))
         for question, text in zip(others, texts, strict=True)
-        if question != plan.question and _fits(question, reading)
+        if question != plan.question and _fits(question, reading) and plan.design.answers(question)
     ]
 
 
@@ -121,13 +125,14 @@ def _fits(question: Question, reading: Reading) -> bool:
     return question.kind == "frequency" or not reading.labels
 
 
-def _unit_rows(error: float, domain: int, reading: Reading, density: float | None) -> list[tuple[str, str]]:
-    widths = in_unit(error, domain, reading, density)
+def _unit_rows(plan: Plan, reading: Reading, density: float | None) -> list[tuple[str, str]]:
+    widths = in_unit(plan.error, plan.design.domain, reading, density)
     if not widths:
         return []
     text = f"±{widths[_UNIT]:.3g} {reading.unit}".rstrip()
     if "half_bin_in_unit" in widths:
-        text += f" where devices are as dense as stated; half a bin is {widths['half_bin_in_unit']:.3g}"
+        dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"
+        text += f"{dense}; half a bin is {widths['half_bin_in_unit']:.3g}"
     return [("in unit", text)]
 
 
@@ -221,6 +226,8 @@ def _heading(question: Question) -> str:
         return "a value" if question.share is None else f"a value at {question.share:g}"
     if question.kind == "quantile":
         return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.kind == "mean":
+        return "mean, of the range"
     if question.width or question.ranges:
         return f"{question.width} bins" if question.width else "the ranges"
     return "any range"

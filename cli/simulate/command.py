@@ -244,6 +244,8 @@ def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboo
 
 
 def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
+    if "discovery" in estimate.answers:
+        return Answers([estimate.discover(most=rows)])
     if estimate.experiment.type == "text":
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":

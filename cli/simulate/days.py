@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from ...simulator.days import (
     Course,
     FilledFleet,
     Script,
+    WindowTruth,
     fill,
     known_truth,
     prepare,
@@ -114,10 +117,10 @@ def publish_days(asked: AskedDays, address: BrokerAddress, tls: ssl.SSLContext |
         with progress("publishing", 1.0) as advance:
             sent = publish(gateways, script, np.random.default_rng(asked.seed), advance)
     days = [
-        {"day": str(day), "reports": one.reports, "truth": known_truth(e, one.truth)[1]}
+        {"day": str(day), "reports": one.reports, "truth": known_truth(e, one.truth, course.people)[1]}
         for day, one in zip(course.dates, sent.days, strict=True)
     ]
-    statistic, _ = known_truth(e, sent.days[0].truth)
+    statistic, _ = known_truth(e, sent.days[0].truth, course.people)
     if asked.as_json:
         head = {"experiment": e.name, "fleet": script.fleet, "devices": course.devices, "seed": asked.seed}
         print_json(head | {"reports": sent.reports, "statistic": statistic, "days": days})
@@ -134,7 +137,10 @@ def publish_days(asked: AskedDays, address: BrokerAddress, tls: ssl.SSLContext |
     if sent.behind_s > DAY_S / 4:
         late = f"{sent.behind_s:.0f} s late: take fewer --devices, so that days are not counted as the next"
         show.out.print(f"The broker had the last report {late}.")
-    show.out.print(f"\nnext\n  hushmote estimate {e.name} --fleet {script.fleet} --trend")
+    text = f" --range {shlex.quote(statistic)}" if e.type == "text" else ""
+    show.out.print(
+        f"\nnext\n  hushmote estimate {e.name} --fleet {script.fleet}{text} --trend", soft_wrap=True
+    )
 
 
 def _show_boards(script: Script, experiment: Experiment, said: str) -> None:
@@ -176,7 +182,7 @@ def drifting(definition: Definition, course: Course) -> str:
         firsts = ((part.labels or ("no" if part.type == "bool" else "lowest",))[0] for part in definition.of)
         held = ", ".join(f"{part.name}={first}" for part, first in zip(definition.of, firsts, strict=True))
         return f"{100 * course.drift:g} % of the boards turn to {held} each day"
-    label = "yes" if definition.type == "bool" else (definition.labels or ("",))[0]
+    label = "yes" if definition.type == "bool" else (definition.labels or ("the first text",))[0]
     return f"{100 * course.drift:g} % of the boards turn to {label} each day"
 
 
@@ -195,16 +201,20 @@ def _truths(definition: Definition, filled: FilledFleet) -> object:
     return table
 
 
+def _named(experiment: Experiment, truths: Sequence[WindowTruth]) -> str:
+    """The text to ask about, of an experiment of texts, as an option."""
+    return f" --range {shlex.quote(truths[0].statistic)}" if experiment.type == "text" and truths else ""
+
+
 def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     fleet = "" if only_fleet else f" --fleet {filled.fleet}"
     name, windows = filled.experiment.name, list(filled.windows)
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]
-    commands.append(f"hushmote estimate {name}{fleet}")
+    asked = f"hushmote estimate {name}{fleet}{_named(filled.experiment, filled.truths)}"
+    commands.append(asked)
     if len(windows) > 1:
-        commands.append(f"hushmote estimate {name}{fleet} --trend")
-        commands.append(
-            f"hushmote estimate {name}{fleet} --window {windows[-1]} --against-window {windows[0]}"
-        )
+        commands.append(f"{asked} --trend")
+        commands.append(f"{asked} --window {windows[-1]} --against-window {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")
     show.out.print("\nnext")
     for line in commands:

@@ -43,6 +43,7 @@ Kind = Literal[
     "conditional",
     "difference",
     "candidates",
+    "discovery",
 ]
 
 TITLES: dict[Kind, str] = {
@@ -60,6 +61,7 @@ TITLES: dict[Kind, str] = {
     "conditional": "one part given another",
     "difference": "the difference",
     "candidates": "share of the fleet",
+    "discovery": "texts found",
 }
 """What an answer shows, by its kind."""
 
@@ -184,6 +186,14 @@ class CandidateRow(Row):
     texts: tuple[str, ...] = ()
     p: float | None = None
     p_adjusted: float | None = None
+
+
+@dataclass(frozen=True)
+class FoundRow(Row):
+    """A text that nobody listed; whole: not cut by the last prefix, behind which it may go on."""
+
+    text: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True, repr=False)

@@ -40,6 +40,7 @@ from .answer import (
     quantile_name,
 )
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
+from .discovery import discovered
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
@@ -103,8 +104,12 @@ class FleetEstimate(Shown):
         return PairAnswers(self.estimates, self.which, self.unit, self.confidence, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """The whole domain, a number's in at most rows rows."""
-        self._require("frequencies")
+        """The whole domain, a number's in at most rows rows.
+
+        Of an experiment that answers a mean and no shares there is one beside post-processed shares alone.
+        """
+        if post == "raw" or MEAN not in self.answers:
+            self._require("frequencies")
         return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
@@ -158,6 +163,15 @@ class FleetEstimate(Shown):
         are one row.
         """
         answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
+        return replace(answer, about=self.which)
+
+    def discover(self, alphabet: str | None = None, *, most: int = 0) -> Answer:
+        """The texts that nobody listed and many boards sent, of an experiment with prefixes.
+
+        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None. most: how many are
+        printed or drawn, 0 for all.
+        """
+        answer = discovered(self.estimates, alphabet, self.confidence, self.texts, most)
         return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:

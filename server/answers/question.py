@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...device.ldp_client import Experiment
-from ..experiments.asking import OF_VALUES, NotAnswered, answers_of, answers_only, require
+from ..experiments.asking import OF_VALUES, require
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
@@ -41,6 +41,7 @@ class EstimateQuestion:
     post        a post-processing's name
     trend       a row for each window
     unit        what readings are in; None for what the store says
+    alphabet    what texts that nobody listed are made of; None for printable ASCII
     pair        of a pair, which share or mean, given what
     """
 
@@ -58,6 +59,7 @@ class EstimateQuestion:
     weigh: WeighBy = "reports"
     shuffling: Shuffling = field(default_factory=Shuffling)
     unit: str | None = None
+    alphabet: str | None = None
     pair: PairQuestion = NO_QUESTION
 
     @property
@@ -81,6 +83,7 @@ class EstimateQuestion:
         asked += ["--top", f"{self.top}"] if self.top else []
         asked += ["--cdf"] if self.cdf else []
         asked += ["--rows", f"{self.rows}"] if self.rows else []
+        asked += [] if self.alphabet is None else [f"--alphabet={self.alphabet}"]
         asked += ["--post", self.post] if self.post != "raw" else []
         asked += self.pair.arguments()
         asked += ["--trend"] if self.trend else []
@@ -168,7 +171,7 @@ def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     answers: list[Answer] = []
-    if "frequencies" in estimate.answers:
+    if "frequencies" in estimate.answers or question.post != "raw":
         answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
     if question.ranges:
         shares = estimate.together if question.together else estimate.share
@@ -195,8 +198,14 @@ def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return estimate.pairs.ask(question.pair, question.rows or ROWS)
 
 
+def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    """The texts that are found."""
+    return Answers([estimate.discover(question.alphabet, most=question.top)])
+
+
 OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
     "candidates": _of_texts,
+    "discovery": _of_unlisted,
     "pairs": _of_pair,
 }
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
@@ -204,29 +213,28 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
-    can = answers_of(*asked)
-    shares = ("ranges", "candidates")
-    of_values = ("mean", *shares, "pairs")  # trends and changes are of any
-    options: tuple[tuple[str, Sequence[str], object], ...] = (
-        ("--range, --above and --below", shares, question.ranges),
-        ("--quantile", ["quantiles"], question.quantiles),
-        ("--top", ["frequencies", "candidates"], question.top),
-        ("--cdf", ["quantiles"], question.cdf),
-        ("--rows", ["frequencies", "pairs"], question.rows),
-        ("--post", ["frequencies"], question.post != "raw"),
-        ("--weigh fisher", ["frequencies", "candidates"], question.weigh == "fisher"),
-        ("--of, --given, --versus and --joint", ["pairs"], question.pair),
-        ("--trend", of_values, question.trend),
-        ("the options --against", of_values, question.against),
+    processed = question.post != "raw"
+    compared = {"ranges", "mean", "candidates", "pairs"}
+    options: tuple[tuple[str, set[str], object], ...] = (
+        ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
+        ("--quantile", {"quantiles"}, question.quantiles),
+        ("--top", {"frequencies", *OTHERWISE} - {"pairs"}, question.top),
+        ("--alphabet", {"discovery"}, question.alphabet is not None),
+        ("--cdf", {"quantiles"}, question.cdf),
+        ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
+        ("--post", {"frequencies", "mean"}, processed),
+        ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
+        ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
+        ("--trend", compared, question.trend),
+        ("the options --against", compared, question.against),
     )
     for option, words, wanted in options:
-        if wanted and not can.intersection(words):
-            require(asked, words[0], f"leave {option} out")
-    if "candidates" in can and not question.ranges:
-        named = "name them, with --candidates FILE, one a line, or each with --range"
-        raise NotAnswered(f"{answers_only(*asked)}: {named}")
-    if not can & (OF_VALUES | OTHERWISE.keys()):
-        raise NotAnswered(f"{answers_only(*asked)}: nothing here asks that")
+        if wanted:
+            require(asked, words, f"leave {option} out")
+    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
+    if not question.ranges:
+        unnamed = OF_VALUES | OTHERWISE.keys() - {"candidates"}
+        require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

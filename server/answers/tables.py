@@ -163,6 +163,7 @@ def _heading(table_of: Answer) -> str:
         "ties",
         "change",
         "candidates",
+        "discovery",
     ):
         return table_of.unit or table_of.experiment
     return ""

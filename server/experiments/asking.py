@@ -54,11 +54,11 @@ def answers_only(*versions: Experiment) -> str:
     return f"{versions[-1].name} answers only {listed}" + (" in all of its versions" if some else "")
 
 
-def require(versions: Sequence[Experiment], words: Iterable[str], instead: str = "") -> None:
+def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
     """Raise NotAnswered where versions do not all answer one of the words of answers_of().
 
     instead: what to do, as it stands after the colon.
     """
-    if answers_of(*versions).isdisjoint(words):
+    if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)
         raise NotAnswered(f"{only}: {instead}" if instead else only)

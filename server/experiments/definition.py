@@ -77,7 +77,7 @@ class Definition(ReadingDefinition):
         self._check_pair()
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                f"mechanism must be one of {', '.join(MECHANISM_NAMES)}, or package.module:Class"
+                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
             )
         try:
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
@@ -150,7 +150,7 @@ class Definition(ReadingDefinition):
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:
             return mechanism_fields(self.mechanism, **self.parameters)
-        if not 2 <= self.domain <= 1 << 24:
+        if not 2 <= self.domain <= 1 << 24 and not self.prefixes:
             what = "values of all parts together" if self.type == "pair" else "bins"
             raise DefinitionError(f"{what} must be from 2 to 16777216, not {self.domain}")
         try:
@@ -166,6 +166,8 @@ class Definition(ReadingDefinition):
         if self.of is not None:
             names = [part.name for part in self.of]
             return pair_workload(self.statistics, names, self.shape, self.given)
+        if self.prefixes is not None:
+            return Workload("texts", levels=len(self.prefixes))
         usual = "ranges" if self.type == "number" else "frequencies"
         return _WORKLOADS[self.statistics or usual]
 

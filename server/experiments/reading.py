@@ -18,6 +18,7 @@ from .payload import Fields
 MILLI = 1_000
 SALT = r"[ !#-\[\]-~]{1,32}"
 USUAL_SLOTS = 1 << 16
+LONGEST_PREFIX = 16
 """Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
 MOST_SLOTS = 1 << 20
 
@@ -104,18 +105,27 @@ class ReadingDefinition(_Values):
     type: Literal["bool", "choice", "number", "text", "pair"]
     salt: str | None = None
     slots: int | None = None
+    prefixes: tuple[int, ...] | None = None
     of: tuple[PartDefinition, ...] | None = None
 
     @model_validator(mode="after")
     def _texts_are_hashed(self) -> ReadingDefinition:
         if self.type != "text":
-            if (self.salt, self.slots) != (None, None):
-                raise ValueError("salt and slots are only for a text")
+            if (self.salt, self.slots, self.prefixes) != (None, None, None):
+                raise ValueError("salt, slots and prefixes are only for a text")
             return self
         if self.salt is not None and not re.fullmatch(SALT, self.salt):
             raise ValueError('salt must be 1 to 32 printable ASCII characters, none of them " or a backslash')
         if self.slots is not None and not (2 <= self.slots <= MOST_SLOTS and self.slots.bit_count() == 1):
             raise ValueError(f"slots must be a power of 2 from 2 to {MOST_SLOTS}, not {self.slots}")
+        if self.prefixes is not None:
+            sizes = list(self.prefixes)
+            rising = sizes == sorted(sizes) and all(1 <= size <= LONGEST_PREFIX for size in sizes)
+            if not rising or not 2 <= len(sizes) <= LONGEST_PREFIX or sizes[-1] != sizes[-2]:
+                raise ValueError(
+                    f"prefixes must rise from 1 to at most {LONGEST_PREFIX} bytes, and the last stand twice, "
+                    "as in [2, 3, 4, 5, 6, 6]: once to search and once to state shares"
+                )
         return self
 
     @model_validator(mode="before")
@@ -137,7 +147,7 @@ class ReadingDefinition(_Values):
     @property
     def domain(self) -> int:
         if self.type == "text":
-            return self.slots or USUAL_SLOTS
+            return (self.slots or USUAL_SLOTS) ** len(self.prefixes or (0,))
         return math.prod(self.shape) if self.type == "pair" else super().domain
 
     def type_fields(self, name: str = "") -> Fields:
@@ -148,7 +158,8 @@ class ReadingDefinition(_Values):
         fields = super().type_fields()
         if self.type == "text":
             usual = hashlib.sha256(name.encode()).hexdigest()[:16]
-            fields |= {"salt": self.salt or usual, "slots": self.domain}
+            fields |= {"salt": self.salt or usual, "slots": self.slots or USUAL_SLOTS}
+            fields |= {"prefixes": list(self.prefixes)} if self.prefixes else {}
         if self.type == "pair":
             fields["of"] = [{"name": part.name, **part.type_fields()} for part in self.of or ()]
         return fields

@@ -11,6 +11,8 @@ from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
 from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
+from .prefix import Prefix
+from .sw import SquareWave
 from .views import Views
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
@@ -20,6 +22,8 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "olh": LocalHashing,
         "hh": Hierarchy,
         "pgr": ProjectiveGeometry,
+        "sw": SquareWave,
+        "prefix": Prefix,
         "views": Views,
     }
 )

@@ -39,10 +39,16 @@ def said_of(mechanism: Mechanism) -> str:
 def about(mechanism: type[Mechanism]) -> About:
     """What is said where the parts Privacy, Utility, Cost and Citation are: at the class or its module."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
-    text = of_class if _PART.search(of_class) else of_module or of_class
-    what, *parts = _PART.split(" ".join(text.split()))
-    said = dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+    text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
+    what, *parts = _PART.split(text)
+    said = dict(zip(parts[::2], map(_joined, parts[1::2]), strict=True))
     # A module begins with the word that an experiment has: "olh: the value's cell ...".
-    head, colon, rest = what.strip().partition(": ")
-    what = rest if colon and len(head) < 20 else what.strip()
+    what = _joined(what)
+    head, colon, rest = what.partition(": ")
+    what = rest if colon and len(head) < 20 else what
     return About(what[:1].upper() + what[1:], *(said.get(part, "") for part in _PARTS))
+
+
+def _joined(text: str) -> str:
+    """The first paragraph as one line."""
+    return " ".join(text.strip().partition("\n\n")[0].split())

@@ -65,6 +65,8 @@ class Mechanism(ABC):
     """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
+    generation: ClassVar[int] = 1
+    """1 for what boards have always known; a later one is chosen only where it is worth a file on them."""
     board: ClassVar[Path | None] = None
     """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
     direct: ClassVar[bool] = False
@@ -105,6 +107,10 @@ class Mechanism(ABC):
     @abstractmethod
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         """A code for each index of an array as the board draws it, for simulations."""
+
+    def drawable(self, indices: Sequence[int]) -> Array:
+        """Indices as draw() takes them: a row for each."""
+        return np.array(indices, np.uint32)
 
     def fields(self) -> dict[str, Any]:
         """What an experiment's JSON has for it: its name, and its parameters if it has any."""

@@ -7,8 +7,9 @@ that tells as many values apart; decoding is the butterfly of a hash of one digi
 Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -17,14 +18,20 @@ import numpy.typing as npt
 from ...device.ldp_client import ONE, Experiment
 from ...device.ldp_pgr import Points
 from ..arrays import Array, Floats
+from ..epsilon import MICRO
 from . import lines, projective
 from .channel import Channel, SupportCode
+from .choice import Choice
+from .flat_choice import MAX_CODES, primes
+from .flat_variance import frequency_variance
 from .local_hashing import FlatDecoded, one_family
 from .point_moments import PointMoments
 from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree
+from .workload import Workload
 
 _DRAWN_AT_ONCE = 1 << 16
+_MAX_Q = 1 << 12
 
 
 class PointsChannel(Channel):
@@ -34,6 +41,11 @@ class PointsChannel(Channel):
     def digits(self) -> int:
         """Of a point."""
         return projective.digits(self.g, self.domain)
+
+    @property
+    def code_count(self) -> int:
+        """Number of points."""
+        return self._points(0)
 
     @property
     def ratio(self) -> float:
@@ -59,6 +71,19 @@ def points_channel(points: Points) -> PointsChannel:
     """Channel of an experiment's points."""
     both = projective.point_count(points.q, points.t - 2)
     return PointsChannel(points.domain, points.q, points.threshold / ONE, both / points.inside)
+
+
+@lru_cache(maxsize=1024)
+def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
+    """Channels of points of three digits or more with primes that can be the best, or all that there are.
+
+    Two digits are randomized response over no fewer codes than values.
+    """
+    small = [q for q in primes(_MAX_Q) if q + 1 < domain]
+    fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
+    odds = math.exp(epsilon / MICRO)
+    likely = [q for q in fitting if odds / 8 <= q <= 8 * odds + 8]
+    return tuple(points_channel(Points(epsilon, domain, q, 0, 1)) for q in likely or fitting)
 
 
 class PointsCode(SupportCode):
@@ -91,6 +116,22 @@ class ProjectiveGeometry(SupportMechanism):
         {"type": "number", "low": 0, "high": 1000, "bins": 31, "mechanism": "pgr", "q": 5},
     )
 
+    parameters: ClassVar[tuple[str, ...]] = ("q",)
+    generation: ClassVar[int] = 2
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        if workload.kind == "frequencies" and domain > 2:
+            costs = {c: frequency_variance(c, workload.share) for c in _channels(domain, epsilon)}
+            for size in range(1, 4):  # the best of so many code bytes
+                of_size = (c for c in costs if 1 << 8 * size - 8 < c.code_count <= 1 << 8 * size)
+                best = min(of_size, key=costs.__getitem__, default=None)
+                if best is not None:
+                    yield Choice("pgr", (("q", best.g),), costs[best])
+
+    def frequency_variance(self, share: float | None) -> float:
+        return frequency_variance(self.codes[0].channel, share)
+
     def _codes(self, experiment: Experiment) -> tuple[SupportCode, ...]:
         return (PointsCode(cast(Any, experiment).points),)
 
@@ -109,15 +150,18 @@ class ProjectiveGeometry(SupportMechanism):
     def words(self) -> str:
         return f"pgr, points mod {self.points.q}"
 
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board names one of many fixed groups of values, and more often one that its own value is in"
+            " than another."
+        )
+
     def decode(self, counts: npt.NDArray[np.int64]) -> SupportDecoded:
         return PointsDecoded(self, self.collapse(counts))
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        parts = [
-            _draw(self.points, indices[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
-            for first in range(0, len(indices), _DRAWN_AT_ONCE)
-        ]
-        return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.uint32)
+        return draw_points(self.points, indices, rng)
 
 
 class PointsDecoded(FlatDecoded):
@@ -128,6 +172,17 @@ class PointsDecoded(FlatDecoded):
         leaf = self._leaf
         points: Points = leaf.data.code.level
         return PointMoments(points.q, points.t, leaf.shares, leaf.supports)
+
+
+def draw_points(
+    points: Points, nodes: npt.NDArray[np.uint32], rng: np.random.Generator
+) -> npt.NDArray[np.uint32]:
+    """A code for each node as the board draws it, from the first of the points' own."""
+    parts = [
+        _draw(points, nodes[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
+        for first in range(0, len(nodes), _DRAWN_AT_ONCE)
+    ]
+    return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.uint32)
 
 
 def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Mechanisms whose codes support values: rr, grr, olh, and hh, which has several levels of them.
+"""Mechanisms whose codes support values: the value itself, those of its cell, or those of a level's node.
 
 With C[v] the number of reports that support v, (C[v]/N - q) / (p - q) is its frequency without bias, so that
 a weighted sum of frequencies is a mean of weights over the reports: those of the values that one supports.
@@ -34,7 +34,7 @@ _ALWAYS_EXACT = 16
 
 
 class SupportMechanism(Mechanism):
-    """What rr, grr, olh and hh have in common: levels, each a stratum."""
+    """What they have in common: levels, each a stratum; most have one."""
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)

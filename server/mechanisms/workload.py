@@ -27,9 +27,10 @@ class Workload:
 
     kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
             share, which quantiles are read off; "mean": of the values' positions, 0 to 1; "list": those in
-            ranges
+            ranges; "texts": none of these, but which texts are common, by prefixes
     ranges  half-open pairs of indices (lo, hi), for "list" alone
     share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
+    levels  how many prefixes, for "texts" alone; the domain is a slot for each
 
     Of readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
     itself; "tables": these and the joint table alike; "conditional": the values of `of_parts` among those
@@ -45,6 +46,7 @@ class Workload:
         "prefixes",
         "mean",
         "list",
+        "texts",
         "marginals",
         "tables",
         "conditional",
@@ -52,6 +54,7 @@ class Workload:
     ]
     ranges: tuple[tuple[int, int], ...] = ()
     share: float | None = 0.0
+    levels: int = 0
     shape: tuple[int, ...] = ()
     of_parts: tuple[int, ...] = ()
     given: tuple[int, ...] = ()
@@ -109,8 +112,8 @@ MEAN = Workload("mean")
 
 
 def positions(domain: int) -> Floats:
-    """Where in its range each value lies, 0 to 1: what a mean is of; shape (domain,)."""
-    return np.arange(domain) / (domain - 1)
+    """Where in the range the middle of each value lies, 0 to 1: what a mean is of; shape (domain,)."""
+    return (np.arange(domain) + 0.5) / domain
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError
 from ..estimate.statistic import normal_quantile
 from ..mechanisms.choose import choose
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, PREFIXES, Workload, WorkloadError
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from .expected_error import Design, Question, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
@@ -41,7 +41,7 @@ class Plan:
 
     solved  which of devices, epsilon, domain and error was not given
     wanted  half-width asked for; None where it was solved
-    error   half-width of the 95 % interval, share of devices
+    error   half-width of the 95 % interval, a share of devices, of a mean a part of the range
     """
 
     question: Question
@@ -57,12 +57,12 @@ class Plan:
 
     @property
     def stderr(self) -> float:
-        """Standard error, share of devices."""
+        """Standard error, in the unit of error."""
         return math.sqrt(variance(self.design, self.question) / self.devices)
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, share of devices."""
+        """Half-width of the 95 % interval."""
         return Z * self.stderr
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +74,7 @@ class Plan:
             "domain": self.design.domain,
             "for": self.question.kind,
             "share": self.question.share,
+            "spread": self.question.spread,
             "half_width_95": self.error,
             "standard_error": self.stderr,
             "wanted": self.wanted,
@@ -87,6 +88,8 @@ def workload_of(question: Question, domain: int) -> Workload:
         return FREQUENCIES
     if question.kind == "quantile":
         return PREFIXES
+    if question.kind == "mean":
+        return MEAN
     if question.ranges:
         return Workload.of(question.ranges)
     if question.width:
@@ -126,7 +129,7 @@ def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
-    """Half-width of the 95 % interval with n reports, share of devices; infinite with 0."""
+    """Half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
@@ -149,7 +152,7 @@ def solve(
     error: float | None = None,
     before_each: Callable[[], object] = object,
 ) -> Plan:
-    """Return the plan for three of the four; epsilon in micro-nats, error a share of devices.
+    """Return the plan for three of the four; epsilon in micro-nats, error as Plan.error.
 
     before_each: called before each design that a search looks at; what it raises ends the search.
 
@@ -165,7 +168,7 @@ def solve(
     if epsilon is not None:
         check_epsilon(epsilon, PlanError)
     if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be a share of devices between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
+        raise PlanError(f"error must be {error_of(question)} between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
     if devices is None:
         assert epsilon is not None
         assert domain is not None
@@ -195,6 +198,8 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
         raise PlanError(f"a quantile lies between 0 and 1, not at {question.share:g}")
+    if question.spread is not None and not 0 <= question.spread <= 0.5:
+        raise PlanError(f"a standard deviation is at most half of the range, not {question.spread:g} of it")
     if domain is None:
         if question.ranges:
             raise PlanError(
@@ -206,10 +211,15 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
     check_ranges(question, domain)
 
 
+def error_of(question: Question) -> str:
+    """What an error is, in words."""
+    return "a part of the range" if question.kind == "mean" else "a share of devices"
+
+
 def check_ranges(question: Question, domain: int) -> None:
     """Raise PlanError unless what is asked lies inside range(domain), and is not all of it."""
     if question.kind != "frequency" and domain > MOST_VALUES:
-        raise PlanError(f"ranges and quantiles are planned over up to {MOST_VALUES} values, not {domain}")
+        raise PlanError(f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}")
     if question.width is not None and not 1 <= question.width < domain:
         raise PlanError(
             f"a width must be from 1 to {domain - 1} of the {domain} values, not {question.width}"

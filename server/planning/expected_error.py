@@ -6,7 +6,7 @@ variance of w: correlations between values, common values and the sampling of th
 
 The population is stated by one number, the share f that what is asked for holds: f spread evenly over its
 values, the rest evenly over all others. Along f a variance is a concave parabola, so that its worst case is
-exact too.
+exact too. For a mean it is stated by a standard deviation, or is the worst of all populations.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..experiments.payload import experiment_over
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.choice import Choice
+from ..mechanisms.workload import positions
+from .worst_population import worst_population
 
-Kind = Literal["frequency", "range", "quantile"]
+Kind = Literal["frequency", "range", "quantile", "mean"]
+_ANSWERS = {"frequency": "frequencies", "range": "ranges", "quantile": "quantiles", "mean": "mean"}
 
 _MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; beyond, a sample of the statistics
 _CHUNK = 1 << 21  # of them held at once
@@ -37,20 +41,24 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 class Question:
     """What an error is wanted for.
 
-    kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it
+    kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it; "mean": of
+            a number
     share   what the value or range holds of the population, or the quantile; None: the share for which the
             error, the mean's where a mean is asked for, is largest
     width   ranges of this many values, wherever they lie; None, without ranges: all ranges
     ranges  these, indices (low, high), half-open
+    spread  standard deviation of the readings that a mean is of, a part of the range: a bell around its
+            middle; None: the population for which the error is largest
 
     The error is the root of the mean square over all values, ranges or places that the quantile may have; of
-    a list of ranges it is the largest.
+    a list of ranges it is the largest. It is a share of the devices, of a mean a part of the range.
     """
 
     kind: Kind = "range"
     share: float | None = None
     width: int | None = None
     ranges: tuple[tuple[int, int], ...] = ()
+    spread: float | None = None
 
     @property
     def all_ranges(self) -> bool:
@@ -81,6 +89,10 @@ class Design:
         """Codes that mean different things."""
         return self.mechanism.class_count
 
+    def answers(self, question: Question) -> bool:
+        """Whether estimates with this mechanism answer a question."""
+        return _ANSWERS[question.kind] in self.mechanism.answers
+
 
 @dataclass(frozen=True)
 class Parabola:
@@ -108,7 +120,7 @@ class Parabola:
 
 def well_sampled(design: Design, question: Question) -> bool:
     """Whether variance() goes through all statistics that are asked for, or as many as there are values."""
-    if _short_way(design, question) is not None:
+    if question.kind == "mean" or _short_way(design, question) is not None:
         return True
     return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
 
@@ -127,6 +139,34 @@ class Places:
     share: float
     variance: Floats
 
+    def population(self, domain: int, place: int) -> Floats:
+        """Shares of the values that one place's variance is for, shape (domain,)."""
+        inside = self.statistic(domain, place)
+        held = int(self.high[place] - self.low[place])
+        return self.share * inside / held + (1 - self.share) * (1 - inside) / (domain - held)
+
+    def statistic(self, domain: int, place: int) -> Floats:
+        """What is asked at one place: a weight for each value, shape (domain,)."""
+        inside = np.zeros(domain)
+        inside[self.low[place] : self.high[place]] = 1
+        return inside
+
+
+@dataclass(frozen=True)
+class OfMean:
+    """The one population that a mean's error is for, shape (domain,), and the variance there, shape (1,)."""
+
+    shares: Floats
+    variance: Floats
+
+    def population(self, domain: int, place: int) -> Floats:
+        """Shares of the values, shape (domain,)."""
+        return self.shares
+
+    def statistic(self, domain: int, place: int) -> Floats:
+        """Where in its range each value lies, shape (domain,)."""
+        return positions(domain)
+
 
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
@@ -136,11 +176,34 @@ def variance(design: Design, question: Question) -> float:
     statistics is taken over a sample of them that is spread evenly.
     """
     short = _short_way(design, question)
-    return float(places(design, question).variance.mean()) if short is None else short
+    return float(asked(design, question).variance.mean()) if short is None else short
 
 
 def _short_way(design: Design, question: Question) -> float | None:
     return design.mechanism.frequency_variance(question.share) if question.kind == "frequency" else None
+
+
+def asked(design: Design, question: Question) -> Places | OfMean:
+    """What a question's error is the root of the mean square over."""
+    return of_mean(design, question.spread) if question.kind == "mean" else places(design, question)
+
+
+@lru_cache(maxsize=64)
+def of_mean(design: Design, spread: float | None) -> OfMean:
+    """The population of a spread, a part of the range, or the worst one, and what a mean errs by there."""
+    where = positions(design.domain)
+    if spread is None:
+        shares, variance = worst_population(design.mechanism, where)
+        return OfMean(shares, np.array([variance]))
+    shares = bell(design.domain, spread)
+    return OfMean(shares, design.mechanism.variances(where[:, None], shares))
+
+
+def bell(domain: int, spread: float) -> Floats:
+    """Shares of a normal population around the middle of the range, its tails in the end bins."""
+    edges = np.arange(1, domain) / domain
+    below = special.ndtr((edges - 0.5) / spread) if spread else (edges > 0.5).astype(float)
+    return np.diff(below, prepend=0.0, append=1.0)
 
 
 def places(design: Design, question: Question) -> Places:

@@ -175,7 +175,7 @@ class LifetimePlan:
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
-        """Half-width of the 95 % interval of the last (or first) days, share of devices."""
+        """Half-width of the 95 % interval of the last (or first) days, as Plan.error."""
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 
@@ -210,6 +210,7 @@ class LifetimePlan:
         return {
             "for": self.question.kind,
             "share": self.question.share,
+            "spread": self.question.spread,
             "devices": self.devices,
             "domain": self.best.design.domain,
             "lifetime_epsilon": self.budget.epsilon / MICRO,
@@ -236,6 +237,7 @@ class LifetimePlan:
         kinds: dict[str, Question] = {"frequency": Question("frequency")}
         if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
             kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}
+        kinds = {kind: q for kind, q in kinds.items() if self.best.design.answers(q)}
         kinds[self.question.kind] = self.question
         return kinds
 

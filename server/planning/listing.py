@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from ...device.ldp_client import DRBG, Experiment
+from ...device.ldp_client import DRBG, Experiment, LDPError
 from ..arrays import Floats
 from ..epsilon import MICRO
 from ..experiments.payload import experiment_over
-from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
+from ..mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
 from ..mechanisms.about import About, about
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
 from ..mechanisms.peers import PEERS, Asked, Peer
-from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
+from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError, positions
 from ..wire.report import TAG_BYTES, encode
 from .devices import PlanError, Z
 
@@ -37,6 +37,15 @@ WORKLOADS: dict[Asked, Workload] = {
     "labels": FREQUENCIES,
 }
 """What the choice is told of each question."""
+
+_NEEDS: dict[Asked, str] = {
+    "frequency": "frequencies",
+    "range": "ranges",
+    "quantile": "quantiles",
+    "mean": "mean",
+    "labels": "frequencies",
+}
+_MOST_PREFIXES = 128
 
 SLOTS = 65_536
 """Of texts that nobody listed, where nothing else is said."""
@@ -146,11 +155,14 @@ class Listing:
         best = self.listed[0]
         if self.auto.variance <= best.variance * (1 + 1e-9):
             return f"auto takes {self.auto.word}: it has the least error of those here."
-        more = math.sqrt(self.auto.variance / best.variance) - 1
-        return (
-            f"auto takes {self.auto.word}: its error is {more:.1%} above that of {best.word}, and it has"
-            f" {self.auto.codes:,} codes instead of {best.codes:,}."
-        )
+        less = 1 - math.sqrt(best.variance / self.auto.variance)
+        errs = f"errs by only {100 * less:.2g} % less" if less >= 5e-4 else "errs as little"
+        if type(best.mechanism).generation > type(self.auto.mechanism).generation:
+            also = "boards of older firmware lack it"
+        else:
+            longer = best.report_bytes - self.auto.report_bytes
+            also = f"its reports are {longer} {'byte' if longer == 1 else 'bytes'} longer"
+        return f"auto takes {self.auto.word}: {best.word} {errs}, and {also}."
 
     def peer_variance(self, peer: Peer) -> float:
         """Times reports, of the same population."""
@@ -176,19 +188,26 @@ def half_width(variance: float, devices: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def listing(asked: Asked, domain: int, epsilon: int) -> Listing:
-    """All mechanisms of the registry that answer a question. Raises PlanError where none does."""
+def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) -> Listing:
+    """All mechanisms that answer a question: of the registry, and of one's own, package.module:Class.
+
+    Raises PlanError where none does, and MechanismError for one's own that cannot be loaded.
+    """
     workload = WORKLOADS[asked]
-    try:
-        auto = choose(domain, epsilon, workload)
-        best: dict[str, Choice] = {auto.mechanism: auto}
-        for choice in designs(domain, epsilon, workload):
-            if choice.variance < best.setdefault(choice.mechanism, choice).variance:
-                best[choice.mechanism] = choice
-    except (ValueError, WorkloadError) as e:
-        raise PlanError(str(e)) from None
     # A text's slot is shared by chance with others, which are taken off.
     more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
+    try:
+        auto = choose(domain, epsilon, workload)
+        offered = [auto, *designs(domain, epsilon, workload)]
+        for word in own:
+            says = [*class_of(word).designs(domain, epsilon, workload)]
+            offered += says or _plain(word, asked, domain, epsilon)
+    except (ValueError, WorkloadError) as e:
+        raise PlanError(str(e)) from None
+    best: dict[str, Choice] = {}
+    for choice in offered:
+        if choice.variance < best.setdefault(choice.mechanism, choice).variance:
+            best[choice.mechanism] = choice
     listed = [
         Listed(experiment_over(domain, epsilon, choice.fields()), choice.variance * more)
         for choice in best.values()
@@ -199,10 +218,40 @@ def listing(asked: Asked, domain: int, epsilon: int) -> Listing:
     return Listing(asked, domain, epsilon, tuple(listed), chosen, tuple(peers))
 
 
-def besides(found: Sequence[Listing]) -> dict[str, str]:
-    """The words of the registry that no listing has, with what each is."""
+def _plain(word: str, asked: Asked, domain: int, epsilon: int) -> Iterator[Choice]:
+    """One's own without parameters, that says nothing of its errors: by its law and weights."""
+    statistics = _statistics(asked, domain)
+    if statistics is None or class_of(word).parameters:
+        return
+    choice = Choice(word, (), 0.0)
+    try:
+        mechanism = mechanism_of(experiment_over(domain, epsilon, choice.fields()))
+    except LDPError:  # more values than it takes
+        return
+    if _NEEDS[asked] in mechanism.answers:
+        variances = mechanism.variances(statistics, population(asked, domain))
+        yield replace(choice, variance=float(variances.mean()))
+
+
+def _statistics(asked: Asked, domain: int) -> Floats | None:
+    """What is asked as weights of values, shape (domain, n); None where that would be too many."""
+    if asked == "mean":
+        return positions(domain)[:, None]
+    if asked in ("frequency", "labels"):
+        return np.eye(domain, 1)
+    if domain > _MOST_PREFIXES:
+        return None
+    below = np.tri(domain + 1, domain, -1).T  # shape (domain, domain + 1)
+    if asked == "quantile":
+        return below[:, 1:]
+    low, high = np.triu_indices(domain + 1, 1)
+    return below[:, high] - below[:, low]
+
+
+def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:
+    """The words of the registry and of one's own that no listing has, with what each is."""
     shown = {one.word for each in found for one in each.listed}
-    return {word: about(mechanism).what for word, mechanism in MECHANISMS.items() if word not in shown}
+    return {word: about(class_of(word)).what for word in (*MECHANISMS, *own) if word not in shown}
 
 
 def _least_first(asked: Asked, domain: int, epsilon: int) -> Any:

@@ -25,7 +25,7 @@ def one_report(plan: Plan, yes_no: bool = False) -> str:
     if plan.error >= NOTHING:
         known = f"The {what} is not known then: take more devices, a larger ε or fewer values."
     else:
-        known = f"The {what} is then known to {points(plan.error)}."
+        known = f"The {what} is then known to {points(plan.error, plan.question)}."
     return f"{take} {known}\n{belief(plan.epsilon)}"
 
 
@@ -58,7 +58,7 @@ def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
     useful = [f"{percent(half)} over {name}" for name, half in shown.items() if half < NOTHING]
     if everything >= NOTHING:
         return f"The {what or asked(life.question)} is not known at all: take more devices, or allow more."
-    text = f"The {what or asked(life.question)} is then known to {points(everything)}"
+    text = f"The {what or asked(life.question)} is then known to {points(everything, life.question)}"
     text += f", with all reports of {until}"
     if "all of it" not in shown:
         few = f"{list(shown)[-1]} has too few reports to show it"

@@ -20,6 +20,8 @@ def asked(question: Question) -> str:
         return "share of one value"
     if question.kind == "quantile":
         return "median" if question.share == 0.5 else f"{question.share:g} quantile"
+    if question.kind == "mean":
+        return "mean"
     if question.ranges:
         text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
         many = ", ..." if len(question.ranges) > 3 else ""
@@ -31,6 +33,10 @@ def assumed(question: Question, design: Design) -> str:
     """Which population, and which mean, the error is for."""
     if question.kind == "quantile":
         return "mean over where it may lie; share of devices below it"
+    if question.kind == "mean":
+        if question.spread is None:
+            return "whatever the readings are: the worst case"
+        return f"of readings with a standard deviation of {question.spread:.3g} of the range"
     held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
     if question.all_ranges and design.domain > 2:
         return f"root mean square over all of them, {held or 'at the worst share'}"
@@ -54,9 +60,10 @@ def length(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def points(error: float) -> str:
-    """A half-width that says something, as of the 95 % interval of a share."""
-    return f"±{100 * error:.3g} percentage points, 95 times in 100"
+def points(error: float, question: Question) -> str:
+    """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
+    of = "% of the range" if question.kind == "mean" else "percentage points"
+    return f"±{100 * error:.3g} {of}, 95 times in 100"
 
 
 def percent(error: float) -> str:

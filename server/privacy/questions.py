@@ -90,7 +90,7 @@ def chosen(domain: int, name: str) -> ByEpsilon:
     if name not in MECHANISM_NAMES:
         raise DisclosureError(f"no mechanism {name}: there are {', '.join(MECHANISM_NAMES)}")
     if name == "rr" and domain != 2:
-        raise DisclosureError(f"rr is for 2 values, not {domain}: take auto, grr, olh or hh")
+        raise DisclosureError(f"rr is for 2 values, not {domain}: take auto")
     return at
 
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ingest.pacing import Backoff
+from ..wire.experiments import FOLDERS
 from .publication import Findings, Gauge, Publication
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Publisher:
     """
 
     def __init__(self, store: str, publication: Publication) -> None:
-        self._asked = {"store": store, "publication": asdict(publication)}
+        self._asked = {"store": store, "publication": asdict(publication), "folders": FOLDERS}
         self._process: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="results", daemon=True)

@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import HushmoteError
 from ..ingest.clock import now
 from ..store.store import Store
+from ..wire.experiments import FOLDERS
 from .look import Look, budgets, look, retained, state_of
 from .publication import AGAIN_S, Gauge, Publication
 
@@ -75,6 +76,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of its input is its end, also where all are told
     os.nice(_NICE)
     asked = json.loads(sys.stdin.readline())
+    FOLDERS.extend(asked["folders"])
     publication, watch = Publication(**asked["publication"]), None
     while True:
         try:

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Select, func, select
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..wire import topics
-from ..wire.experiments import parse_experiment
+from ..wire.experiments import OwnCodeRefused, parse_experiment
 from . import schema
 from .number_set import NumberSet
-from .store import Store
+from .store import Store, StoreError
 from .versions import Version, most_reports, version_of
 
 _ROWS = 10_000  # read together
@@ -102,6 +102,8 @@ def _experiments(connection: Connection) -> tuple[list[Version], list[str]]:
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
             experiment = parse_experiment(bytes(row["payload"]))
+        except OwnCodeRefused as e:  # its counts can be judged where the code is
+            raise StoreError(f"{where} cannot be read here: {e}") from None
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             wrong.append(f"{where} does not parse: {e}")
             continue

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, and_, func, select, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..wire.experiments import parse_experiment
+from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .database import Database, StoreError, insert_devices
@@ -287,6 +287,8 @@ class Store(Database):
             query = query.where(table.c.fleet == fleet)
         try:
             return [version_of(row) for row in connection.execute(query).mappings()]
+        except OwnCodeRefused as e:
+            raise StoreError(f"{self.where} has an experiment that cannot be read here: {e}") from None
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
             raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
 

@@ -31,6 +31,10 @@ class OwnCodeError(HushmoteError):
     """A `package.module:name` that cannot be loaded; the text says why and what would be right."""
 
 
+class OwnCodeRefused(ExperimentRefused):
+    """An experiment that is none here, because its mechanism's own code cannot be loaded."""
+
+
 def is_own(word: str) -> bool:
     """Whether a word is of the form package.module:name, the only one that is ever imported."""
     return _WORD.fullmatch(word) is not None
@@ -70,14 +74,14 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
     """The Experiment in the bytes of its JSON, after loading its mechanism where that is somebody's own.
 
     Only for what the analyst or the store has; what comes from a network is read by Experiment.parse, which
-    imports nothing. Raises ExperimentRefused with one line.
+    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused where the code is what is missing.
     """
     word = _own_word(bytes(payload))
     if word is not None:
         try:
             load_module(word)
         except OwnCodeError as e:
-            raise ExperimentRefused(f"mechanism {word}: {e}") from None
+            raise OwnCodeRefused(f"mechanism {word}: {e}") from None
     return Experiment.parse(payload)
 
 

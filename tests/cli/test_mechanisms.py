@@ -26,6 +26,8 @@ from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.server.planning.devices import Z
 from hushmote.server.planning.listing import WORKLOADS, listing
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 app = typer.Typer()
 app.command()(mechanisms_command)
 
@@ -112,6 +114,21 @@ def test_a_line_in_the_registry_is_enough(monkeypatch: pytest.MonkeyPatch):
     assert "auto takes mine: it has the least error of those here." in printed
     assert "The truth in words of its own." in printed
     assert "Citation: this test." in printed
+
+
+def test_one_of_ones_own_stands_beside_them(monkeypatch: pytest.MonkeyPatch):
+    """The example is optimised unary encoding, of which a formula is known; its errors are by its law."""
+    monkeypatch.syspath_prepend(EXAMPLES / "channels")
+    line = "--values 8 --epsilon 2 --own unary:Unary --json"
+    found = {question["for"]: question for question in json.loads(run(line))["questions"]}
+    (mine,) = [one for one in found["frequency"]["mechanisms"] if one["mechanism"] == "unary:Unary"]
+    formula = next(p for p in found["frequency"]["peers"] if p["name"] == "OUE")
+    assert mine["variance_times_reports"] == pytest.approx(formula["variance_times_reports"], rel=1e-6)
+    assert mine["codes"] == 256
+    for asked in ("range", "quantile", "mean"):
+        assert "unary:Unary" in {one["mechanism"] for one in found[asked]["mechanisms"]}
+    large = json.loads(run("--for frequency --own unary:Unary --json"))  # more values than it takes
+    assert "unary:Unary" in large["besides"]
 
 
 def test_a_picture_is_written_once(tmp_path: Path):

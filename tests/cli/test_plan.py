@@ -15,6 +15,7 @@ from hushmote.server.answers import tables as show
 from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
+from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.experiment_file import Reading, name_from, nats
@@ -50,6 +51,8 @@ def refusal(line: str) -> str:
         "--epsilon 1 --bins 32 --error 0.02 --quantile 0.9 --low -20 --high 60 --unit °C",
         "--epsilon 1 --labels cooling,heating,idle --error 0.01",
         LIFE + " --bins 16 --for quantile --low 0 --high 40 --delta 1e-6 --error 0.02",
+        "--devices 20000 --epsilon 1 --bins 64 --for mean --low -20 --high 44 --unit °C --deviation 4",
+        LIFE + " --bins 16 --for mean --low 0 --high 40 --unit-error 0.5",
         LIFE + " --yes-no",
         "--devices 5000 --lifetime 1 --horizon 1y --call 1w --bins 16",
         "--devices 5000 --lifetime 1 --horizon 10h --call 1h --bins 16",
@@ -81,6 +84,24 @@ def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
     assert stated["devices"] == by_share["devices"]
 
 
+def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
+    common = "--epsilon 1 --bins 64 --for mean --low -20 --high 44 --unit °C"
+    by_unit = json.loads(plan(f"{common} --unit-error 0.64 --json"))
+    by_part = json.loads(plan(f"{common} --error 0.01 --json"))
+    assert by_unit["devices"] == by_part["devices"]
+    assert by_unit["half_width_95_in_unit"] == pytest.approx(64 * by_unit["half_width_95"])
+    assert by_unit["half_bin_in_unit"] == 0.5
+    printed = " ".join(plan(f"{common} --devices 20000").split())
+    assert "The mean is then known to" in printed
+    assert "% of the range, 95 times in 100" in printed
+    assert "°C; half a bin is 0.5" in printed
+    narrow = json.loads(plan(f"{common} --devices 20000 --deviation 4 --json"))
+    assert narrow["spread"] == 4 / 64
+    assert narrow["half_width_95"] < json.loads(plan(f"{common} --devices 20000 --json"))["half_width_95"]
+    checked = plan(f"{common} --devices 2000 --check --fleets 50 --seed 1")
+    assert "the worst" in checked
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "reading"),
@@ -92,6 +113,8 @@ def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
         ("--devices 9000 --epsilon 1 --bins 16 --low 0 --high 10", "number"),
         ("--devices 9000 --epsilon 1 --labels a,b --for frequency", "choice"),
         ("--devices 9000 --epsilon 1 --error 0.1 --low 0 --high 10", "number"),
+        ("--devices 9000 --epsilon 1 --bins 16 --for mean --low 0 --high 10", "number"),
+        (LIFE + " --bins 16 --low 0 --high 1 --for mean", "number"),
     ],
 )
 def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: Path) -> None:
@@ -105,8 +128,8 @@ def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: P
     assert experiment.epsilon / 1e6 == best["epsilon"]
     assert experiment.every == best.get("every", 1)
     assert (experiment.mechanism, experiment.domain) == (best["mechanism"], result["domain"])
-    cells = best.get("cells") or [best.get("g", experiment.domain)]
-    assert [level.g for level in experiment.levels] == cells
+    fields = mechanism_of(experiment).fields()
+    assert {name: best.get(name, value) for name, value in fields.items()} == fields
     assert experiment.cap // experiment.cost() == best.get("reports_per_device", 1)
     if "lifetime_epsilon" in result and experiment.rule == "sum":
         assert experiment.cap <= result["lifetime_epsilon"] * 1e6
@@ -206,6 +229,18 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --epsilon 1 --labels a,other", "leave it out"),
         ("--devices 1000 --epsilon 1 --labels a,b --for range", "asked of a number"),
         ("--devices 1000 --epsilon 1 --bins 16 --range 5:2", "wrong way round"),
+        ("--devices 1000 --epsilon 1 --labels a,b --for mean", "a mean is asked of a number"),
+        ("--devices 1000 --epsilon 1 --bins 16 --for mean --share 0.2", "say --deviation"),
+        (
+            "--devices 1000 --epsilon 1 --bins 16 --deviation 0.2",
+            "--deviation goes with --for mean, not range",
+        ),
+        (
+            "--devices 1000 --epsilon 1 --bins 16 --for mean --deviation 0.6",
+            "from 0 to half of the range, 0.5",
+        ),
+        ("--epsilon 1 --bins 16 --for mean --unit-error 0.6", "--unit-error is for a mean with --low"),
+        ("--epsilon 1 --bins 16 --for mean --error 0.6", "error must be a part of the range"),
         ("--devices 1000 --epsilon 1 --bins 16 --range five", "reads low:high"),
         ("--devices 1000 --epsilon 1 --bins 16 --range :", "not all of it"),
         ("--devices 1000 --epsilon 1 --range 1:2 --error 0.2", "--range needs --bins"),

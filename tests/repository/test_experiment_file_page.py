@@ -38,6 +38,8 @@ WRONG = {
     "name": {"name": "Room"},
     "type": {"type": "colour"},
     "labels": {"type": "choice", "labels": ["a", "a"]},
+    "salt": {"type": "text", "salt": ""},
+    "slots": {"type": "text", "salt": "s", "slots": 1000},
     "low": {"low": 60_000},
     "bins": {"bins": 1},
     "mechanism": {"mechanism": "rappor"},

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE
+from hushmote.server.planning import expected_error
 from hushmote.server.planning.devices import MICRO, Plan, best_design
 from hushmote.server.planning.expected_error import Places, Question, places
 from hushmote.server.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
@@ -124,6 +125,14 @@ def test_five_percent_are_found_with_enough_fleets() -> None:
     assert least > 0.95 * (1 + 4 * uncertainty)
 
 
+@pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
+def test_a_mean_errs_as_planned(question: Question) -> None:
+    check = measure(row_of(question, 64, MICRO, 5_000, 300), np.random.default_rng(9))
+    assert close(check)
+    assert check.agrees
+    assert check.population == ("the worst" if question.spread is None else "deviation 0.1")
+
+
 def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 fleets, a promise of 25 % too little error: 31 standard errors."""
     row = row_of(Question("frequency"), 2, MICRO, 500, 2_000)
@@ -132,7 +141,7 @@ def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyP
         right = places(row.design, row.question)
         return dataclasses.replace(right, variance=right.variance / 1.25**2)
 
-    monkeypatch.setattr(plan_check, "places", off)
+    monkeypatch.setattr(expected_error, "asked", off)
     drawn: list[int] = []
     check = measure(row, np.random.default_rng(8), drawn.append)
     assert len(drawn) == 2_000

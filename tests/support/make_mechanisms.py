@@ -1,14 +1,22 @@
-"""Writes the tables of docs/mechanisms.md and its picture: python tests/support/make_mechanisms.py."""
+"""Writes what commands of docs/mechanisms.md print, its tables and its picture.
+
+python tests/support/make_mechanisms.py
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from hushmote.cli.main import app
 from hushmote.cli.mechanisms.plot import plot_mechanisms
 from hushmote.cli.mechanisms.tables import percent
+from hushmote.server.answers import tables as show
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.about import about
 from hushmote.server.mechanisms.peers import PEERS, Asked
@@ -49,7 +57,23 @@ WANTS = {
         "some boards answer for one part, some for the other, some for both, and least squares joins them",
     ),
 }
+_COMMAND = re.compile(r"(```sh\nhushmote (mechanisms[^\n]*)\n```\n\n```text\n).*?```", re.DOTALL)
 _PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def run(arguments: list[str]) -> str:
+    """What the command prints on 80 columns."""
+    before, show.out.width = show.out.width, 80
+    try:
+        printed = CliRunner().invoke(app, arguments).stdout
+    finally:
+        show.out.width = before
+    return "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
+
+
+def commands(page: str) -> str:
+    """The page with its commands' output made anew."""
+    return _COMMAND.sub(lambda block: f"{block[1]}{run(shlex.split(block[2]))}```", page)
 
 
 def text(page: str) -> str:
@@ -133,5 +157,5 @@ MADE: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 if __name__ == "__main__":
-    FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")
-    plot_mechanisms(PICTURE, listing("frequency", 256, _micro(BITS_AT)), DEVICES)
+    FILE.write_text(text(commands(FILE.read_text(encoding="utf-8"))), encoding="utf-8")
+    plot_mechanisms(PICTURE, listing("frequency", 1024, _micro(4.0)), DEVICES)

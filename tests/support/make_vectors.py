@@ -45,6 +45,9 @@ def hh(bins: int, fanout: int, cells: list[int], **changes: Any) -> str:
 
 
 TEXTS = text(type="text", salt="a salt", slots=4096, mechanism="olh", g=3)
+PREFIXES = text(
+    type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
+)
 
 EXPERIMENTS = [
     ROOM_TEMP,
@@ -73,7 +76,10 @@ EXPERIMENTS = [
     hh(126, 5, [2, 5, 7, 5]),
     hh(256, 256, [3]),
     hh(1000, 10, [10, 7, 7], epsilon=2_000_000, budget={"rule": "squares", "cap": 40_000_000_000_000}),
+    number(64, "sw", reach=15, epsilon=2_000_000),
+    number(5, "sw", reach=0),
     TEXTS,
+    PREFIXES,
     text(every=5)[:-1] + ',"epsilon":2000000,"every":1}',  # of a key that comes twice the last one counts
     number(8, "grr", low=0, high=8_000),
     number(3, "grr", low=-1, high=2),
@@ -143,7 +149,7 @@ def experiments() -> list[dict[str, Any]]:
             "fanout": fields.get("fanout", 0),
         }
         case |= {"cap": fields["budget"].get("cap", 0)}
-        case |= {"domain": ref.domain_of(fields), "weight_sum": sum(level[6] for level in levels)}
+        case |= {"domain": ref.domain_of(fields), "weight_sum": sum(ref.weights_of(fields))}
         case |= {
             "code_count": ref.code_count_of(fields),
             "code_bytes": ref.code_bytes_of(fields),
@@ -227,7 +233,8 @@ def buckets() -> list[dict[str, Any]]:
         ("bytes", "1.2"),
         ("bytes", "x" * 256),
     ):
-        add(TEXTS, kind, value, ref.text_index_of(json.loads(TEXTS), value.encode()))
+        for payload in (TEXTS, PREFIXES):
+            add(payload, kind, value, ref.text_index_of(json.loads(payload), value.encode()))
     for kind, value, index in (("none", None, None), ("int", 1, "TypeError")):
         add(TEXTS, kind, value, index)
     for kind, value, index in (

@@ -80,8 +80,10 @@ def domain_of(fields: dict[str, Any]) -> int:
 
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     """[domain, g, t, width, offset, threshold, weight] of each level, top level first."""
+    if fields["mechanism"] == "sw":
+        return []
     domain = domain_of(fields)
-    if fields["mechanism"] == "pgr":
+    if fields["mechanism"] in ("pgr", "prefix"):
         return []
     cells, weights, fanout = [fields.get("g", domain)], [1], 1
     if fields["mechanism"] == "hh":
@@ -125,18 +127,42 @@ def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
     return node
 
 
+def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any) -> int:
+    """Of sw: one of the codes around the value, or one of the others, in their order."""
+    reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
+    near = codes[index : index + 2 * reach + 1]
+    far = [code for code in codes if code not in near]
+    with localcontext() as context:
+        context.prec = 60
+        e = len(near) * (Decimal(fields["epsilon"]) / 1_000_000).exp()
+        chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
+    truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
+    return near[a] if truthful else far[b]
+
+
 def points_before(q: int, top: int) -> int:
     """How many points have their 1 at a lower digit than this."""
     return sum(q**i for i in range(top))
 
 
 def digits_of_points(fields: dict[str, Any]) -> int:
-    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= domain_of(fields))
+    values = fields["slots"] if fields["mechanism"] == "prefix" else domain_of(fields)
+    return next(t for t in range(2, 25) if points_before(fields["q"], t) >= values)
+
+
+def weights_of(fields: dict[str, Any]) -> list[int]:
+    """How often each level is drawn."""
+    levels = levels_of(fields)
+    if levels:
+        return [level[6] for level in levels]
+    return fields.get("weights", [1] * len(fields["prefixes"])) if fields["mechanism"] == "prefix" else []
 
 
 def code_count_of(fields: dict[str, Any]) -> int:
-    if fields["mechanism"] == "pgr":
-        return points_before(fields["q"], digits_of_points(fields))
+    if fields["mechanism"] in ("pgr", "prefix"):
+        return points_before(fields["q"], digits_of_points(fields)) * max(len(weights_of(fields)), 1)
+    if fields["mechanism"] == "sw":
+        return domain_of(fields) + 2 * fields["reach"]
     _, g, t, _, offset, _, _ = levels_of(fields)[-1]
     return offset + g * (g**t - 1 if t else 1)
 
@@ -158,15 +184,29 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         draws.append(["below", n, rng.below(n)])
         return draws[-1][2]
 
-    if index is None:
+    def bernoulli(chance: int) -> bool:
+        draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        return bool(draws[-1][2])
+
+    offset = 0
+    if index is None and domain_of(fields) <= 2**24:
         index = below(domain_of(fields))
-    if fields["mechanism"] == "pgr":
+    if fields["mechanism"] == "prefix":
+        weights, slots = weights_of(fields), fields["slots"]
+        at = below(sum(weights)) if len(weights) > 1 else 0
+        level = next(i for i in range(len(weights)) if at < sum(weights[: i + 1]))
+        offset = level * code_count_of(fields) // len(weights)
+        nothing = below(slots)
+        index = nothing if index is None else index // slots**level % slots
+    if fields["mechanism"] in ("pgr", "prefix"):
         q, t = fields["q"], digits_of_points(fields)
         chance = threshold(fields["epsilon"], q ** (t - 1) + 1, points_before(q, t - 1))
-        draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+        lies = not bernoulli(chance)
         rests = [1 + below(q ** (t - 1) - 1), below(q ** (t - 1))]
-        side = 1 - draws[-3][2]
-        return point_at(q, t, index, rests[side], side), draws
+        side = int(lies)
+        return offset + point_at(q, t, index or 0, rests[side], side), draws
+    if fields["mechanism"] == "sw":
+        return wave_code_of(fields, index, below, bernoulli), draws
     levels = levels_of(fields)
     number = 0
     if len(levels) > 1:
@@ -180,10 +220,10 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
     if t:
         row = below(g**t - 1)
         node = sum(a * v for a, v in zip(digits(row + 1, g, t), digits(node, g, t), strict=True)) % g
-    draws.append(["bernoulli", chance, int(rng.bernoulli(chance))])
+    truthful = bernoulli(chance)
     others = range(node + 1, node + g)  # the lie, counted upwards from the truth
     lie = others[below(g - 1)] % g
-    return offset + row * g + (node if draws[-2][2] else lie), draws
+    return offset + row * g + (node if truthful else lie), draws
 
 
 def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,6 +239,12 @@ def test_answers_that_are_no_numbers_are_chosen(page: BoardPage, name: str):
     page.fill("many", 30)
     page.click("send")
     page.says("crowd-said", "30 of 30")
+
+
+def test_the_page_loads_every_file_of_a_mechanism():
+    text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
+    named = re.findall(r"'(ldp_\w+\.py)'", text)
+    assert sorted(named) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
 
 
 def test_every_vector_agrees_in_the_browser(page: BoardPage):

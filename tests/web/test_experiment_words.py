@@ -13,6 +13,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
@@ -84,7 +85,13 @@ def test_a_range_is_whole_bins_and_open_at_the_ends(store):
     for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
         with pytest.raises(UnitsError):
             range_between(experiment, low, high)
-    known = fitting(Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth"), experiment, DAYS[1:], ["ab"])
+    known = fitting(
+        Choices(DAYS, "zz", ("oops", "1:2", "3:4"), post="smooth"),
+        experiment,
+        answers_of(experiment),
+        DAYS[1:],
+        ["ab"],
+    )
     assert known == Choices(DAYS[1:], "", ("1:2",), post="smooth")
 
 
@@ -265,7 +272,7 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
         # And what is kept is what the library says.
         of = described(reader, "home", "temp")
-        asked = Choices(ranges=("3:10",), over="share").over_time("home", "temp", "number", DAYS)
+        asked = Choices(ranges=("3:10",), over="share").over_time("home", "temp", of.can, DAYS)
         (kept,) = looked.over_time(reader, of, asked)
         library = reader.fleet("home").experiment("temp").trend("3:10")[0]
         plain = [replace(row, histogram_epsilon=None) for row in library.rows]

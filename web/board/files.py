@@ -13,8 +13,7 @@ STATIC = Path(__file__).parent / "static"
 # beside the page, where setup.py puts the last two.
 _ROOT = Path(__file__).parents[2]
 _BORROWED = (
-    _ROOT / "device" / "ldp_client.py",
-    _ROOT / "device" / "ldp_p256.py",
+    *sorted((_ROOT / "device").glob("ldp_*.py")),
     _ROOT / "firmware_tests" / "check_vectors.py",
     _ROOT / "tests" / "vectors.json",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
@@ -61,12 +61,12 @@ class Choices:
         """The reports that are looked at."""
         return Selection(name, fleet, self.windows, self.version)
 
-    def question(self, fleet: str, name: str, kind: str) -> EstimateQuestion:
-        """What is asked, as the command `estimate` asks it; kind: the experiment's type.
+    def question(self, fleet: str, name: str, can: Set[str]) -> EstimateQuestion:
+        """What is asked, as the command `estimate` asks it; can: what the experiment answers.
 
         rows must be settled: see fine_enough().
         """
-        number = kind == "number"
+        number = "quantiles" in can
         return EstimateQuestion(
             self.selection(fleet, name),
             ranges=self.ranges,
@@ -77,33 +77,33 @@ class Choices:
             confidence=self.confidence,
         )
 
-    def over_time(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> EstimateQuestion:
+    def over_time(self, fleet: str, name: str, can: Set[str], windows: Sequence[str]) -> EstimateQuestion:
         """The trend that is shown, as the command asks for it: over the newest of these windows."""
         quantile = _number(self.over)
-        wants_share = kind != "number" or self.over == SHARE
+        wants_share = MEAN not in can or self.over == SHARE
         newest = tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ()
         return EstimateQuestion(
             Selection(name, fleet, newest, self.version),
             ranges=self.ranges if wants_share else (),
-            quantiles=() if quantile is None or kind != "number" else (quantile,),
+            quantiles=() if quantile is None or "quantiles" not in can else (quantile,),
             trend=True,
             confidence=self.confidence,
         )
 
-    def newest(self, fleet: str, name: str, kind: str, windows: Sequence[str]) -> EstimateQuestion:
+    def newest(self, fleet: str, name: str, can: Set[str], windows: Sequence[str]) -> EstimateQuestion:
         """The share in each of the windows that are looked at, or the newest of these windows."""
-        asked = replace(self.question(fleet, name, kind), quantiles=(), rows=None)
+        asked = replace(self.question(fleet, name, can), quantiles=(), rows=None)
         looked_at = self.windows or (tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ())
         return replace(asked, selection=replace(asked.selection, windows=looked_at))
 
     def change(
-        self, fleet: str, name: str, kind: str, windows: Sequence[str], versions: Sequence[str]
+        self, fleet: str, name: str, can: Set[str], windows: Sequence[str], versions: Sequence[str]
     ) -> EstimateQuestion:
         """The comparison that is shown; windows, versions: of the experiment, oldest first.
 
         Where none are chosen to be looked at, those that are not compared with.
         """
-        question = replace(self.question(fleet, name, kind), together=False, post="raw", rows=None)
+        question = replace(self.question(fleet, name, can), together=False, post="raw", rows=None)
         against = Selection(name, fleet, self.since or self.windows, self.earlier or self.version)
         looked_at, version = self.windows, self.version
         if self.since and not self.earlier:
@@ -249,9 +249,13 @@ def first_range(experiment: Experiment) -> tuple[str, ...]:
 
 
 def fitting(
-    choices: Choices, experiment: Experiment, windows: Sequence[str], versions: Sequence[str]
+    choices: Choices,
+    experiment: Experiment,
+    can: Set[str],
+    windows: Sequence[str],
+    versions: Sequence[str],
 ) -> Choices:
-    """The choices without what an experiment does not have (any more)."""
+    """The choices without what an experiment does not have (any more); can: what it answers."""
 
     def known(text: str) -> bool:
         try:
@@ -260,17 +264,21 @@ def fitting(
             return False
         return True
 
-    number = experiment.type == "number"
-    ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[: 1 if number else None]
+    ranges: tuple[str, ...] = ()
+    if "ranges" in can:
+        one = 1 if "quantiles" in can else None
+        ranges = tuple(dict.fromkeys(filter(known, choices.ranges)))[:one] or first_range(experiment)
+    names = over_names(can, choices.quantiles)
+    smooth = choices.post == "smooth" and "quantiles" not in can
     return replace(
         choices,
         windows=tuple(w for w in windows if w in choices.windows),
         since=tuple(w for w in windows if w in choices.since),
         version=_version(choices.version, versions),
         earlier=_version(choices.earlier, versions),
-        ranges=ranges or first_range(experiment),
-        over=choices.over if not number or choices.over in over_names("number", choices.quantiles) else MEAN,
-        post="raw" if choices.post == "smooth" and not number else choices.post,
+        ranges=ranges,
+        over=choices.over if MEAN not in names or choices.over in names else MEAN,
+        post="raw" if smooth or "frequencies" not in can else choices.post,
     )
 
 
@@ -278,10 +286,13 @@ def _version(version: str, there: Sequence[str]) -> str:
     return version if version and any(digest.startswith(version) for digest in there) else ""
 
 
-def over_names(kind: str, quantiles: Sequence[float]) -> Mapping[str, str]:
-    """What can be shown over time, with its name; kind: the experiment's type."""
-    if kind != "number":
+def over_names(can: Set[str], quantiles: Sequence[float]) -> Mapping[str, str]:
+    """What can be shown over time, with its name; can: what the experiment answers."""
+    if MEAN not in can:
         return {SHARE: "the chosen labels"}
-    return {MEAN: "mean", SHARE: "the chosen range"} | {
-        f"{q:.10g}": "median" if q == 0.5 else f"{q * 100:g} % quantile" for q in quantiles
+    names = {MEAN: "mean"} | ({SHARE: "the chosen range"} if "ranges" in can else {})
+    return names | {
+        f"{q:.10g}": "median" if q == 0.5 else f"{q * 100:g} % quantile"
+        for q in quantiles
+        if "quantiles" in can
     }

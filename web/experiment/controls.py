@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from nicegui import ui
@@ -17,11 +17,11 @@ _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smoo
 
 
 class Controls:
-    """The fields above the picture; domain: how many values there are."""
+    """The fields above the picture; can: what the experiment answers, domain: how many values there are."""
 
-    def __init__(self, kind: str, domain: int, reader: Reader, choices: Choices, choose: Choose):
+    def __init__(self, can: Set[str], domain: int, reader: Reader, choices: Choices, choose: Choose):
         self._choose = choose
-        number = kind == "number"
+        number = "quantiles" in can
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
         rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
@@ -40,6 +40,7 @@ class Controls:
                 field.on(CHOSEN, self._chosen).classes("experiment-field")
             self._quantiles.on("change", self._chosen).classes("experiment-field")
         self._rows.visible = self._quantiles.visible = number
+        self._post.visible = "frequencies" in can
 
     async def _chosen(self) -> None:
         changed: dict[str, Any] = {}

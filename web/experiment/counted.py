@@ -17,6 +17,7 @@ from ...server.answers.query import ReportSource, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.estimate.estimate import Estimates
 from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import answers_of
 from ...server.plain_text import visible
 from ...server.store.store import Store, Version
 
@@ -37,6 +38,11 @@ class Counted:
     versions: tuple[Version, ...]
     windows: Mapping[str, Mapping[int, int]]
     mark: int
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What all its versions answer, in the words of server/experiments/asking.py."""
+        return answers_of(*(v.experiment for v in self.versions))
 
     @property
     def unit(self) -> str:

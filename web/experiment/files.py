@@ -29,12 +29,12 @@ _drawing = threading.Lock()  # matplotlib's settings are the process's
 
 def question(asked: str, choices: Choices, of: Counted) -> EstimateQuestion:
     """What is asked of the experiment: an estimate, a trend, a change."""
-    kind = of.newest.experiment.type
+    can = of.can
     if asked == "trend":
-        return choices.over_time(of.fleet, of.name, kind, tuple(of.windows))
+        return choices.over_time(of.fleet, of.name, can, tuple(of.windows))
     if asked == "change":
-        return choices.change(of.fleet, of.name, kind, tuple(of.windows), of.digests)
-    return choices.question(of.fleet, of.name, kind)
+        return choices.change(of.fleet, of.name, can, tuple(of.windows), of.digests)
+    return choices.question(of.fleet, of.name, can)
 
 
 def command_line(asked: EstimateQuestion, store: str) -> str:
@@ -94,7 +94,7 @@ def register(page: Page) -> None:
 
 def fitted_to(choices: Choices, of: Counted) -> Choices:
     """The choices, as far as the experiment has them."""
-    return fitting(choices, of.newest.experiment, tuple(of.windows), of.digests)
+    return fitting(choices, of.newest.experiment, of.can, tuple(of.windows), of.digests)
 
 
 def shown(page: Page, fleet: str) -> bool:

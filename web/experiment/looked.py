@@ -13,10 +13,12 @@ from ...server.answers.answer import Answer, Answers
 from ...server.answers.fleet_estimate import MEAN, FleetEstimate
 from ...server.answers.guide import NOISY, half_width
 from ...server.answers.query import Selection
-from ...server.answers.question import EstimateQuestion
+from ...server.answers.question import EstimateQuestion, ask
 from ...server.answers.second_epsilon import Facts, Overview, TwoEpsilons
 from ...server.answers.store_reader import StoreReader
+from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import NotAnswered
 from .counted import Counted, Kept
 
 EPSILONS_S = 60.0
@@ -75,6 +77,17 @@ class Looked:
             store, of, replace(asked, selection=replace(asked.selection, windows=(last,)))
         )
 
+    def mean(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answer:
+        """A number's mean and standard deviation, where it has no more."""
+        return self.estimate(store, of, asked).mean()
+
+    def unasked(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
+        """What an experiment of another kind answers unasked; nothing where something has to be named."""
+        try:
+            return ask(store, asked).answers
+        except (NotAnswered, UsageError):
+            return Answers()
+
     def readings(self, store: StoreReader, of: Counted, asked: EstimateQuestion) -> Answers:
         """A number's mean, standard deviation and quantiles."""
         estimate = self.estimate(store, of, asked)
@@ -86,11 +99,7 @@ class Looked:
         if len(windows) < 2:
             raise EstimateError("A trend needs at least 2 windows with 2 reports each.")
         statistics = asked.ranges
-        if (
-            not statistics
-            and not asked.quantiles
-            and next(iter(windows.values())).experiment.type == "number"
-        ):
+        if not statistics and not asked.quantiles and MEAN in of.can:
             statistics = (MEAN,)
         how = (of.unit_of(asked.selection), asked.confidence, asked.quantiles, of.fleet)
         return fleet_estimate.trend(windows, statistics, *how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from .choices import Choices
 from .counted import Counted
@@ -36,9 +37,9 @@ class TakenPanel:
     def show(self, of: Counted, choices: Choices) -> None:
         """Show files and commands of these choices."""
         for asked in ASKED:
-            there = asked == "estimate" or (asked == "trend" and len(of.windows) > 1) or (
-                asked == "change" and choices.compares
-            )  # fmt: skip
+            there = asked == "estimate" or (bool(of.can & OF_VALUES) and (
+                (asked == "trend" and len(of.windows) > 1) or (asked == "change" and choices.compares)
+            ))  # fmt: skip
             self._rows[asked].visible = there
             if there:
                 self._commands[asked].text = command_line(question(asked, choices, of), self._store)

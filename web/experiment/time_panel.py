@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from nicegui import ui
 
@@ -18,12 +18,12 @@ from .shares_panel import Choose
 class TimePanel:
     """The picture of a trend, and the choice of windows; dragging over windows chooses them."""
 
-    def __init__(self, kind: str, reader: Reader, choices: Choices, choose: Choose):
-        self._kind, self._reader, self._choose = kind, reader, choose
+    def __init__(self, can: Set[str], reader: Reader, choices: Choices, choose: Choose):
+        self._can, self._reader, self._choose = can, reader, choose
         self._windows: tuple[str, ...] = ()
         self._shown: tuple[str, ...] = ()
         heading("Over time", 2)
-        names = dict(over_names(kind, choices.quantiles))
+        names = dict(over_names(can, choices.quantiles))
         over = choices.over if choices.over in names else next(iter(names))
         with ui.row().classes("experiment-controls"):
             self._over = ui.select(names, label="What is shown over time", value=over)
@@ -62,7 +62,7 @@ class TimePanel:
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
         """Show which windows there are, and which are chosen."""
-        names = dict(over_names(self._kind, choices.quantiles))
+        names = dict(over_names(self._can, choices.quantiles))
         if names != self._over.options:
             self._over.set_options(names, value=choices.over if choices.over in names else next(iter(names)))
         chosen = list(choices.windows)

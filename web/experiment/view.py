@@ -17,6 +17,7 @@ from ...server.answers.question import EstimateQuestion
 from ...server.answers.store_reader import StoreReader
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError
+from ...server.experiments.asking import OF_VALUES
 from ...server.plain_text import visible
 from ...server.results.windows import has_ended
 from ...server.store.versions import Version
@@ -29,6 +30,7 @@ from .choices import Choices, from_query, left_out
 from .controls import Controls
 from .counted import Counted, described
 from .looked import Looked
+from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .taken_panel import TakenPanel
 from .time_panel import TimePanel
@@ -136,22 +138,27 @@ class ExperimentView:
     def _build(self, of: Counted) -> None:
         """Make the panels, once for each kind of reading."""
         e = of.newest.experiment
-        shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit)
+        shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit, of.can)
         if shape == self._built:
             return
         self._built = shape
         self._areas.body.clear()
         common = (of.unit, self._reader, self._choices, self._choose)
         with self._areas.body:
-            self._shares = SharesPanel(e, *common)
-            self._controls = Controls(e.type, e.domain, *common[1:])
-            self._time = TimePanel(e.type, *common[1:])
-            self._change = ChangePanel(e, of.unit, self._reader, self._choose)
+            if not of.can & OF_VALUES:
+                self._main = AskedPanel(e, self._reader)
+            else:
+                shares = "frequencies" in of.can
+                self._main = SharesPanel(e, *common) if shares else MeanPanel(of.unit, self._reader)
+                self._controls = Controls(of.can, e.domain, *common[1:])
+                self._time = TimePanel(of.can, *common[1:])
+                self._change = ChangePanel(e, of.unit, self._reader, self._choose)
             heading("How private this is", 2)
             self._private = ui.column().classes("experiment-lines").props('id="private"')
             with self._private:
                 ui.label(sentences.WORKED_OUT)
-            self._taken = TakenPanel(self._page.settings.store)
+            named = "candidates" in of.can  # a file of texts is not on this page
+            self._taken = None if named else TakenPanel(self._page.settings.store)
 
     # What a reader chooses
 
@@ -165,10 +172,12 @@ class ExperimentView:
             self._keep_address()
             await self._show()
             return
-        await self._show_share()
+        shares = self._main
+        assert isinstance(shares, SharesPanel)  # only there a range is chosen
+        await self._show_share(shares)
         await asyncio.sleep(_PAUSE_S)
         if self._still(choices):  # not dragged on meanwhile
-            self._shares.read_aloud()
+            shares.read_aloud()
             self._keep_address()
             self._show_rest()
 
@@ -188,37 +197,55 @@ class ExperimentView:
         if self._of is None or self._of.reports < 2:
             return
         choices, of = self._choices, self._of
-        versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
-        self._controls.show(choices, versions)
-        self._time.show_windows(choices, tuple(of.windows))
-        self._change.show_windows(choices, tuple(of.windows), versions)
-        asked = self._question("estimate")
+        if not isinstance(self._main, AskedPanel):
+            versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
+            self._controls.show(choices, versions)
+            self._time.show_windows(choices, tuple(of.windows))
+            self._change.show_windows(choices, tuple(of.windows), versions)
         try:
-            histogram = await self._ask("histogram", replace(asked, ranges=()), self._looked.histogram)
-            shares = await self._ask("shares", asked, self._looked.shares)
-            readings = Answers()
-            if asked.quantiles:
-                readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
+            await self._show_main(choices)
         except HushmoteError as e:
             self._hinders(e)
             return
         if self._still(choices):
             self.state("")
             self._seen_at = datetime.datetime.now(datetime.UTC)
-            self._shares.show(choices, self._when(), histogram, shares, readings)
             self._show_rest()
 
-    async def _show_share(self) -> None:
+    async def _show_main(self, choices: Choices) -> None:
+        """Show what the experiment answers first: its shares, its mean, or how it is asked."""
+        asked, main = self._question("estimate"), self._main
+        if isinstance(main, AskedPanel):
+            answers = await self._ask("asked", asked, self._looked.unasked, slow=True)
+            if self._still(choices):
+                main.show(answers, files.command_line(asked, self._page.settings.store))
+            return
+        if isinstance(main, MeanPanel):
+            mean = await self._ask("mean", asked, self._looked.mean)
+            if self._still(choices):
+                main.show(mean, self._when())
+            return
+        histogram = await self._ask("histogram", replace(asked, ranges=()), self._looked.histogram)
+        shares = await self._ask("shares", asked, self._looked.shares)
+        readings = Answers()
+        if asked.quantiles:
+            readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
+        if self._still(choices):
+            main.show(choices, self._when(), histogram, shares, readings)
+
+    async def _show_share(self, panel: SharesPanel) -> None:
         choices = self._choices
         with contextlib.suppress(HushmoteError):  # the next picture says it
             shares = await self._ask("shares", self._question("estimate"), self._looked.shares)
             if self._still(choices):
-                self._shares.show_share(choices, self._when(), shares)
+                panel.show_share(choices, self._when(), shares)
 
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
-        self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or self._shares.rows))
+        shown = self._main.rows if isinstance(self._main, SharesPanel) else None
+        if self._taken is not None:
+            self._taken.show(self._of, replace(self._choices, rows=self._choices.rows or shown))
         self._behind = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
@@ -228,22 +255,26 @@ class ExperimentView:
             with self._client:
                 while self._behind and not self._client.is_deleted:
                     self._behind = False
-                    for show in (self._show_newest, self._show_time, self._show_change, self._show_private):
-                        await show()
+                    if isinstance(self._main, SharesPanel):
+                        await self._show_newest(self._main)
+                    if not isinstance(self._main, AskedPanel):
+                        await self._show_time()
+                        await self._show_change()
+                    await self._show_private()
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._catching_up = None
 
-    async def _show_newest(self) -> None:
+    async def _show_newest(self, panel: SharesPanel) -> None:
         choices, of = self._choices, self._of
         assert of is not None
-        asked = choices.newest(of.fleet, of.name, of.newest.experiment.type, tuple(of.windows))
+        asked = choices.newest(of.fleet, of.name, of.can, tuple(of.windows))
         found = None
         with contextlib.suppress(HushmoteError):  # the trend says it
             found = await self._ask("newest", asked, self._looked.newest, slow=True)
         if self._still(choices):
             said = sentences.newest(found[1].rows[0], found[0], self._reader) if found else ""
-            self._shares.show_newest(said)
+            panel.show_newest(said)
 
     async def _show_time(self) -> None:
         choices, asked = self._choices, self._question("trend")

@@ -202,6 +202,36 @@ def test_choice_takes_the_cheapest_mechanism() -> None:
     assert oracle.choose(16, 8_000_000, ALL_RANGES).mechanism == "hh"
 
 
+@pytest.mark.parametrize(
+    ("domain", "epsilon", "fields"),
+    [
+        (256, 4, {"mechanism": "pgr", "q": 61}),  # 2 code bytes for 3, and an error of no more
+        (1024, 4, {"mechanism": "pgr", "q": 53}),
+        (4096, 4, {"mechanism": "pgr", "q": 67}),  # 0.7 % more variance than of the best, which takes 3 bytes
+        (65_536, 4, {"mechanism": "olh", "g": 53}),  # 3 bytes both, and the same error
+        (65_536, 6, {"mechanism": "pgr", "q": 401}),
+        (12, 1, {"mechanism": "olh", "g": 3}),  # 7 % less variance would be had, in one byte both
+    ],
+)
+def test_a_newer_mechanism_needs_a_reason(domain: int, epsilon: int, fields: dict[str, object]) -> None:
+    choice = oracle.choose(domain, epsilon * 1_000_000, FREQUENCIES)
+    offered = oracle.designs(domain, epsilon * 1_000_000, FREQUENCIES)
+    assert choice.fields() == fields
+    assert choice in offered
+    older = min(c.variance for c in offered if c.mechanism in ("grr", "olh"))
+    assert choice.variance <= 1.015 * older
+    assert min(c.variance for c in offered) >= 0.9 * choice.variance
+
+
+@pytest.mark.parametrize(("epsilon", "times"), [(5, 1.21), (6, 2.2), (7, 5.0)])
+def test_where_codes_bind_so_much_variance_is_saved(epsilon: int, times: float) -> None:
+    olh, pgr = (
+        min(c.variance for c in oracle.designs(65_536, epsilon * 1_000_000, FREQUENCIES, name))
+        for name in ("olh", "pgr")
+    )
+    assert olh > times * pgr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, Workload.of([(0, 10), (30, 60)])])
 @pytest.mark.parametrize("epsilon", [500_000, 1_000_000, 4_000_000])

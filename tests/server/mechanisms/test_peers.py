@@ -303,7 +303,7 @@ def test_two_readings(epsilon: float):
     domain = 3
     even = np.full(domain, 1 / domain)
     single = np.kron(np.eye(domain), np.ones((domain, 1))), np.kron(np.ones((domain, 1)), np.eye(domain))
-    truth = np.hstack([*single, np.eye(domain**2)])
+    truth = np.hstack([*single, np.eye(domain**2)]).astype(np.float64)
 
     p, q = 0.5, 1 / (math.exp(epsilon) + 1)
     codes = bits_of(domain**2)
@@ -317,7 +317,7 @@ def test_two_readings(epsilon: float):
     one = np.where(codes[:, :, None] > 0, chance, 1 - chance).prod(axis=1)
     told, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
     estimates = [np.kron(told, ones), np.kron(ones, told), np.kron(told, told)]
-    twice = Matrix(np.kron(one, one), np.hstack(estimates), truth)
+    twice = Matrix(np.kron(one, one), np.hstack(estimates).astype(np.float64), truth)
 
     for name, matrix in (("joint OUE", whole), ("SPL", twice)):
         matrix.check(epsilon)

@@ -94,26 +94,26 @@ def test_variances_are_those_of_the_boards_exact_distribution(choice: Choice, lo
 def estimated_variance(design: Design, population: np.ndarray, low: int, high: int) -> float:
     """Variance, times reports, of what estimate() says of a range: by its answers to one code after another.
 
-    Levels have their drawn numbers of reports, all of one code, so that an answer is that code's weight.
+    Strata have their drawn numbers of reports, all of one code, so that an answer is that code's weight.
     """
-    experiment = design.experiment
+    experiment, strata = design.experiment, design.mechanism.strata
     law = design.mechanism.code_law(population)
     counts = np.zeros(experiment.code_count, np.int64)
-    for level in experiment.levels:
-        counts[level.offset] = 1000 * level.weight
+    drawn = [round(1000 * (experiment.weight_sum or 1) * stratum.chance) for stratum in strata]
+    for stratum, reports in zip(strata, drawn, strict=True):
+        counts[stratum.first] = reports
     total = 0.0
-    for level in experiment.levels:
-        if not level.weight:
+    for stratum, reports in zip(strata, drawn, strict=True):
+        if not reports:
             continue
-        weights = np.zeros(level.code_count)
-        for code in range(level.code_count):
+        weights = np.zeros(stratum.codes)
+        for code in range(stratum.codes):
             one = counts.copy()
-            one[level.offset] = 0
-            one[level.offset + code] = 1000 * level.weight
+            one[stratum.first] = 0
+            one[stratum.first + code] = reports
             weights[code] = estimate(experiment, one).frequencies[low:high].sum()
-        chance = level.weight / experiment.weight_sum
-        within = law[level.offset : level.offset + level.code_count] / chance
-        total += float(within @ weights**2 - (within @ weights) ** 2) / chance
+        within = law[stratum.first : stratum.first + stratum.codes] / stratum.chance
+        total += float(within @ weights**2 - (within @ weights) ** 2) / stratum.chance
     return total
 
 

@@ -19,6 +19,7 @@ import browser
 import check_vectors
 import ldp_client
 
+check_vectors.load_further()  # every mechanism that lies beside the client
 os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has none of its own
 
 # What this firmware allows, whatever a server asks, as on a board; the names are those that the person at

@@ -1,0 +1,112 @@
+"""The server's side of hcms: Apple's Hadamard count mean sketch. The board's side is hcms_board.py."""
+
+from pathlib import Path
+
+import hcms_board
+import numpy as np
+
+from hushmote.device.ldp_client import ONE
+from hushmote.server.mechanisms import Mechanism
+
+
+def hadamard(values):
+    """The Hadamard transform of the last axis, whose length is a power of 2; not scaled."""
+    values = np.array(values, float)
+    half = 1
+    while half < values.shape[-1]:
+        pairs = values.reshape(*values.shape[:-1], -1, 2, half)
+        values = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], axis=-2)
+        values = values.reshape(*pairs.shape[:-3], -1)
+        half *= 2
+    return values
+
+
+class Sketch:
+    """Hash functions, each with a row of `width` cells, and the bit that a report tells of one of them."""
+
+    def __init__(self, hashes, width, threshold):
+        self.hashes, self.width = hashes, width
+        self.truth = threshold / ONE
+        self.scale = 1 / (2 * self.truth - 1)  # Apple's c: (e^ε + 1) / (e^ε - 1)
+        self.codes = 2 * hashes * width
+        self._polynomials = np.array([hcms_board.coefficients(i) for i in range(hashes)], np.uint64)
+
+    def cells(self, items, row):
+        """The cell of each item under one hash function."""
+        a, b, c = self._polynomials[row]
+        x, prime = np.asarray(items, np.uint64), np.uint64(hcms_board.PRIME)
+        return ((((a * x + b) % prime * x + c) % prime) & np.uint64(self.width - 1)).astype(np.int64)
+
+    def law(self, items, shares):
+        """Chance of each code where items have these shares, shape (items, n) to (codes, n)."""
+        total = shares.sum(axis=0)
+        rows = []
+        for row in range(self.hashes):
+            held = np.zeros((self.width, shares.shape[1]))
+            np.add.at(held, self.cells(items, row), shares)
+            lean = (2 * self.truth - 1) * hadamard(held.T).T
+            rows.append(np.stack([total + lean, total - lean], axis=1))
+        return np.concatenate(rows).reshape(self.codes, -1) / self.codes
+
+    def weights(self, items, statistic):
+        """What a report of each code weighs in a sum of items' shares, shape (items, n) to (codes, n)."""
+        return (self.law(items, statistic) * self.codes - statistic.sum(axis=0)) * (
+            self.scale**2 * self.width / (self.width - 1)
+        )
+
+    def constant(self, statistic):
+        """What is taken off for items that share a cell."""
+        return -statistic.sum(axis=0) / (self.width - 1)
+
+    def shares(self, counts, items):
+        """Apple's estimate of the share of each item, from the reports of each code."""
+        told = counts.reshape(self.hashes, self.width, 2)
+        rows = hadamard(told[..., 0] - told[..., 1])
+        means = np.zeros(len(items))
+        for row in range(self.hashes):
+            means += rows[row][self.cells(items, row)]
+        means *= self.scale / max(counts.sum(), 1)
+        return (means - 1 / self.width) * self.width / (self.width - 1)
+
+    def stderr(self, reports):
+        """Standard error of a rare item's share, but for collisions."""
+        return self.scale * self.width / (self.width - 1) / np.sqrt(reports)
+
+    def draw(self, items, rng):
+        """A code for each item, as the board draws it."""
+        number = rng.integers(0, self.hashes, len(items))
+        place = rng.integers(0, self.width, len(items))
+        a, b, c = self._polynomials[number].T
+        x, prime = np.asarray(items, np.uint64), np.uint64(hcms_board.PRIME)
+        bits = (((a * x + b) % prime * x + c) % prime).astype(np.int64) & place
+        for shift in (16, 8, 4, 2, 1):
+            bits ^= bits >> shift
+        lies = rng.integers(0, ONE, len(items)) >= round(self.truth * ONE)
+        return (number * self.width + place) * 2 + ((bits & 1) ^ lies)
+
+
+class HadamardSketch(Mechanism):
+    """One sketch of all values.
+
+    Its estimates are unbiased over the drawing of hash functions, which are fixed: for the ones there are,
+    values that share cells more often than others take a little from each other, however many reports come.
+    """
+
+    board = Path(hcms_board.__file__)
+    answers = frozenset()
+    examples = ({"type": "bool", "hashes": 2, "width": 4},)
+
+    def __init__(self, experiment):
+        super().__init__(experiment)
+        self.sketch = Sketch(experiment.hashes, experiment.width, experiment.threshold)
+
+    def law(self, shares):
+        table = self.sketch.law(np.arange(self.domain), shares.reshape(self.domain, -1))
+        return [table.reshape(-1, *shares.shape[1:])]
+
+    def weights(self, statistic, reports):
+        items = np.arange(self.domain)
+        return [self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
+
+    def draw(self, indices, rng):
+        return self.sketch.draw(indices, rng).astype(np.uint32)

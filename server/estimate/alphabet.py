@@ -1,0 +1,112 @@
+"""Which bytes may follow which, where texts are of some characters in UTF-8 and zeros follow their end."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import Ints
+from .statistic import EstimateError
+
+PRINTABLE = "".join(map(chr, range(ord(" "), ord("~") + 1)))
+"""Printable ASCII."""
+_BETWEEN, _ENDED = 0, 1
+
+
+def characters(text: str) -> str:
+    """The characters that a text like "a-z0-9_-" stands for.
+
+    A hyphen between two digits or two letters of a kind is a range, and itself elsewhere. Raises
+    EstimateError where there are none, a range falls, or a character cannot be printed.
+    """
+    found: set[str] = set()
+    i = 0
+    while i < len(text):
+        first, between, last = text[i], text[i + 1 : i + 2], text[i + 2 : i + 3]
+        kind = unicodedata.category(first)
+        if (
+            between == "-"
+            and last
+            and kind in ("Ll", "Lu", "Lo", "Nd")
+            and kind == unicodedata.category(last)
+        ):
+            if last < first:
+                raise EstimateError(f"in an alphabet a range rises: {last}-{first}, not {first}-{last}")
+            found.update(map(chr, range(ord(first), ord(last) + 1)))
+            i += 3
+        else:
+            found.add(first)
+            i += 1
+    if not found:
+        raise EstimateError('an alphabet needs a character, such as "a-z0-9._-"')
+    if not all(c.isprintable() for c in found):
+        raise EstimateError("an alphabet has characters that can be printed, and no others")
+    return "".join(sorted(found))
+
+
+@dataclass(frozen=True)
+class Beginnings:
+    """Beginnings of texts, all of one length.
+
+    rows     their bytes, shape (n, length)
+    states   where each stands: between two characters, behind the end, or within a character; shape (n,)
+    origin   which beginning, of those that were extended, each comes from; shape (n,)
+    """
+
+    rows: npt.NDArray[np.uint8]
+    states: Ints
+    origin: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: Ints | slice) -> Beginnings:
+        return Beginnings(self.rows[which], self.states[which], self.origin[which])
+
+
+NOTHING = Beginnings(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+"""The beginning of every text."""
+
+
+class Alphabet:
+    """The bytes of some characters, and zeros behind a text's end."""
+
+    def __init__(self, of: str = PRINTABLE):
+        """of: its characters, each as it is."""
+        self._next: list[dict[int, int]] = [{0: _ENDED}, {0: _ENDED}]
+        for character in of:
+            state = _BETWEEN
+            *first, last = character.encode()
+            for byte in first:
+                if byte not in self._next[state]:
+                    self._next[state][byte] = len(self._next)
+                    self._next.append({})
+                state = self._next[state][byte]
+            self._next[state][last] = _BETWEEN
+
+    def ways(self, states: Ints, length: int) -> Ints:
+        """How many beginnings, longer by so many bytes, each of these states leads to."""
+        count = np.ones(len(self._next))
+        for _ in range(length):  # floats: what overflows an integer is far too many as well
+            count = np.array([sum(count[to] for to in following.values()) for following in self._next])
+        return np.minimum(count, 2.0**53).astype(np.int64)[states]
+
+    def extended(self, given: Beginnings, length: int) -> Beginnings:
+        """All beginnings that are these and so many bytes more."""
+        now = Beginnings(given.rows, given.states, np.arange(len(given)))
+        for _ in range(length):
+            parts: list[Beginnings] = []
+            for state, following in enumerate(self._next):
+                here = now[np.flatnonzero(now.states == state)]
+                many = len(following)
+                rows = np.repeat(here.rows, many, axis=0)
+                added = np.tile(np.array([*following], np.uint8), len(here))
+                states = np.tile(np.array([*following.values()], np.int64), len(here))
+                rows = np.column_stack([rows, added])
+                parts.append(Beginnings(rows, states, np.repeat(here.origin, many)))
+            fields = zip(*((p.rows, p.states, p.origin) for p in parts), strict=True)
+            now = Beginnings(*(np.concatenate(field) for field in fields))
+        return now

@@ -1,0 +1,186 @@
+"""Texts that nobody listed: found by their beginnings, level by level, then stated by reports of their own.
+
+The levels of `prefix` hash longer and longer beginnings of a text. Whatever has survived a level is tried
+with each character behind it at the next one, and the best survive. A text's share is no larger than that of
+any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the estimates
+from there on: with shares that do not rise, the likeliest share of the longest (isotonic regression). The
+last level has the whole length once more, other reports and a hash of its own, and states the shares of the
+few that got there; to no other report do their shares and errors owe anything.
+
+What is listed there. A text that nobody sent has a slot that is drawn evenly, whatever was reported: what
+stands in all slots is exactly how an estimate of its share is distributed, noise and collisions included. So
+a candidate's p value is the part of the slots, but for those of listed texts, that have as much as its own,
+and Holm's procedure keeps the chance that any text is listed which nobody sent below MISTAKEN. Nothing is
+assumed of the population.
+
+Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
+levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
+rejective multiple test procedure", Scand. J. Statist. 1979; Benjamini and Yekutieli, "False discovery
+rate-adjusted multiple confidence intervals for selected parameters", JASA 2005.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment
+from ..arrays import Floats, Ints
+from ..mechanisms import mechanism_of
+from ..mechanisms.prefix import Prefix, SlotShares
+from .alphabet import NOTHING, PRINTABLE, Alphabet, Beginnings, characters
+from .statistic import EstimateError, Statistic, normal_quantile
+
+MISTAKEN = 0.04
+"""Chance at most that a text is listed which nobody sent."""
+_BEAM = 1000  # beginnings that survive a level
+_TRIED = 1 << 20  # beginnings that are hashed at a level, about a microsecond each
+_STATED = 100  # texts whose shares are stated: the more there are, the larger a share has to be
+_SLOTS_EACH = 64  # and so many slots at least for each of them, or there is no p value small enough
+_SURE = 1.9  # standard errors above what each level lets through; all let it through about 9 times in 10
+
+
+@dataclass(frozen=True)
+class FoundText:
+    """A text that was found.
+
+    text   its characters, of what could be asked about
+    whole  False where it fills the last prefix, so that it may go on
+    share  of it and of all that begin with it where it is not whole
+    """
+
+    text: str
+    whole: bool
+    share: Statistic
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found, by falling share.
+
+    stated      how many candidates the last level judged
+    least       share that a text needs to be found about nine times in ten
+    """
+
+    experiment: Experiment
+    reports: int
+    found: tuple[FoundText, ...]
+    stated: int
+    least: float
+
+    def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
+        """Intervals of the shares found, of which this part holds its share on average.
+
+        Those that were listed were chosen by their size, so that each interval is a little wider than alone.
+        Raises EstimateError for a confidence that is not between 0 and 1.
+        """
+        normal_quantile(confidence)
+        each = 1 - (1 - confidence) * len(self.found) / max(self.stated, 1)
+        return [one.share.interval(each) for one in self.found]
+
+
+def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None = None) -> Discovery:
+    """Texts found in a histogram of codes of mechanism prefix, counts of shape (code_count,).
+
+    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None.
+    Raises EstimateError for an experiment of another mechanism, one whose last prefix does not stand twice,
+    counts that do not fit or are too few, and an alphabet of too many characters for the first prefix.
+    """
+    mechanism = mechanism_of(experiment)
+    if not isinstance(mechanism, Prefix):
+        raise EstimateError(f"{experiment.name} has no prefixes to discover texts by")
+    if len(mechanism.lengths) < 2 or mechanism.lengths[-1] != mechanism.lengths[-2]:
+        raise EstimateError(f"the last prefix of {experiment.name} does not stand twice: nothing is stated")
+    histogram = np.asarray(counts)
+    if histogram.shape != (experiment.code_count,) or histogram.dtype.kind not in "iu":
+        raise EstimateError(f"counts must be {experiment.code_count} integers, one for each code")
+    *search, last = mechanism.slot_shares(histogram.astype(np.int64))
+    if min(level.reports for level in (*search, last)) < 2:
+        raise EstimateError("each level needs at least 2 reports: wait for more")
+    of = PRINTABLE if alphabet is None else characters(alphabet)
+    candidates, cut = searched(mechanism, search, Alphabet(of))
+    listed, shares, least = stated(last, slots_of(mechanism, len(search), candidates.rows))
+    found = tuple(
+        FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
+        for i, share in zip(listed, shares, strict=True)
+    )
+    reports = sum(level.reports for level in (*search, last))
+    return Discovery(experiment, reports, found, len(candidates), max(least, cut))
+
+
+def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> tuple[Beginnings, float]:
+    """The best beginnings of full length, best first, and the share that gets through about 9 times in 10."""
+    kept, path, cut = NOTHING, np.zeros((1, 0)), 0.0
+    weights = np.array([float(level.reports) for level in levels])
+    for number, level in enumerate(levels):
+        longer = mechanism.lengths[number] - kept.rows.shape[1]
+        tried = np.cumsum(alphabet.ways(kept.states, longer))
+        if tried[0] > _TRIED:
+            raise EstimateError(
+                f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
+                "fewer characters by --alphabet"
+            )
+        fitting = int(np.searchsorted(tried, _TRIED, side="right"))
+        kept = alphabet.extended(kept[:fitting], longer)
+        shares = level.shares[slots_of(mechanism, number, kept.rows)]
+        path = np.column_stack([path[kept.origin], shares])
+        score = _last_of_falling(path, weights[: number + 1])
+        best = np.argsort(-score, kind="stable")[:_BEAM]
+        if len(best) < len(score):
+            cut = max(cut, float(score[best[-1]]) + _SURE * level.variance(0.0) ** 0.5)
+        kept, path = kept[best], path[best]
+    count = max(1, min(_STATED, len(levels[0].shares) // _SLOTS_EACH))
+    return kept[:count], cut
+
+
+def _last_of_falling(path: Floats, weights: Floats) -> Floats:
+    """Last of the nearest shares that never rise, shape (n,), to estimates of shape (n, levels)."""
+    backwards = np.cumsum((path * weights)[:, ::-1], axis=1) / np.cumsum(weights[::-1])
+    return backwards.min(axis=1)
+
+
+def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Ints:
+    """The slot of each beginning at a level, numbered from 0, as device/ldp_text.py has it."""
+    start = mechanism.salt + bytes((number + 1,))
+    data, size = rows.tobytes(), rows.shape[1]
+    sha256 = hashlib.sha256
+    digests = (sha256(start + data[i : i + size]).digest()[5:8] for i in range(0, len(data), size))
+    numbers = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1])
+    return numbers & (mechanism.slots - 1)
+
+
+def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
+    """Which candidates are listed, by falling share; their shares; and what is listed 9 in 10 times.
+
+    slots: of the candidates, best first. Of several in one slot only the best can be told.
+    """
+    first = np.sort(np.unique(slots, return_index=True)[1])
+    order = first[np.argsort(-level.shares[slots[first]], kind="stable")]
+    falling = np.sort(level.shares)[::-1]
+    count, listed = len(slots), 0
+    no_less = np.searchsorted(-falling, -level.shares[slots[order]], side="right")  # the own slot among them
+    while listed < len(order):
+        chance = (no_less[listed] - listed) / (len(falling) - listed)
+        if chance > MISTAKEN / (count - listed):
+            break
+        listed += 1
+    others = np.delete(level.shares, slots[order[:listed]])
+    # Texts that were not listed lie behind each slot, on average as many as behind all others.
+    mean, spread = float(others.mean()), float(others.var())
+    statistics: list[Statistic] = []
+    for at in order[:listed]:
+        share = float(level.shares[slots[at]]) - mean
+        variance = spread + level.variance(share) - level.variance(0.0)
+        statistics.append(Statistic(share, variance**0.5, level.skew(share)))
+    allowed = int(MISTAKEN / max(count - listed, 1) * len(others))
+    needed = float(np.sort(others)[::-1][min(allowed, len(others) - 1)]) - mean
+    return order[:listed], statistics, needed + _SURE * spread**0.5
+
+
+def _text(row: npt.NDArray[np.uint8]) -> str:
+    """A text's characters; of one that is cut within a character those before it."""
+    return row.tobytes().rstrip(b"\0").decode(errors="ignore")

@@ -1,0 +1,182 @@
+"""prefix: levels of a text's beginnings, each hashed into slots that pgr reports, to discover unknown texts.
+
+An index is a slot for each level, slots**levels of them: far more than any array holds. What has that size is
+made for small domains alone (law, weights, lift); of real ones a histogram tells level by level, and which
+texts are behind the slots is found by estimate/discovery.py.
+
+Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each
+level's slots are estimated without bias; how often slots of two levels come together no report tells. Cost:
+codes of all levels; decoding is a butterfly for each.
+Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021;
+Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment, ExperimentRefused
+from ...device.ldp_pgr import Points
+from ..arrays import Counts, Floats
+from .channel import Channel
+from .choice import Choice
+from .decoded import Decoded
+from .flat_choice import MAX_CODES, primes
+from .mechanism import Weights
+from .pgr import PointsCode, draw_points, points_channel
+from .supports import SupportMechanism
+from .workload import Workload
+
+_LARGEST_Q = 251  # for every ε: above it codes of several levels are too many
+_TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
+
+
+@dataclass(frozen=True)
+class SlotShares:
+    """What a level's reports say of its slots.
+
+    shares   of each slot, shape (slots,), unbiased
+    reports  of the level; channel: how often one supports a slot
+    """
+
+    shares: Floats
+    reports: int
+    channel: Channel
+
+    def variance(self, share: float) -> float:
+        """Variance of the estimate of a slot of this share, the sampling of the population included."""
+        support = self._support(share)
+        return support * (1 - support) / (self.channel.p - self.channel.q) ** 2 / self.reports
+
+    def skew(self, share: float) -> float:
+        """How much it grows as the share grows by one."""
+        return (1 - 2 * self._support(share)) / (self.channel.p - self.channel.q) / self.reports
+
+    def _support(self, share: float) -> float:
+        return min(max(self.channel.q + (self.channel.p - self.channel.q) * share, 0.0), 1.0)
+
+
+class SlotCode(PointsCode):
+    """A level's codes; its nodes are the slots that an index has there."""
+
+    def __init__(self, points: Points):
+        super().__init__(points)
+        self.shift: int = vars(points)["shift"]
+
+    def node_sums(self, values: Floats) -> Floats:
+        return values.reshape(-1, self.level.domain, 1 << self.shift, *values.shape[1:]).sum(axis=(0, 2))
+
+    def spread_out(self, nodes: Floats, domain: int) -> Floats:
+        return nodes[np.arange(domain) >> self.shift & (self.level.domain - 1)]
+
+
+class Prefix(SupportMechanism):
+    """The mechanism prefix."""
+
+    answers: ClassVar[frozenset[str]] = frozenset({"discovery"})
+    parameters: ClassVar[tuple[str, ...]] = ("q", "weights")
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        _TEXT | {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]},
+        _TEXT | {"slots": 8, "prefixes": [1, 1], "q": 3},
+    )
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        """The q of least variance of a slot; variance: of the level that states shares.
+
+        That one has twice the reports of others, and the first half: it has few beginnings to tell apart.
+        """
+        if workload.kind != "texts":
+            return
+        levels = workload.levels
+        slots = 1 << (domain.bit_length() - 1) // levels
+        weights = (1, *[2] * (levels - 2), 4) if levels > 2 else (1,) * levels
+        best: Choice | None = None
+        for q in primes(_LARGEST_Q + 1):
+            try:
+                points = Points(epsilon, slots, q, 0, 1)
+            except ExperimentRefused:
+                continue
+            channel = points_channel(points)
+            if points.code_count * levels > MAX_CODES or channel.p <= channel.q:
+                continue
+            if best is None or channel.variance < best.variance:
+                best = Choice("prefix", (("q", q), ("weights", weights)), channel.variance)
+        if best is not None:
+            yield replace(best, variance=best.variance * sum(weights) / weights[-1])
+
+    def __init__(self, experiment: Experiment):
+        super().__init__(experiment)
+        fields = vars(experiment)  # which device/ldp_text.py has set
+        self.salt: bytes = fields["salt"]
+        self.slots: int = fields["slots"]
+        self.lengths: tuple[int, ...] = fields["prefixes"]
+
+    def _codes(self, experiment: Experiment) -> tuple[SlotCode, ...]:
+        return tuple(SlotCode(level) for level in cast(tuple[Any, ...], experiment.levels))
+
+    @property
+    def _levels(self) -> tuple[SlotCode, ...]:
+        return cast(tuple[SlotCode, ...], self.codes)
+
+    def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
+        """As ever, of a statistic that is a sum of numbers for each level's slots; ValueError for another."""
+        mean = statistic.mean(axis=0)
+        share = self.experiment.levels[0].domain / self.domain
+        nodes = [code.node_sums(statistic) * share - mean for code in self.codes]
+        left = (
+            statistic
+            - mean
+            - sum(code.spread_out(part, self.domain) for code, part in zip(self.codes, nodes, strict=True))
+        )
+        if np.abs(left).max() > 1e-9 * np.abs(statistic).max():
+            raise ValueError("no report tells how often slots of two levels come together")
+        constant = mean + sum(code.constant(part) for code, part in zip(self.codes, nodes, strict=True))
+        parts = zip(self.codes, nodes, reports, strict=True)
+        return (code.weights(part) if n else None for code, part, n in parts), constant
+
+    def lacks(self, reports: Sequence[int]) -> str:
+        return "" if min(reports) > 1 else "each level needs at least 2 reports: wait for more"
+
+    def drawable(self, indices: Sequence[int]) -> npt.NDArray[np.uint32]:
+        """The slots of indices of a domain of any size, shape (n, levels)."""
+        rows = [[index >> level.shift & (self.slots - 1) for level in self._levels] for index in indices]
+        return np.array(rows, np.uint32).reshape(len(rows), len(self.codes))
+
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        """As ever, of indices of shape (n,), or of their slots, shape (n, levels)."""
+        slots = indices
+        if indices.ndim == 1:
+            shifts = np.array([level.shift for level in self._levels], np.uint32)
+            slots = indices[:, None] >> shifts & np.uint32(self.slots - 1)
+        ends = np.cumsum([level.weight for level in self.experiment.levels])
+        level_of = np.searchsorted(ends, rng.integers(0, ends[-1], len(slots)), side="right")
+        out = np.empty(len(slots), np.uint32)
+        for number, code in enumerate(self.codes):
+            at = np.flatnonzero(level_of == number)
+            out[at] = code.level.offset + draw_points(code.level, slots[at, number], rng)
+        return out
+
+    def decode(self, counts: Counts) -> Decoded:
+        return Decoded(self, self.collapse(counts))
+
+    def slot_shares(self, counts: Counts) -> list[SlotShares]:
+        """What a histogram of codes, shape (code_count,), tells of each level's slots."""
+        levels: list[SlotShares] = []
+        for code, part in zip(self.codes, self.collapse(counts), strict=True):
+            reports = int(part.sum())
+            mean = code.class_supports(part) / max(reports, 1)
+            levels.append(SlotShares((mean - code.channel.q) * code.scale, reports, code.channel))
+        return levels
+
+    def fields(self) -> dict[str, Any]:
+        points = [level.level for level in self._levels]
+        return super().fields() | {"q": points[0].q, "weights": [one.weight for one in points]}
+
+    def words(self) -> str:
+        return f"prefix, {len(self._levels)} levels, q {self._levels[0].level.q}"

@@ -1,0 +1,106 @@
+"""A mechanism of one's own from the analyst's file to the answer: real processes, a real broker."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import hushmote, hushmote_process
+from own_channels import EXAMPLES
+
+from hushmote.server.service.process import READY
+from hushmote.server.wire import experiments as wire
+from hushmote.server.wire.experiments import parse_experiment
+from hushmote.simulator.broker import EmbeddedBroker
+from hushmote.simulator.faithful import SimulatedFleet
+from hushmote.simulator.gateway import Gateways
+
+CUPS = """
+name = "cups"
+purpose = "How many cups does a machine make?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "cups"
+low = 0
+high = 80
+bins = 8
+mechanism = "unary:Unary"
+epsilon = 2
+window = "day"
+[budget]
+rule = "sum"
+cap = 8
+"""
+
+
+@pytest.fixture
+def cups(tmp_path: Path) -> Path:
+    """A folder with an experiment that takes the documents' example, and the two files of that."""
+    for path in EXAMPLES.glob("unary*.py"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "cups.toml").write_text(CUPS)
+    return tmp_path
+
+
+def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
+    """In processes of their own: nothing is loaded beforehand."""
+    shown = json.loads(hushmote_process("experiment", "show", "cups.toml", "--json", cwd=cups))
+    assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
+    store = ("--store", "sqlite:///s.sqlite")
+    simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
+    hushmote_process("simulate", "cups.toml", *simulated, "--days", "2", *store, cwd=cups)
+    counted = json.loads(hushmote_process("status", "--json", *store, cwd=cups))["experiments"][0]
+    found = json.loads(hushmote_process("estimate", "cups", "--json", *store, cwd=cups))
+    assert found["reports"] == counted["reports"] > 1000
+    assert "sound" in hushmote_process("store", "check", "sqlite:///s.sqlite", cwd=cups)
+    assert "1.0986" in hushmote_process("epsilon", "local", "cups.toml", "--risk", "0.3", cwd=cups)
+    audit = json.loads(hushmote_process("audit", "cups.toml", "--samples", "2000", "--json", cwd=cups))
+    assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
+    (cups / "my_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
+    asked = ("estimate", "cups", "--post", "my_post:half", "--json", *store)
+    processed = json.loads(hushmote_process(*asked, cwd=cups))
+    assert "my_post:half" in json.dumps(processed)
+
+
+def test_elsewhere_it_is_a_line_and_not_a_damaged_store(cups: Path, tmp_path_factory: pytest.TempPathFactory):
+    store = f"sqlite:///{cups}/s.sqlite"
+    hushmote_process("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for arguments in (("status", "--store", store), ("store", "check", store)):
+        said = hushmote_process(*arguments, cwd=elsewhere, expect=1)
+        assert "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in" in said
+    said = hushmote_process("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
+    assert "there is no module unary" in said
+
+
+def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytest.MonkeyPatch):
+    hushmote("experiment", "add", "cups.toml", "--open", "--fleet", "bar", cwd=cups)
+    shown = json.loads(hushmote("experiment", "show", "cups.toml", "--json", cwd=cups))
+    payload = shown["payload"].encode()
+    monkeypatch.setattr(wire, "FOLDERS", [str(cups)])
+    parse_experiment(payload)
+    with EmbeddedBroker() as broker:
+        command = [sys.executable, "-P", "-m", "hushmote", "serve"]
+        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch-s", "0.2"]
+        with subprocess.Popen(
+            command, cwd=cups, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline().strip() == READY
+            fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
+            with Gateways(broker.host, broker.port) as gateways:
+                gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
+            end = time.monotonic() + 30
+            reports = 0
+            while time.monotonic() < end and reports < 300:
+                reports = json.loads(hushmote("status", "--json", cwd=cups))["experiments"][0]["reports"]
+            server.terminate()
+            log = server.communicate(timeout=20)[1]
+    assert "stopped: 300 reports accepted; rejected: none" in log
+    found = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
+    assert found["reports"] == 300

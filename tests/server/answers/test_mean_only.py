@@ -1,0 +1,86 @@
+"""An experiment that answers its mean and nothing else, asked for everything."""
+
+import numpy as np
+import pytest
+from experiments import number_json
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.answer import PostRow
+from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
+from hushmote.server.arrays import Floats
+from hushmote.server.estimate import Estimate, estimate
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.experiments.asking import NotAnswered
+from hushmote.simulator import vectorised
+
+
+def version(reach: int, epsilon: int = 2_000_000) -> Experiment:
+    return Experiment.parse(number_json(40, mechanism="sw", reach=reach, epsilon=epsilon))
+
+
+def shares(middle: float) -> Floats:
+    f = np.exp(-0.5 * ((np.arange(40) - middle) / 4) ** 2)
+    return f / f.sum()
+
+
+def fleet(experiment: Experiment, middle: float, seed: int) -> Estimate:
+    rng = np.random.default_rng(seed)
+    return estimate(
+        experiment, vectorised.histogram(experiment, rng.multinomial(20_000, shares(middle)), rng)
+    )
+
+
+def mean_of(middle: float) -> float:
+    return float(shares(middle) @ (np.arange(40) + 0.5) / 40)
+
+
+def test_its_summary_is_the_mean_and_the_standard_deviation():
+    """Intervals of 1 - 1e-9: each misses that often."""
+    of = FleetEstimate(fleet(version(10), 15, 1), confidence=1 - 1e-9, truth=shares(15))
+    (moments,) = of.summary()
+    assert [row.name for row in moments.rows] == ["mean", "standard deviation"]
+    assert all(row.covered for row in moments.rows)
+    assert moments.rows[0].truth == pytest.approx(mean_of(15))
+    for asked in (of.histogram, of.cdf, lambda: of.top(3), lambda: of.share("0:0.5"), of.quantile):
+        with pytest.raises(NotAnswered, match="x answers only its mean"):
+            asked()
+
+
+def test_a_change_of_the_mean_is_seen_between_versions_of_other_reach():
+    """20,000 reports each, a move of a tenth of the range: 24 standard errors."""
+    before, after = (FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0)))
+    (readings,) = after.change_since(before)
+    mean = readings.rows[0]
+    assert mean.name == "mean"
+    assert mean.p < 1e-9
+    assert mean.low < mean_of(19) - mean_of(15) < mean.high
+
+
+def test_its_windows_have_a_trend_of_the_mean_with_a_test():
+    """Three equal windows and one that differs; intervals of 1 - 1e-9."""
+    windows = {f"2026-11-2{i}": fleet(version(10), 15, 10 + i) for i in range(3)}
+    (calm,) = trend(windows, ["mean"], confidence=1 - 1e-9)
+    assert dict(calm.p_values)["mean"] > 1e-9
+    assert all(row.low < mean_of(15) < row.high for row in calm.rows)
+    (moved,) = trend(windows | {"2026-11-24": fleet(version(10), 19, 14)}, ["mean"])
+    assert dict(moved.p_values)["mean"] < 1e-9
+
+
+def test_versions_pooled_have_one_mean():
+    both = FleetEstimate(
+        pool([fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]), confidence=1 - 1e-9
+    )
+    row = both.mean().rows[0]
+    assert row.low < mean_of(15) < row.high
+    alone = FleetEstimate(fleet(version(3, 1_000_000), 15, 4), confidence=1 - 1e-9).mean().rows[0]
+    assert row.high - row.low < alone.high - alone.low
+
+
+@pytest.mark.parametrize("method", ["ems", "smooth"])
+def test_a_distribution_is_made_where_it_is_named(method: str):
+    table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post=method)
+    processed = [row.processed for row in table.rows if isinstance(row, PostRow)]
+    assert len(processed) == len(table.rows) == 8
+    assert sum(processed) == pytest.approx(1)
+    assert table.post == method
+    assert "no intervals" in table.note

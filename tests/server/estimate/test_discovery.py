@@ -1,0 +1,250 @@
+"""Texts that nobody listed: what is found, what chance lists, and what cannot be asked."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments import experiment_json, number_json
+from scipy import optimize, stats
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import discovery
+from hushmote.server.estimate.alphabet import NOTHING, PRINTABLE, Alphabet, characters
+from hushmote.server.estimate.discovery import MISTAKEN, Discovery, discover, slots_of, stated
+from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.prefix import Prefix, SlotShares
+from hushmote.simulator import vectorised
+
+FIELDS = {"type": "text", "salt": "pepper", "slots": 16_384, "mechanism": "prefix", "q": 53}
+LENGTHS = [2, 4, 6, 6]
+
+
+def experiment(**changes: Any) -> Experiment:
+    fields = FIELDS | {"prefixes": LENGTHS, "epsilon": 4_000_000, "budget": {"rule": "unlimited"}}
+    return Experiment.parse(experiment_json(**fields | changes))
+
+
+def found(
+    shares: Mapping[str, float], reports: int, alphabet: str | None = None, **changes: Any
+) -> Discovery:
+    """What is discovered among the reports of a fleet whose boards hold these texts."""
+    of = experiment(**changes)
+    rng = np.random.default_rng(1)
+    indices = [of.bucket(text) or 0 for text in shares]
+    held = rng.multinomial(reports, [*shares.values()])
+    return discover(of, vectorised.histogram(of, held, rng, of=indices), alphabet)
+
+
+def test_what_many_boards_hold_is_found_with_its_share():
+    """100,000 reports; each share 15 standard errors or more. Intervals at 1 - 1e-10 hold each."""
+    shares = {"E1042": 0.4, "E7": 0.25, "W-100": 0.2, "": 0.15}
+    answer = found(shares, 100_000, "A-Z0-9-")
+    assert [one.text for one in answer.found] == [*shares]
+    assert all(one.whole for one in answer.found)
+    for one in answer.found:
+        low, high = one.share.interval(1 - 1e-10)
+        assert low < shares[one.text] < high
+    assert answer.reports == 100_000
+    assert 0 < answer.least < 0.15
+
+
+def test_a_text_that_fills_the_last_prefix_may_go_on():
+    answer = found({"abcdefgh": 0.5, "abcdef": 0.2, "abc": 0.3}, 50_000, "a-h")
+    assert {one.text: one.whole for one in answer.found} == {"abcdef": False, "abc": True}
+    assert answer.found[0].share.value == pytest.approx(0.7, abs=0.05)
+
+
+def test_texts_have_letters_of_several_bytes():
+    """The last prefix cuts a letter of 東京都 in two: what is before it is shown."""
+    shares = {"größe": 0.3, "東京": 0.3, "東京都": 0.2, "a": 0.2}
+    answer = found(shares, 50_000, "a-zöß東京都", prefixes=[2, 4, 5, 6, 7, 7])
+    listed = {(one.text, one.whole) for one in answer.found}
+    assert listed == {("größe", False), ("東京", True), ("東京", False), ("a", True)}
+
+
+def test_printable_ascii_is_what_is_looked_for_where_nobody_says():
+    answer = found({"a b~": 0.5, "ä": 0.5}, 20_000)
+    assert [one.text for one in answer.found] == ["a b~"]
+
+
+@pytest.mark.parametrize("text", ["", "a", "abc", "abcdefghi", "größe", "\0\0"])
+def test_slots_are_those_of_the_board(text):
+    of = experiment(prefixes=[1, 3, 8, 8], slots=1024)
+    mechanism = mechanism_of(of)
+    assert isinstance(mechanism, Prefix)
+    data = text.encode() + bytes(8)
+    slots = [
+        int(slots_of(mechanism, i, np.frombuffer(data[:size], np.uint8)[None])[0])
+        for i, size in enumerate((1, 3, 8, 8))
+    ]
+    assert sum(slot << 10 * i for i, slot in enumerate(slots)) == of.bucket(text)
+
+
+def test_a_beginning_is_judged_by_shares_that_never_rise():
+    rng = np.random.default_rng(3)
+    path, weights = rng.normal(size=(200, 5)), np.array([1.0, 2, 2, 3, 2])
+    last = [
+        optimize.isotonic_regression(row, weights=weights, increasing=False).x[-1] for row in path
+    ]  # pool adjacent violators
+    np.testing.assert_allclose(discovery._last_of_falling(path, weights), last, atol=1e-12)
+
+
+def noise(
+    rng: np.random.Generator, slots: int, reports: int, held: Mapping[int, int] | None = None
+) -> SlotShares:
+    """A level where these many reports are of slots, and all others of texts that are all different."""
+    channel = mechanism_of(experiment(slots=slots)).codes[-1].channel  # type: ignore[attr-defined]
+    counts = rng.multinomial(reports - sum((held or {}).values()), np.full(slots, 1 / slots))
+    for slot, n in (held or {}).items():
+        counts[slot] += n
+    supports = rng.binomial(counts, channel.p) + rng.binomial(reports - counts, channel.q)
+    return SlotShares((supports / reports - channel.q) / (channel.p - channel.q), reports, channel)
+
+
+@pytest.mark.parametrize("reports", [2000, 50_000])
+def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
+    """500 fleets that have nothing in common; few reports leave many slots with equal shares.
+
+    Of tables with a text nobody sent there are more than the bound with a chance below 1e-9.
+    """
+    rng = np.random.default_rng(4)
+    mistaken = 0
+    for _ in range(500):
+        listed, _, _ = stated(noise(rng, 8192, reports), rng.integers(0, 8192, 100))
+        mistaken += len(listed) > 0
+    assert mistaken <= stats.binom.isf(1e-9, 500, MISTAKEN)
+    assert MISTAKEN <= 0.05
+
+
+def test_common_texts_do_not_make_others_be_listed():
+    """The same beside five texts that everybody else has, all candidates: those are always listed."""
+    rng = np.random.default_rng(5)
+    mistaken = 0
+    for _ in range(300):
+        held = {int(slot): 6000 for slot in rng.choice(8192, 5, replace=False)}
+        slots = np.append([*held], rng.integers(0, 8192, 95))
+        listed, shares, _ = stated(noise(rng, 8192, 40_000, held), slots)
+        assert {0, 1, 2, 3, 4} <= {*listed.tolist()}
+        assert [one.value for one in shares[:5]] == pytest.approx([0.15] * 5, abs=0.05)
+        mistaken += len(listed) > 5
+    assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
+
+
+def test_of_two_candidates_in_one_slot_the_better_is_listed():
+    level = noise(np.random.default_rng(6), 8192, 40_000, {7: 20_000})
+    listed, shares, _ = stated(level, np.array([3, 7, 7, 9]))
+    assert listed.tolist() == [1]
+    assert shares[0].value == pytest.approx(0.5, abs=0.03)
+
+
+def test_standard_errors_are_those_of_repeated_fleets():
+    """1,000 fleets: the mean error within 12 % of the errors' deviation, which is 5 of its deviations."""
+    rng = np.random.default_rng(7)
+    values, errors = [], []
+    for _ in range(1000):
+        _, (share,), _ = stated(noise(rng, 4096, 20_000, {7: 6000}), np.array([7]))
+        values.append(share.value)
+        errors.append(share.stderr)
+    # The reports of the slot are fixed here: their sampling, f(1 - f)/N, is missing from the deviation.
+    deviation = math.sqrt(np.var(values) + 0.3 * 0.7 / 20_000)
+    assert np.mean(errors) == pytest.approx(deviation, rel=0.12)
+    assert np.mean(values) == pytest.approx(0.3, abs=7 * deviation / math.sqrt(1000))
+
+
+def test_more_candidates_widen_the_intervals_of_those_that_were_chosen():
+    answer = found({"a": 0.6, "b": 0.4}, 20_000, "ab")
+    assert answer.stated > len(answer.found) == 2
+    (low, high), (alone_low, alone_high) = answer.intervals()[0], answer.found[0].share.interval()
+    assert low < alone_low < alone_high < high
+    with pytest.raises(EstimateError, match="confidence must be between 0 and 1"):
+        answer.intervals(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a-e", "abcde"),
+        ("cab", "abc"),
+        ("0-9A-C", "0123456789ABC"),
+        ("a-", "-a"),
+        ("9-_", "-9_"),
+        ("a-Z", "-Za"),
+        ("-a-c", "-abc"),
+        ("а-в", "абв"),
+        (" -~", " -~"),
+    ],
+)
+def test_an_alphabet_has_ranges_of_letters_and_of_digits(text, expected):
+    assert characters(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "an alphabet needs a character"),
+        ("e-a", "in an alphabet a range rises: a-e, not e-a"),
+        ("a\n", "characters that can be printed"),
+        ("\ud800", "characters that can be printed"),
+    ],
+)
+def test_an_alphabet_that_does_not_do_is_refused(text, reason):
+    with pytest.raises(EstimateError, match=reason):
+        characters(text)
+
+
+@pytest.mark.parametrize("of", ["ab", "aß", "a東ö"])
+def test_beginnings_are_all_that_texts_of_the_alphabet_can_begin_with(of):
+    def encoded(length: int) -> set[bytes]:
+        texts = {b""}
+        for _ in range(length):
+            texts |= {text + c.encode() for text in texts for c in of}
+        return {(text + bytes(length))[:length] for text in texts}
+
+    alphabet = Alphabet(of)
+    now = NOTHING
+    for size, more in ((1, 1), (3, 2), (4, 1)):
+        ways = alphabet.ways(now.states, more)
+        longer = alphabet.extended(now, more)
+        assert len({row.tobytes() for row in longer.rows}) == len(longer) == ways.sum()
+        assert {row.tobytes() for row in longer.rows} == encoded(size)
+        assert np.array_equal(now.rows[longer.origin], longer.rows[:, : size - more])
+        assert np.bincount(longer.origin, minlength=len(now)).tolist() == ways.tolist()
+        now = longer
+
+
+@pytest.mark.parametrize(
+    ("payload", "alphabet", "reason"),
+    [
+        (number_json(4), None, "x has no prefixes to discover texts by"),
+        (experiment_json(**FIELDS | {"prefixes": [2, 4]}), None, "the last prefix of e does not stand twice"),
+        (experiment_json(**FIELDS | {"prefixes": [4, 4]}), None, "beginnings of 4 bytes are too many to try"),
+        (experiment_json(**FIELDS | {"prefixes": [2, 2]}), "", "an alphabet needs a character"),
+    ],
+    ids=["a number", "stated nowhere", "too many beginnings", "no alphabet"],
+)
+def test_what_cannot_be_discovered_is_refused_with_the_reason(payload, alphabet, reason):
+    of = Experiment.parse(payload)
+    with pytest.raises(EstimateError, match=reason):
+        discover(of, np.ones(of.code_count, int), alphabet)
+
+
+@pytest.mark.parametrize(
+    "counts", [np.ones(3, int), np.ones(4), np.zeros(6, int)], ids=["shape", "floats", "none"]
+)
+def test_counts_that_do_not_do_are_refused(counts):
+    of = experiment(slots=1024, prefixes=[2, 2], q=31)
+    counts = np.resize(counts, of.code_count) if len(counts) > 3 else counts
+    with pytest.raises(EstimateError, match=r"counts must be|at least 2 reports"):
+        discover(of, counts)
+
+
+def test_the_beam_keeps_the_search_within_its_bounds(monkeypatch):
+    """With room for few beginnings the common text is still found, and what is needed is more."""
+    monkeypatch.setattr(discovery, "_BEAM", 20)
+    monkeypatch.setattr(discovery, "_TRIED", 2000)
+    narrow = found({"abcd": 0.5, "dcba": 0.5}, 20_000, "a-e", prefixes=[2, 3, 4, 4])
+    assert {one.text for one in narrow.found} == {"abcd", "dcba"}
+    assert len(PRINTABLE) == 95

@@ -1,0 +1,74 @@
+"""Experiments without a histogram in a real Chromium: a mean and its trend, texts and the command to ask."""
+
+from collections.abc import Iterator
+
+import pytest
+from accessibility import barriers
+from browser import Browser, browsing, needs_chromium, paged
+from kinds import WINDOWS, fill_kinds
+from selenium.webdriver.common.by import By
+
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.store import Store
+from hushmote.web.experiment.sentences import digits
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('kinds') / 'hushmote.sqlite'}"
+    with Store(url) as opened:
+        fill_kinds(opened)
+    return url
+
+
+@pytest.fixture(scope="module")
+def page(store: str) -> Iterator[str]:
+    with paged(store) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+def text(browser: Browser, place: str) -> str:
+    return browser.driver.find_element(By.ID, place).text
+
+
+def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str, browser: Browser):
+    browser.open(f"{page}/experiment/home/delay")
+    browser.until(lambda: ", between " in text(browser, "mean"), "no mean")
+    with StoreReader(store) as reader:
+        row = reader.fleet("home").experiment("delay").estimate().mean().rows[0]
+    places = digits(row.low, row.high)
+    assert text(browser, "mean").startswith(f"Mean: {row.value:.{places}f} min, between {row.low:.{places}f}")
+    browser.until(lambda: "If nothing had changed" in text(browser, "trend"), "no trend")
+    assert not browser.driver.find_elements(By.ID, "share")
+    assert "hushmote estimate delay --fleet home" in text(browser, "command-estimate")
+    assert "--trend" in text(browser, "command-trend")
+    first, last = min(WINDOWS), max(WINDOWS)
+    browser.open(f"{page}/experiment/home/delay?windows={last}&since={first}")
+    browser.until(lambda: text(browser, "change").startswith("Mean "), "no change")
+    assert not barriers(browser)
+    assert not browser.errors()
+
+
+def test_texts_are_asked_by_a_command_that_the_page_gives(page: str, browser: Browser):
+    browser.open(f"{page}/experiment/home/firmware")
+    browser.until(lambda: "--candidates" in text(browser, "command-ask"), "no command")
+    assert text(browser, "answers") == "firmware answers only the shares of texts that you name."
+    assert text(browser, "command-ask").startswith("hushmote estimate firmware --fleet home --store ")
+    browser.until(lambda: "ε of a report: 2" in text(browser, "private"), "not how private it is")
+    assert not barriers(browser)
+    assert not browser.errors()
+
+
+def test_the_first_view_has_every_kind(page: str, browser: Browser):
+    browser.open(page)
+    for name in ("delay", "firmware", "room"):
+        browser.says(name)
+    assert not browser.errors()

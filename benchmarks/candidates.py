@@ -5,7 +5,7 @@
 Words by Zipf's law, hashed by another salt for each fleet. Listed are all of them, or all but so many of the
 most common, whose slots are then unknown: the worst that a list can lack. The error is the root mean square
 over rows; noise and hash are what theory says of each: sqrt(q (1 - q) / N) / (p - q), and the root of the sum
-of f^2 / m over the words that are not listed (in brackets over all, which is what a list of one word errs by).
+of f^2 / m over the words that are not listed (in brackets over all, as for a list of one word).
 Coverage is of intervals of 95 % for the population's shares: of all rows, of the ten most common that are
 listed, of all other words together.
 
@@ -96,7 +96,7 @@ def run(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Shares of texts by a list: errors and intervals.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes nothing")
     quick = parser.parse_args().quick
     rng = np.random.default_rng(20)

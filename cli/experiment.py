@@ -13,6 +13,7 @@ from ..server.answers import tables as show
 from ..server.epsilon import MICRO, belief
 from ..server.errors import UsageError
 from ..server.experiments import words
+from ..server.experiments.asking import answers_of
 from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import load
 from ..server.experiments.reading import MILLI
@@ -40,6 +41,7 @@ experiment_app = typer.Typer(
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
     """What an experiment's version is, in plain values; ε in nats, low and high in the reading's unit."""
     number = experiment.type == "number"
+    of_type: dict[str, Any] = vars(experiment)  # what a type's own file on the board adds
     return {
         "name": experiment.name,
         "digest": experiment.digest.hex(),
@@ -50,6 +52,10 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "low": experiment.low / MILLI if number else None,
         "high": experiment.high / MILLI if number else None,
         "labels": [*experiment.labels, "other"] if experiment.type == "choice" else None,
+        "salt": of_type["salt"].decode() if "salt" in of_type else None,
+        "slots": of_type.get("slots"),
+        "prefixes": list(of_type["prefixes"]) if "prefixes" in of_type else None,
+        "answers": sorted(answers_of(experiment)),
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,
         "cells": [level.g for level in experiment.levels],

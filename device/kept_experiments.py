@@ -26,6 +26,20 @@ else:
     import ldp_client
 
 
+def load_further(names):
+    """Import files that enter further mechanisms; a text for each that cannot be.
+
+    Experiments that need it are then refused by name, and the others go on.
+    """
+    faults = []
+    for name in names or ():
+        try:
+            __import__(name)
+        except Exception as e:  # what a file does when it is imported is its own affair
+            faults.append("%s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
+    return faults
+
+
 def _name_in(payload):
     """What an experiment calls itself; None where that cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")

@@ -18,12 +18,12 @@ import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
-    from .kept_experiments import KeptExperiments
+    from .kept_experiments import KeptExperiments, load_further
     from .mqtt_reporter import Reporter
     from .reporter_base import sleep_ms, ticks_diff, ticks_ms
 else:
     import ldp_client
-    from kept_experiments import KeptExperiments
+    from kept_experiments import KeptExperiments, load_further
     from mqtt_reporter import Reporter
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
@@ -234,13 +234,8 @@ class Application:
 
     def __init__(self):
         self.settings = load_settings()
-        for name in (
-            self.settings.get("with") or ()
-        ):  # `hushmote flash --with`: what enters further mechanisms
-            try:
-                __import__(name)
-            except Exception as e:  # the experiments that need it are refused by name; the others go on
-                print("hushmote: %s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
+        for fault in load_further(self.settings.get("with")):
+            print("hushmote: " + fault)
         if network is None:
             raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
         for name in POLICY["experiments"]:

@@ -194,13 +194,13 @@ def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
 
 
-def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    return estimate.pairs.ask(question.pair, question.rows or ROWS)
-
-
 def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """The texts that are found."""
     return Answers([estimate.discover(question.alphabet, most=question.top)])
+
+
+def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    return estimate.pairs.ask(question.pair, question.rows or ROWS)
 
 
 OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
@@ -218,7 +218,7 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", *OTHERWISE} - {"pairs"}, question.top),
+        ("--top", {"frequencies", "candidates", "discovery"}, question.top),
         ("--alphabet", {"discovery"}, question.alphabet is not None),
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),

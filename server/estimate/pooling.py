@@ -55,7 +55,8 @@ class Pool(Estimates):
 
     @property
     def answers(self) -> frozenset[str]:
-        return frozenset.intersection(*(e.answers for e in self.estimates))
+        first, *others = (e.answers for e in self.estimates)
+        return first.intersection(*others)
 
     def rare_variance(self) -> float:
         return self._of_design([e.rare_variance() for e in self.estimates])

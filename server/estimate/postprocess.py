@@ -138,8 +138,8 @@ def ems(estimate: Estimates) -> Shares:
     step of the maximisation moves too little for it: there it is refused, and smooth is the one to take.
 
     Bias: as much smoothing for few reports as for many. Over all ranges at D = 256, ε = 1 and 100,000 reports
-    less than half the error of smooth on a tree for beta(5, 2), three times as much for a skewed population
-    (docs/means.md; benchmarks/means.py). smooth works on the same codes.
+    three quarters of the error of smooth on a tree for beta(5, 2), three times as much for a skewed
+    population (docs/means.md; benchmarks/means.py). smooth works on the same codes.
 
     Raises EstimateError for a bool or a choice, and where the mechanism answers shares of values.
 

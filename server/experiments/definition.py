@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
-from ..mechanisms import MECHANISMS, MechanismError, class_of
+from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from .budget import ExperimentBudget, Quantity
@@ -85,6 +85,8 @@ class Definition(ReadingDefinition):
             raise ValueError(str(e)) from None
         if self.type == "text" and self.statistics not in (None, "frequencies"):
             raise ValueError("of a text shares alone are estimated: leave statistics out")
+        if self.statistics == "mean" and self.type != "number":
+            raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
         for name in self.parameters:
             if name not in of_it:
                 having = (word for word, of in MECHANISMS.items() if name in of.parameters)
@@ -137,6 +139,11 @@ class Definition(ReadingDefinition):
             experiment = parse_experiment(published)
         except ldp_client.ExperimentRefused as e:
             raise DefinitionError(str(e)) from None
+        if self.statistics and self.type == "number":
+            answers = mechanism_of(experiment).answers
+            if self.statistics not in answers:
+                only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
+                raise DefinitionError(f"{only}: leave the mechanism out, or the statistics")
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError(
                 "the budget's cap is below the cost of one report: no board would ever report"
@@ -163,11 +170,11 @@ class Definition(ReadingDefinition):
             reading = self.type_fields()
             edges = edges_between(reading["low"], reading["high"], reading["bins"])
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
+        if self.prefixes is not None:
+            return Workload("texts", levels=len(self.prefixes))
         if self.of is not None:
             names = [part.name for part in self.of]
             return pair_workload(self.statistics, names, self.shape, self.given)
-        if self.prefixes is not None:
-            return Workload("texts", levels=len(self.prefixes))
         usual = "ranges" if self.type == "number" else "frequencies"
         return _WORKLOADS[self.statistics or usual]
 

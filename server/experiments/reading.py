@@ -18,9 +18,9 @@ from .payload import Fields
 MILLI = 1_000
 SALT = r"[ !#-\[\]-~]{1,32}"
 USUAL_SLOTS = 1 << 16
-LONGEST_PREFIX = 16
 """Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
 MOST_SLOTS = 1 << 20
+LONGEST_PREFIX = 16
 
 
 class DefinitionError(HushmoteError):

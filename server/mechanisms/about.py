@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .mechanism import Mechanism
 
 _PARTS = ("Privacy", "Utility", "Cost", "Citation")
-_PART = re.compile(rf"\b({'|'.join(_PARTS)}): ")
+_PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import json
 from functools import cache
 
-from ...device.ldp_client import Experiment
 from ..epsilon import check_epsilon
+from ..wire.experiments import parse_experiment
 from . import MECHANISMS, class_of
 from .choice import Choice
 from .workload import Workload
@@ -45,7 +45,7 @@ def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
     """Of a report over so many values."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1, "bins": domain, **choice.fields()}
     fields |= {"epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
-    return Experiment.parse(json.dumps(fields).encode()).code_bytes
+    return parse_experiment(json.dumps(fields).encode()).code_bytes
 
 
 @cache

@@ -7,9 +7,11 @@ w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart a
 the start of each of these 2b + 1 chains is free but for one condition. Least variance in an even population
 is then one division a chain: no matrix, whatever b and D, and nothing to be ill-conditioned.
 
-Privacy: device/ldp_sw.py. Utility: docs/means.md; docs/mathematics.md has the derivation. Cost: O(D + b) for
-a statistic. Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under
-Local Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
+Privacy: a code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
+Utility: the mean without bias; docs/means.md has errors, docs/mathematics.md the derivation. Cost: D + 2b
+codes; O(D + b) for a statistic. Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical
+Distributions under Local Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for
+it, are ours.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from .mechanism import Mechanism, Weights
 from .workload import Workload, positions
 
 _MAX_CODES = 1 << 24
+_MOST_SEARCHED = 1 << 16  # values over which reaches are compared
 
 
 class Wave:
@@ -102,7 +105,12 @@ def best_reach(domain: int, epsilon: int) -> tuple[int, float]:
 
     The variance falls up to the best reach, which is below half of the domain, and rises from there on.
     """
-    low, high = 0, min(domain // 2, (_MAX_CODES - domain) // 2)
+    if domain > _MOST_SEARCHED:  # the best part of the range no longer changes
+        reach, variance = best_reach(_MOST_SEARCHED, epsilon)
+        reach = min(reach * domain // _MOST_SEARCHED, (_MAX_CODES - domain) // 2)
+        wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
+        return reach, variance if wave.p > wave.q else math.inf
+    low, high = 0, domain // 2
     while low < high:
         middle = (low + high) // 2
         here, further = (even_variance(domain, epsilon, reach) for reach in (middle, middle + 1))

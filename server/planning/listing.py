@@ -98,7 +98,7 @@ class Listed:
     @cached_property
     def draws(self) -> int:
         """Random numbers that a board draws for a report."""
-        rng = _Counted(b"the same for all")
+        rng = _CountedDraws(b"the same for all")
         self.experiment.randomize(0, rng)
         return rng.drawn
 
@@ -116,7 +116,7 @@ class Listed:
         return time.perf_counter() - begin
 
 
-class _Counted(DRBG):
+class _CountedDraws(DRBG):
     """The board's generator, which counts how often it is asked."""
 
     drawn = 0

@@ -89,7 +89,8 @@ def board(port: str) -> Runtime:
     )
     if "FOUND" not in said:
         raise AuditError(f"the board at {port} has no ldp_client: `hushmote flash {port} SETTINGS` first")
-    return Runtime("board", (sys.executable, "-m", "mpremote", "connect", port), board=True)
+    there = str(Path(port).absolute()) if Path(port).exists() else port  # mpremote is run in another folder
+    return Runtime("board", (sys.executable, "-m", "mpremote", "connect", there), board=True)
 
 
 def run(

@@ -5,6 +5,7 @@
 <!-- fails -->              one command, which must be refused
 <!-- slow -->               more than 10 s of CPU: run by `make commands` alone
 <!-- setup: COMMAND -->     run before the block, for what the page does not show
+<!-- file: NAME -->         before a block of another language: the reader saves it under this name
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ NEEDS = {
 }
 _FENCE = re.compile(r" *(`{3,}|~{3,}) *(.*)")
 _COMMENT = re.compile(r" *<!-- *(.*?) *--> *")
-_DIRECTIVE = re.compile(r"(needs|setup): *(.+)|background|fails|slow")
+_DIRECTIVE = re.compile(r"(needs|setup|file): *(.+)|background|fails|slow")
+_FILE_NAME = re.compile(r"[a-z0-9_]+\.[a-z]+")
 _SHELLS = {"bash", "console", "shell", "shell-session", "zsh"}
 # A command where no `sh` block is: with a prompt, or of a program that pages name.
 _PROMPT = re.compile(r" *\$ \S")
@@ -37,7 +39,10 @@ _PLACEHOLDER = re.compile(r"<[a-z][^<>|&]*>")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced `sh` block: the page's line of its first command, its text, and what comments say of it."""
+    """A fenced `sh` block: the page's line of its first command, its text, and what comments say of it.
+
+    file: the name under which a block of another language is saved; its text then saves it.
+    """
 
     line: int
     text: str = ""
@@ -46,10 +51,13 @@ class Block:
     fails: bool = False
     slow: bool = False
     setup: tuple[str, ...] = ()
+    file: str = ""
 
     def commands(self) -> Iterator[tuple[int, str]]:
         """Each command's line of the page and its text, continued lines joined, comments left out."""
         held, first = "", 0
+        if self.file:
+            return
         for number, line in enumerate(self.text.splitlines(), self.line):
             first = first if held else number
             held += (line.lstrip() if held else line).removesuffix("\\")
@@ -97,7 +105,7 @@ class _Reader:
     def take(self, block: Block) -> None:
         for line, text in self.comments:
             found = _DIRECTIVE.fullmatch(text)
-            if found is None or (found[1] == "needs" and found[2] not in NEEDS):
+            if found is None or found[1] == "file" or (found[1] == "needs" and found[2] not in NEEDS):
                 self.faults.append((line, f"<!-- {text} --> says nothing that is known here"))
             elif found[1] == "setup":
                 block = replace(block, setup=(*block.setup, found[2]))
@@ -110,7 +118,14 @@ class _Reader:
         self.faults += _faults(block)
 
     def foreign(self, number: int, language: str, text: str) -> None:
-        """A block of another language: commands must not hide in it."""
+        """A block of another language: a file to save, or text in which no command must hide."""
+        if len(self.comments) == 1 and (found := re.fullmatch(r"file: *(.+)", self.comments[0][1])):
+            self.comments = []
+            if _FILE_NAME.fullmatch(found[1]) is None or "END_OF_FILE" in text:
+                self.faults.append((number - 2, f"<!-- file: {found[1]} --> is no file of a page"))
+            saved = f"cat > {found[1]} <<'END_OF_FILE'\n{text}END_OF_FILE\n"
+            self.blocks.append(Block(number - 1, saved, file=found[1]))
+            return
         self.drop_comments()
         if language in _SHELLS:
             self.faults.append((number - 1, f"```{language}: write ```sh, and output as ```text"))

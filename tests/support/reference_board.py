@@ -102,6 +102,19 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     return levels
 
 
+def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any) -> int:
+    """Of sw: one of the codes around the value, or one of the others, in their order."""
+    reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
+    near = codes[index : index + 2 * reach + 1]
+    far = [code for code in codes if code not in near]
+    with localcontext() as context:
+        context.prec = 60
+        e = len(near) * (Decimal(fields["epsilon"]) / 1_000_000).exp()
+        chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
+    truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
+    return near[a] if truthful else far[b]
+
+
 def view_levels_of(fields: dict[str, Any]) -> list[list[int]]:
     """The same of views, in their order; a node is a cell of the view's table."""
     domains = [domain_of(own) for own in fields["of"]]
@@ -125,19 +138,6 @@ def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
     for part in view:
         node = node * domain_of(fields["of"][part]) + values[part]
     return node
-
-
-def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any) -> int:
-    """Of sw: one of the codes around the value, or one of the others, in their order."""
-    reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
-    near = codes[index : index + 2 * reach + 1]
-    far = [code for code in codes if code not in near]
-    with localcontext() as context:
-        context.prec = 60
-        e = len(near) * (Decimal(fields["epsilon"]) / 1_000_000).exp()
-        chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
-    truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
-    return near[a] if truthful else far[b]
 
 
 def points_before(q: int, top: int) -> int:

@@ -111,6 +111,12 @@ def test_caps_are_rounded_down():
         ("bins = 256", "bins = 1", "bins must be from 2 to 16777216, not 1"),
         ("bins = 256", "bins = 90000000", "bins must be from 2 to 16777216, not 90000000"),
         ("bins = 256", "bins = 256\ng = 7", 'g is only for mechanism = "olh"'),
+        ("bins = 256", "bins = 256\nreach = 7", 'reach is only for mechanism = "sw"'),
+        (
+            "bins = 256",
+            'bins = 256\nmechanism = "sw"\nstatistics = "quantiles"',
+            "sw answers mean, not quantiles: leave the mechanism out, or the statistics",
+        ),
         ("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 6', "cells: 6 must be 256 or a prime below it"),
         ("bins = 256", 'bins = 256\nmechanism = "gr"', "mechanism must be auto, one that hushmote"),
         ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),

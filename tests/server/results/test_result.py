@@ -9,13 +9,25 @@ import pytest
 from command_line import hushmote
 from experiments import experiment_json
 from filled import fill
+from kinds import MEAN, TEXT, fill_kinds
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
-from hushmote.server.answers import second_epsilon
+from hushmote.server.answers import query, second_epsilon
+from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Selection
 from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
-from hushmote.server.results.result import ENDED, ENDLESS, LIVE, MOST_BYTES, Result, result_of
+from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.results.result import (
+    ASK,
+    ENDED,
+    ENDLESS,
+    LIVE,
+    MOST_BYTES,
+    Result,
+    possible_statistics,
+    result_of,
+)
 from hushmote.server.results.windows import SETTLED, end_of, has_ended
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
@@ -201,3 +213,32 @@ def test_what_is_not_there_is_refused(store: Store) -> None:
     for fleet, name in (("away", "door"), ("home", "window")):
         with pytest.raises(UsageError):
             result_of(store, fleet, name, NOON)
+
+
+def test_a_mean_has_no_histogram_and_texts_have_a_sentence(store: Store) -> None:
+    fill_kinds(store)
+    mean = _plain(result_of(store, "home", "delay", NOON))
+    assert [one["id"] for one in mean["statistics"]] == ["mean"]
+    assert mean["histogram"] == []
+    assert mean["note"] == ""
+    texts = _plain(result_of(store, "home", "firmware", NOON))
+    assert (texts["statistics"], texts["histogram"], texts["reports"]) == ([], [], 6_000)
+    assert texts["note"] == f"firmware answers only the shares of texts that you name: {ASK}"
+    assert possible_statistics(Experiment.parse(TEXT)) == []
+
+
+def test_versions_answer_what_all_of_them_do(store: Store) -> None:
+    """The older version has a histogram, the newer one a mean alone: pooled there is the mean."""
+    fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
+    fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
+    both = _plain(result_of(store, "home", "delay", NOON))
+    assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
+    assert both["reports"] == 6_000
+    with pytest.raises(NotAnswered, match="delay answers only its mean in all of its versions"):
+        FleetEstimate(query.read(store, Selection("delay", "home"))).histogram()
+
+
+def at_mechanism(word: str) -> bytes:
+    """Delays, asked in two ways."""
+    fields = json.loads(MEAN) | {"mechanism": word}
+    return experiment_json(**fields | ({} if word == "sw" else {"reach": None}))

@@ -1,0 +1,326 @@
+"""Texts: shares by a list, and discovery without one, beside the sketches that others use.
+
+    python benchmarks/labels.py [--quick]
+
+The words are 2,000 of 6 letters, drawn anew for each fleet out of 64 letters (36 bits), by Zipf's law of
+exponent 1.2. Two methods are given all of them as a list, two know nothing but the letters:
+
+    text    slots, a salted hash; 65,536 of them by pgr (server/estimate/candidates.py)
+    hcms    Apple's Hadamard count mean sketch (examples/channels)
+    prefix  levels of beginnings (server/estimate/discovery.py)
+    sfp     Apple's sequence-fragment puzzle over Hadamard sketches (examples/channels)
+
+Each lists a word where it is above what noise shows, with a chance of 4 % at most that any word is listed
+which nobody sent (Bonferroni for the sketches, Holm for text). Recall is the part of the true 20 most common
+that is listed; the error is the root mean square over what is listed. Time is that of a histogram's answer.
+
+A second table counts the fleets, out of 400 each, in which discovery lists what nobody sent: supports of
+slots are drawn as binomials, which they are one by one.
+
+Prints tables and writes benchmarks/results/labels.json.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from results_file import machine, write
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import discovery, estimate
+from hushmote.server.estimate.alphabet import Alphabet
+from hushmote.server.estimate.candidates import place, shares_of
+from hushmote.server.experiments.payload import payload
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.choose import choose
+from hushmote.server.mechanisms.prefix import Prefix, SlotShares
+from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
+from hushmote.simulator import vectorised
+
+sys.path.append(str(Path(__file__).parents[1] / "examples" / "channels"))
+
+import hcms  # pyright: ignore[reportMissingImports]
+import sfp  # pyright: ignore[reportMissingImports]
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._"
+HEX = "0123456789abcdef"
+WORDS, LENGTH, TOP = 2000, 6, 20
+SLOTS = 1 << 16
+PREFIXES = [2, 3, 4, 5, 6, 6]
+POINTS = ((10**6, 4.0), (10**6, 2.0), (10**5, 4.0), (10**5, 2.0), (26_000, 4.0))
+MISTAKEN = discovery.MISTAKEN
+
+Found = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Words listed with their shares, bytes of a code, seconds from the histogram to the list."""
+
+    listed: Found
+    code_bytes: int
+    seconds: float
+
+
+def made(reading: dict[str, Any], mechanism: dict[str, Any], epsilon: float) -> Experiment:
+    return Experiment.parse(payload("words", reading, mechanism, round(epsilon * 1e6)))
+
+
+def words(letters: str, count: int, rng: np.random.Generator, length: int = LENGTH) -> list[str]:
+    drawn: dict[str, None] = {}
+    while len(drawn) < count:
+        drawn.update(dict.fromkeys(map("".join, rng.choice([*letters], (count, length)))))
+    return [*drawn][:count]
+
+
+def zipf(count: int, exponent: float) -> np.ndarray:
+    shares = np.arange(1.0, count + 1) ** -exponent
+    return shares / shares.sum()
+
+
+def timed(experiment: Experiment, answer: Callable[[], Found]) -> Answered:
+    start = time.perf_counter()
+    listed = answer()
+    return Answered(listed, experiment.code_bytes, time.perf_counter() - start)
+
+
+def by_text(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+    reading = {"type": "text", "salt": "labels", "slots": SLOTS}
+    of = made(reading, choose(SLOTS, round(epsilon * 1e6), FREQUENCIES).fields(), epsilon)
+    slots = np.bincount([of.bucket(name) or 0 for name in names], held, SLOTS).astype(np.int64)
+    counts = vectorised.histogram(of, slots, rng)
+
+    def answer() -> Found:
+        shares = shares_of(estimate(of, counts), place(names, [of]))
+        sure = shares.p_values < MISTAKEN / shares.candidates.rows
+        rows = zip(shares.candidates.members, shares.listed.value.tolist(), sure, strict=True)
+        # What shares a slot with another word of the list is known together with it alone.
+        return {members[0]: value for members, value, above in rows if above and len(members) == 1}
+
+    return timed(of, answer)
+
+
+def by_hcms(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+    reading = {"type": "text", "salt": "labels", "slots": 1 << 20}
+    fields = {"mechanism": "hcms:HadamardSketch", "hashes": 128, "width": 1 << 16}
+    of = made(reading, fields, epsilon)
+    sketch = hcms.HadamardSketch(of).sketch
+    items = np.array([of.bucket(name) for name in names])
+    counts = np.bincount(sketch.draw(np.repeat(items, held), rng), minlength=of.code_count)
+
+    def answer() -> Found:
+        shares = sketch.shares(counts, items)
+        least = NormalDist().inv_cdf(1 - MISTAKEN / len(names)) * sketch.stderr(int(held.sum()))
+        return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share > least}
+
+    return timed(of, answer)
+
+
+def prefix_experiment(epsilon: float, slots: int = SLOTS) -> Experiment:
+    reading = {"type": "text", "salt": "labels", "slots": slots, "prefixes": PREFIXES}
+    choice = choose(slots ** len(PREFIXES), round(epsilon * 1e6), Workload("texts", levels=len(PREFIXES)))
+    return made(reading, choice.fields(), epsilon)
+
+
+def by_prefix(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+    of = prefix_experiment(epsilon)
+    counts = vectorised.histogram(of, held, rng, of=[of.bucket(name) or 0 for name in names])
+
+    def answer() -> Found:
+        found = discovery.discover(of, counts, LETTERS).found
+        return {one.text: one.share.value for one in found}
+
+    return timed(of, answer)
+
+
+def by_sfp(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+    reading = {"type": "letters", "alphabet": LETTERS, "length": LENGTH}
+    fields = {"mechanism": "sfp:FragmentPuzzle", "hashes": 64, "width": 1 << 15, "weights": [1, 1, 1, 1]}
+    of = made(reading, fields, epsilon)
+    puzzle = sfp.FragmentPuzzle(of)
+    pieces = puzzle.pieces([of.bucket(name) for name in names])
+    counts = np.bincount(puzzle.draw_pieces(np.repeat(pieces, held, axis=0), rng), minlength=of.code_count)
+    return timed(of, lambda: dict(puzzle.solve(counts, mistaken=MISTAKEN)))
+
+
+METHODS: dict[str, Callable[[list[str], np.ndarray, float, np.random.Generator], Answered]] = {
+    "text": by_text,
+    "hcms": by_hcms,
+    "prefix": by_prefix,
+    "sfp": by_sfp,
+}
+
+
+def compare(runs: dict[str, int]) -> list[dict[str, Any]]:
+    rows = []
+    for reports, epsilon in POINTS:
+        answered: dict[str, list[tuple[Answered, dict[str, float], list[str]]]] = {m: [] for m in METHODS}
+        for run in range(max(runs.values())):
+            rng = np.random.default_rng([16, run, reports, int(epsilon)])
+            names, shares = words(LETTERS, WORDS, rng), zipf(WORDS, 1.2)
+            held = rng.multinomial(reports, shares)
+            truth = dict(zip(names, shares.tolist(), strict=True))
+            for method, ask in METHODS.items():
+                if run < runs[method]:
+                    answered[method].append((ask(names, held, epsilon, rng), truth, names[:TOP]))
+        for method, all_runs in answered.items():
+            recall = np.mean([len(a.listed.keys() & set(top)) / TOP for a, _, top in all_runs])
+            false = np.mean([bool(a.listed.keys() - truth.keys()) for a, truth, _ in all_runs])
+            errors = [a.listed[w] - truth[w] for a, truth, _ in all_runs for w in a.listed if w in truth]
+            rows.append(
+                {
+                    "method": method,
+                    "reports": reports,
+                    "epsilon": epsilon,
+                    "runs": runs[method],
+                    "recall": float(recall),
+                    "listed": float(np.mean([len(a.listed) for a, _, _ in all_runs])),
+                    "error": float(np.sqrt(np.mean(np.square(errors)))) if errors else None,
+                    "false": float(false),
+                    "code_bytes": all_runs[0][0].code_bytes,
+                    "seconds": float(np.median([a.seconds for a, _, _ in all_runs])),
+                }
+            )
+    return rows
+
+
+Population = Callable[[np.random.Generator], tuple[list[str], np.ndarray] | None]
+
+
+def by_zipf(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    return words(HEX, WORDS, rng), zipf(WORDS, 1.2)
+
+
+def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """Ten beginnings of four letters, which fifty texts each go on from."""
+    names = [a + b for a in words(HEX, 10, rng, 4) for b in words(HEX, 50, rng, 2)]
+    return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
+
+
+def even(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    return words(HEX, 60, rng), np.full(60, 1 / 60)
+
+
+def nothing_in_common(_: np.random.Generator) -> None:
+    return None
+
+
+FLEETS: tuple[tuple[str, Population, int, float, int], ...] = (
+    ("Zipf 1.2", by_zipf, 26_000, 4.0, SLOTS),
+    ("Zipf 1.2", by_zipf, 10**6, 2.0, SLOTS),
+    ("Zipf 1.2", by_zipf, 10**5, 4.0, 4096),
+    ("beginnings alike", alike, 10**5, 4.0, SLOTS),
+    ("60 alike", even, 26_000, 4.0, SLOTS),
+    ("all different", nothing_in_common, 26_000, 4.0, SLOTS),
+    ("all different", nothing_in_common, 10**6, 4.0, SLOTS),
+)
+
+
+def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: Any) -> list[SlotShares]:
+    """What reports tell of each level's slots; held: of each text, or of all where all are different."""
+    chances, left = np.array(mechanism.drawn), held.copy()
+    result = []
+    for number, code in enumerate(mechanism.codes):
+        mine = rng.binomial(left, min(1.0, chances[number] / chances[number:].sum()))
+        left = left - mine
+        where = rng.integers(0, mechanism.slots, mine.sum()) if slots is None else slots[:, number]
+        counts = np.bincount(where, None if slots is None else mine, mechanism.slots).astype(np.int64)
+        reports, channel = int(mine.sum()), code.channel
+        supports = rng.binomial(counts, channel.p) + rng.binomial(reports - counts, channel.q)
+        shares = (supports / reports - channel.q) / (channel.p - channel.q)
+        result.append(SlotShares(shares, reports, channel))
+    return result
+
+
+def mistakes(fleets: int) -> list[dict[str, Any]]:
+    rows = []
+    alphabet = Alphabet(HEX)
+    for name, population, reports, epsilon, slots_of_it in FLEETS:
+        mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
+        assert isinstance(mechanism, Prefix)
+        false, listed_in_all, covered, rows_known, near, near_found = 0, 0, 0, 0, 0, 0
+        for fleet in range(fleets):
+            rng = np.random.default_rng([17, fleet, reports])
+            drawn = population(rng)
+            truth: dict[str, float] = {}
+            if drawn is None:
+                *search, last = levels(mechanism, np.array([reports]), None, rng)
+            else:
+                names, shares = drawn
+                truth = dict(zip(names, shares.tolist(), strict=True))
+                indices = [mechanism.experiment.bucket(name) or 0 for name in names]
+                slots = mechanism.drawable(indices)
+                *search, last = levels(mechanism, rng.multinomial(reports, shares), slots, rng)
+            candidates, cut = discovery.searched(mechanism, search, alphabet)
+            at = discovery.slots_of(mechanism, len(search), candidates.rows)
+            listed, statistics, least = discovery.stated(last, at)
+            texts = [candidates.rows[i].tobytes().decode() for i in listed]
+            found = tuple(discovery.FoundText(t, False, s) for t, s in zip(texts, statistics, strict=True))
+            answer = discovery.Discovery(
+                mechanism.experiment, reports, found, len(candidates), max(least, cut)
+            )
+            false += any(text not in truth for text in texts)
+            listed_in_all += len(texts)
+            for text, (low, high) in zip(texts, answer.intervals(), strict=True):
+                if text in truth:
+                    rows_known += 1
+                    covered += low <= truth[text] <= high
+            sure = {text for text, share in truth.items() if answer.least <= share <= 1.3 * answer.least}
+            near += len(sure)
+            near_found += len(sure & {*texts})
+        rows.append(
+            {
+                "population": name,
+                "reports": reports,
+                "epsilon": epsilon,
+                "slots": slots_of_it,
+                "fleets": fleets,
+                "mistaken": false / fleets,
+                "listed": listed_in_all / fleets,
+                "covered": covered / rows_known if rows_known else None,
+                "found_near_least": near_found / near if near else None,
+            }
+        )
+    return rows
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=title)
+    for heading in rows[0]:
+        table.add_column(heading.replace("_", " "))
+    for row in rows:
+        table.add_row(
+            *("" if v is None else f"{v:.3g}" if isinstance(v, float) else f"{v}" for v in row.values())
+        )
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few runs, nothing written")
+    quick = parser.parse_args().quick
+    runs, fleets = {**dict.fromkeys(METHODS, 5), "prefix": 20}, 400
+    if quick:
+        runs, fleets = dict.fromkeys(METHODS, 1), 5
+    compared = compare(runs)
+    show(f"{WORDS:,} words of {LENGTH} letters, Zipf 1.2", compared)
+    mistaken = mistakes(fleets)
+    show("fleets in which a text is listed that nobody sent", mistaken)
+    if not quick:
+        conditions = {"words": WORDS, "letters": len(LETTERS), "length": LENGTH}
+        write(
+            "labels.json",
+            {"machine": machine(), "conditions": conditions, "methods": compared, "mistaken": mistaken},
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Commands over a store with an experiment of each kind: what one lacks is one line, nothing breaks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Run, runner
+from kinds import WORDS, fill_kinds
+
+from hushmote.server.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kinds")
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
+        fill_kinds(opened)
+    return folder
+
+
+@pytest.fixture
+def run(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def of(command: str) -> Run:
+        return runner(command, store, monkeypatch, capsys)
+
+    return of
+
+
+def test_a_mean_is_shown_unasked_and_no_histogram(run):
+    said = json.loads(run("estimate")("delay", "--json"))
+    assert [answer["kind"] for answer in said["answers"]] == ["moments"]
+    mean = said["answers"][0]["rows"][0]
+    assert mean["name"] == "mean"
+    assert mean["low"] < 5 < mean["high"]
+    shown = run("estimate")("delay")
+    assert "share of the fleet" not in shown
+    assert "Four times as many reports (48,000) halve the intervals." in shown
+    change = json.loads(run("estimate")("delay", "--against-window", "2026-11-19", "--json"
+        , "--window", "2026-11-21"))  # fmt: skip
+    assert {row["name"] for answer in change["answers"] for row in answer["rows"]} == {
+        "mean",
+        "standard deviation",
+    }
+    trend = json.loads(run("estimate")("delay", "--trend", "--json"))
+    assert [row["name"] for answer in trend["answers"] for row in answer["rows"]] == ["mean"] * 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [
+        (("--range", "3:5"), "--range, --above and --below"),
+        (("--above", "3"), "--range, --above and --below"),
+        (("--quantile", "0.5"), "--quantile"),
+        (("--top", "3"), "--top"),
+        (("--cdf",), "--cdf"),
+        (("--rows", "4"), "--rows"),
+        (("--weigh", "fisher"), "--weigh fisher"),
+    ],
+)
+def test_what_a_mean_lacks_is_one_line(run, asked: tuple[str, ...], option: str):
+    line = run("estimate")("delay", *asked, expect=1)
+    assert line == f"hushmote: delay answers only its mean: leave {option} out\n"
+
+
+def test_texts_have_to_be_named(run):
+    line = run("estimate")("firmware", expect=1)
+    assert line.startswith("hushmote: firmware answers only the shares of texts that you name: name them")
+    line = run("estimate")("firmware", "--quantile", "0.5", expect=1)
+    assert line.endswith("leave --quantile out\n")
+    said = json.loads(run("estimate")("firmware", "--range", WORDS[0], "--json"))
+    assert said["answers"][0]["rows"][0]["low"] < 0.5 < said["answers"][0]["rows"][0]["high"]
+
+
+def test_what_lists_experiments_has_all_of_them(run):
+    rows = json.loads(run("status")("--json"))["experiments"]
+    assert {row["experiment"] for row in rows} == {"room", "delay", "firmware"}
+    assert not any(row["plausibility"]["implausible"] for row in rows)
+    by_name = {e["name"]: e for e in json.loads(run("experiment")("list", "--json"))}
+    assert by_name["delay"]["answers"] == ["mean"]
+    assert by_name["firmware"]["answers"] == ["candidates"]
+    assert by_name["firmware"]["slots"] == 256
+    assert "firmware" in run("ledger")()
+
+
+def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
+    lines = run("watch")("--once").splitlines()
+    delay = next(i for i, line in enumerate(lines) if "delay" in line)
+    assert lines[delay + 1].strip().startswith("mean ")
+    assert lines[delay + 2].strip() == "over 3 windows; ε 2 of a report"
+    said = " ".join(" ".join(lines).split())
+    assert "Firmware answers only the shares of texts that you name: ask it with hushmote estimate." in said
+
+
+def test_beliefs_are_about_values_that_can_be_listed(run):
+    line = run("epsilon")("local", "--prior-from", "firmware", expect=1)
+    assert "no list holds all texts: say with --domain how many" in line
+    line = run("epsilon")("local", "--prior-from", "delay", expect=1)
+    assert line.startswith("hushmote: delay answers only its mean: give a prior with --prior")
+
+
+_FILE = """
+name = "x"
+purpose = "x"
+owner = "me"
+expires = 9999-12-31
+epsilon = 2
+{reading}
+[budget]
+rule = "sum"
+cap = 8
+"""
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        'type = "number"\nlow = 0\nhigh = 16\nbins = 16\nmechanism = "sw"\nreach = 4',
+        'type = "text"\nsalt = "s"\nslots = 256\nmechanism = "olh"\ng = 7',
+    ],
+    ids=("mean", "text"),
+)
+def test_an_audit_takes_every_kind(run, tmp_path: Path, reading: str):
+    file = tmp_path / "x.toml"
+    file.write_text(_FILE.format(reading=reading), encoding="utf-8")
+    findings = json.loads(run("audit")(str(file), "--samples", "2000", "--json"))["findings"]
+    assert len(findings) == 2
+    assert all(finding["private"] for finding in findings)

@@ -1,0 +1,55 @@
+"""docs/own-mechanism.md: its files are the finished ones of examples/channels, its lines are what is said.
+
+test_commands.py saves the files and runs the page's commands.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import page_blocks
+import pytest
+from own_channels import EXAMPLES
+
+from hushmote.server.mechanisms.own import MechanismError
+from hushmote.simulator.contract import check
+from hushmote.simulator.contract.cases import cases
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "own-mechanism.md").read_text("utf-8")
+
+
+def test_its_files_are_the_finished_ones():
+    saved = {block.file: block.text for block in page_blocks.read(PAGE).blocks if block.file}
+    assert set(saved) == {"unary_board.py", "unary.py", "room.toml", "rounded.py"}
+    for name in ("unary_board.py", "unary.py"):
+        content = (EXAMPLES / name).read_text("utf-8")
+        assert saved[name] == f"cat > {name} <<'END_OF_FILE'\n{content}END_OF_FILE\n"
+
+
+def test_it_shows_every_property_that_is_looked_at():
+    shown = re.findall(r"^([a-z ]+?) +holds: ", PAGE, re.MULTILINE)
+    assert shown == [*check.PROPERTIES, check.SAME_CODES]
+
+
+def test_the_lines_of_its_table_are_said(own_folder: Callable[[str, str], str]):
+    own_folder("foo", "1 / 0")
+    for word, line in [
+        ("foo", "there is no mechanism 'foo': take rr"),
+        ("foo:Foo", "foo cannot be imported: Zero"),
+    ]:
+        with pytest.raises(MechanismError) as caught:
+            cases(word)
+        assert line in str(caught.value)
+        assert line in PAGE
+
+
+def test_a_saved_file_keeps_every_character():
+    code = "x = '$HOME `ls` \\n'  # 'é\n"
+    text = f"<!-- file: a_b.py -->\n```python\n{code}```\n<!-- file: ../x -->\n```toml\n```\n"
+    page = page_blocks.read(text)
+    assert page.blocks[0].text == f"cat > a_b.py <<'END_OF_FILE'\n{code}END_OF_FILE\n"
+    assert list(page.blocks[0].commands()) == []
+    assert page.faults == ((5, "<!-- file: ../x --> is no file of a page"),)
+    assert page_blocks.read("<!-- file: a.py -->\n```sh\ntrue\n```\n").faults
+    assert page_blocks.read("<!-- file: a.py -->\ntext\n").faults

@@ -1,0 +1,38 @@
+"""What is said of a mechanism is what its own file says, part by part."""
+
+import pytest
+
+from hushmote.server.mechanisms import MECHANISMS
+from hushmote.server.mechanisms.about import about
+from hushmote.server.mechanisms.direct import Direct
+
+
+@pytest.mark.parametrize("word", MECHANISMS)
+def test_every_mechanism_says_what_it_is_and_where_it_is_from(word: str):
+    said = about(MECHANISMS[word])
+    for part in (said.what, said.privacy, said.utility, said.cost, said.citation):
+        assert part
+        assert "\n" not in part
+        for other in ("Privacy:", "Utility:", "Cost:", "Citation:"):
+            assert other not in part
+    assert not said.what.startswith(word)
+
+
+class Said(Direct):
+    """The first sentence.
+
+    More of it, which is not shown. Privacy: of the coin. Utility:
+    low. Citation: none.
+    """
+
+
+class Silent(Direct):
+    """Nothing but this."""
+
+
+def test_parts_may_stand_at_the_class_or_in_its_file():
+    said = about(Said)
+    assert said.what == "The first sentence."
+    assert (said.privacy, said.utility, said.cost, said.citation) == ("of the coin.", "low.", "", "none.")
+    assert about(Silent).what == "Nothing but this."
+    assert about(Silent).citation == ""

@@ -1,0 +1,48 @@
+"""The demo's questions on real flights: everything is counted, the truth is beside it, a sentence ends it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import hushmote, hushmote_process
+
+from hushmote.simulator.demo_questions import QUESTIONS
+from hushmote.simulator.flights import airports, flights
+
+
+def test_flights_are_those_of_the_data_set():
+    every = flights()
+    assert len(every) == 327_346
+    assert len({flight.destination for flight in every}) == 104
+    assert sum(flight.delay for flight in every) / len(every) == pytest.approx(6.8954, abs=1e-4)
+    assert len(airports()) == 1_458
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", QUESTIONS)
+def test_a_question_is_answered_beside_the_truth(tmp_path: Path, word: str):
+    """2,000 flights. Intervals miss 1 time in 20, correlated: fewer than 3 of 10 hits have less than 1e-9.
+
+    A mean has two rows only, which both miss by more than two intervals 1e-9 of the time.
+    """
+    asked = ("demo", "--question", word, "--devices", "2000", "--broker", "embedded", "--json")
+    found = json.loads(hushmote_process(*asked, cwd=tmp_path))
+    assert found["reports"] == 2000
+    assert found["in_words"].endswith(".")
+    assert (tmp_path / found["plot"]).stat().st_size > 20_000
+    rows = [row for one in found["answers"] for row in one["rows"]]
+    assert len(rows) == found["intervals"]
+    if len(rows) > 10:
+        assert found["intervals_that_hold_the_truth"] >= 0.3 * len(rows)
+    else:
+        for row in rows:
+            assert abs(row["value"] - row["truth"]) < 4 * (row["high"] - row["low"])
+    again = hushmote("status", "--store", f"sqlite:///{found['store']}", "--json", cwd=tmp_path)
+    assert [line["reports"] for line in json.loads(again)["experiments"]] == [2000]
+
+
+def test_what_does_not_go_together_is_one_line(tmp_path: Path):
+    line = hushmote("demo", "--question", "mean", "--page", cwd=tmp_path, expect=1)
+    assert "the page shows the demo without --question" in line
+    line = hushmote("demo", "--question", "mean", "--devices", "7", cwd=tmp_path, expect=1)
+    assert line == "hushmote: --devices must be from 100 to 327346, the readings there are\n"

@@ -13,6 +13,7 @@ import typer
 from ..device.ldp_client import Experiment
 from ..server.answers import tables
 from ..server.answers.answer import CONFIDENCE
+from ..server.answers.pair_tables import PairQuestion
 from ..server.answers.query import Selection, versions
 from ..server.answers.question import EstimateQuestion, ask
 from ..server.answers.second_epsilon import Shuffling
@@ -23,6 +24,8 @@ from . import output
 from .candidates import read_candidates
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, command, print_json
 from .output import PICTURES, Force, Results
+
+_PAIR = "Pairs"
 
 
 class Weigh(enum.StrEnum):
@@ -106,6 +109,25 @@ class KindOptions(ValueOptions):
         str | None,
         typer.Option(help="What these are made of, such as a-z0-9._-; printable ASCII if not said."),
     ] = None
+    of: Annotated[
+        str,
+        typer.Option(
+            help='Of a pair: "crashed=yes", or a part: of a number its mean.', rich_help_panel=_PAIR
+        ),
+    ] = ""
+    given: Annotated[
+        str,
+        typer.Option(
+            help='Among those of each value of a part, or with "version=1.2".', rich_help_panel=_PAIR
+        ),
+    ] = ""
+    versus: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Among those of one condition, less that among others.", rich_help_panel=_PAIR),
+    ] = None
+    joint: Annotated[
+        bool, typer.Option("--joint", help="The table of all parts together.", rich_help_panel=_PAIR)
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -199,6 +221,7 @@ class EstimateOptions(KindOptions):
             shuffling=self.shuffling,
             unit=self.unit,
             alphabet=self.alphabet,
+            pair=PairQuestion(self.of, self.given, self.versus, self.joint),
         )
 
 

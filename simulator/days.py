@@ -18,13 +18,17 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.answers.answer import Row
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.answers.pairs import ROWS
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.statistic import EstimateError
+from ..server.experiments.asking import answers_of
+from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_edges, index_names
 from ..server.ingest.clock import SIMULATED
+from ..server.mechanisms.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from ..server.wire.experiments import parse_experiment
@@ -208,7 +212,8 @@ def fill(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
             advance(len(some))
-        tally = _Tally(experiment, course.people, definition.unit)
+        indices = len(script.chances[0]) - 1
+        tally = _Tally(experiment, course.people, definition.unit, indices)
         for window, readings in _windows(experiment, script, slots, hours, rng):
             none = int(readings[-1])
             counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
@@ -264,8 +269,12 @@ def _windows(
 def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tuple[str, float]:
     """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
 
-    truth: shares of the indices, shape (domain,); of a text it is that of all texts in its slot.
+    Of a pair it is the share of its first part's first value. truth: shares of the indices, shape (domain,);
+    of a text it is that of all texts in its slot.
     """
+    if experiment.type == "pair":
+        first = groups(experiment, 0, ROWS)[0]
+        return first.text, float(truth @ first.cells)
     if experiment.type == "number":
         edges = bin_edges(experiment)
         return "mean", float(truth @ (edges[:-1] + edges[1:]) / 2)
@@ -279,12 +288,12 @@ def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tu
 class _Tally:
     """Readings and codes of the first window, the last one, and all together."""
 
-    def __init__(self, experiment: Experiment, people: Population, unit: str) -> None:
+    def __init__(self, experiment: Experiment, people: Population, unit: str, indices: int) -> None:
         self._experiment = experiment
         self._people = people
         self._unit = unit
         self._ends: list[tuple[str, Counts, Counts]] = []
-        self._all = np.zeros(experiment.domain + 1, np.int64), np.zeros(experiment.code_count, np.int64)
+        self._all = np.zeros(indices + 1, np.int64), np.zeros(experiment.code_count, np.int64)
         self.windows: dict[str, int] = {}
 
     def add(self, window: str, readings: Counts, codes: Counts) -> None:
@@ -295,8 +304,13 @@ class _Tally:
             total += more
 
     def truths(self) -> tuple[WindowTruth, ...]:
-        """What is true and what is estimated, where that can be: one statistic."""
+        """What is true and what is estimated, where that can be: one statistic.
+
+        Of texts that nobody listed there is none to ask about.
+        """
         e = self._experiment
+        if "discovery" in answers_of(e):
+            return ()
         ends = self._ends if len(self._ends) > 1 else []
         truths: list[WindowTruth] = []
         for window, readings, codes in [*ends, ("all", *self._all)]:
@@ -304,7 +318,14 @@ class _Tally:
             with contextlib.suppress(EstimateError):  # too few reports to estimate anything
                 fleet = FleetEstimate(estimate(e, codes), unit=self._unit, truth=truth)
                 statistic, true = known_truth(e, truth, self._people)
-                row = (fleet.mean() if e.type == "number" else fleet.share(statistic)).rows[0]
-                row = replace(row, truth=true)
+                row = replace(_shown(fleet, statistic), truth=true)
                 truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
         return tuple(truths)
+
+
+def _shown(fleet: FleetEstimate, statistic: str) -> Row:
+    """The row of known_truth()'s statistic."""
+    e = fleet.experiment
+    if e.type == "pair":
+        return fleet.pairs.marginal(parts_of(e)[0].name, ROWS).rows[0]
+    return (fleet.mean() if e.type == "number" else fleet.share(statistic)).rows[0]

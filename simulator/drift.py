@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.experiments.definition import Definition
-from . import texts
+from . import pairs, texts
 from .population import (
     Continuous,
     Population,
@@ -54,9 +55,13 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
     """
     if file is None:
         said = spec or usual(definition)
+        if definition.of is not None:
+            return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
         return (texts.parse if definition.type == "text" else parse)(said), said
     if spec is not None:
         raise PopulationError("devices hold either a --population or what an --input has, not both")
+    if definition.of is not None:
+        raise PopulationError("--input is for one column: a pair's boards hold --population file:FILE")
     path, colon, column = file.rpartition(":")
     if not colon or not path:
         raise PopulationError(f"--input reads FILE:COLUMN, for example weather.csv:temp, not {file}")
@@ -64,7 +69,7 @@ def chosen(definition: Definition, spec: str | None, file: str | None) -> tuple[
 
 
 def usual(definition: Definition) -> str:
-    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", labels by Zipf."""
+    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", all else by Zipf."""
     if definition.type == "number":
         assert definition.low is not None
         assert definition.high is not None
@@ -111,7 +116,7 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
         draw, cdf = people.draw, people.cdf
         return replace(people, draw=lambda rng, n: draw(rng, n) + by, cdf=lambda x: cdf(x - by))
     if isinstance(people, Recorded):
-        return Recorded(tuple(None if r is None else float(r) + by for r in people.readings))
+        return Recorded(tuple(None if r is None else float(cast(float, r)) + by for r in people.readings))
     raise PopulationError(
         "only a population in the reading's unit can drift, such as normal:21:3; leave --drift out"
     )

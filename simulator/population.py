@@ -16,8 +16,10 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.errors import HushmoteError, refusing
+from ..server.experiments import units
+from ..server.mechanisms.factors import parts_of
 
-Reading = float | int | str | bool | None
+Reading = float | int | str | bool | tuple["Reading", ...] | None
 
 _TRUE = ("1", "true", "yes")
 _FALSE = ("0", "false", "no")
@@ -131,13 +133,16 @@ def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
     return (index_counts + missing / len(index_counts)) / max(1, index_counts.sum() + missing)
 
 
-def reading_in(experiment: Experiment, index: int) -> Reading:
-    """Return a reading that falls into an index: a bin's middle, a label, a bool.
+def reading_in(experiment: units.Reading, index: int) -> Reading:
+    """Return a reading that falls into an index: a bin's middle, a label, a bool, a tuple of these.
 
     Raises PopulationError where no reading does: a bin that is narrower than a milli-unit.
     """
     if experiment.type == "bool":
         return index == 1
+    if experiment.type == "pair":
+        held = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
+        return tuple(reading_in(part, int(i)) for part, i in zip(parts_of(experiment), held, strict=True))
     if experiment.type == "text":
         raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
     if experiment.type == "choice":
@@ -304,18 +309,19 @@ def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
     for where, (cell,) in csv_rows(path, (column,), PopulationError):
         text = (cell or "").strip()
         try:
-            readings.append(_reading(text, type))
+            readings.append(read_cell(text, type))
         except ValueError as e:
             raise PopulationError(f"{where}: {column} is {text!r}, {e}") from None
     return Recorded(tuple(readings))
 
 
 def csv_rows(
-    path: Path | str, columns: Sequence[str], error: type[HushmoteError]
+    path: Path | str, columns: Sequence[str], error: type[HushmoteError], optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[str | None]]]:
     """Where each row of a CSV file is, its file and line, and what it has in the named columns.
 
-    Raises `error` with one line: no such file or column, no rows.
+    optional: columns that may be missing, None in each row. Raises `error` with one line: no such file or
+    column, no rows.
     """
     empty = True
     try:
@@ -323,18 +329,19 @@ def csv_rows(
             rows = csv.DictReader(file)
             names = rows.fieldnames or []
             for column in columns:
-                if column not in names:
+                if column not in names and column not in optional:
                     raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
             for row in rows:
                 empty = False
-                yield f"{path}, line {rows.line_num}", [row[column] for column in columns]
+                yield f"{path}, line {rows.line_num}", [row.get(column) for column in columns]
     except (UnicodeDecodeError, csv.Error) as e:
         raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
     if empty:
         raise error(f"{path} has no rows below its heading")
 
 
-def _reading(text: str, type: str) -> Reading:
+def read_cell(text: str, type: str) -> Reading:
+    """The reading in a cell of a CSV file, of a type; ValueError where it is not of it."""
     if text.lower() in _BLANK:
         return None
     if type in ("choice", "text"):

@@ -42,7 +42,8 @@ def simulate(
         str | None,
         typer.Option(
             "--population",
-            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: zipf:1:FILE.",
+            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: "
+            "zipf:1:FILE; pairs: file:FILE.",
             show_default="by the experiment's type",
         ),
     ] = None,
@@ -212,7 +213,9 @@ def simulate(
     tables.out.print()
     tables.answers(answers)
     covered, known = coverage(answers)
-    tables.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    if known:
+        hold = f"{covered} of {known} intervals hold the truth"
+        tables.out.print(f"{hold} (95 % of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
     words.conclusion(estimate, file, width, estimate.confidence)
@@ -244,9 +247,11 @@ def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboo
 
 def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
     if "discovery" in estimate.answers:
-        return Answers([estimate.discover(most=rows)])
+        return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
+    if estimate.experiment.type == "pair":
+        return estimate.pairs.summary(rows)
     answers: list[Answer] = [estimate.histogram(rows)]
     if ranges:
         answers.append(estimate.share(*ranges))
@@ -272,7 +277,10 @@ def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, widt
     }
     if made is not None:
         result |= {"calls": made.calls, "spoke": made.spoke, "spent": made.spent}
-    result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+    if estimate.experiment.type == "pair":  # several of one kind
+        result["answers"] = [one.to_dict() for one in answers]
+    else:
+        result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
     result |= {"intervals": known, "intervals_that_hold_the_truth": covered, "half_width": width}
     if estimate.attack:
         result["attack"] = estimate.attack.to_dict()

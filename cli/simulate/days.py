@@ -178,6 +178,10 @@ def drifting(definition: Definition, course: Course) -> str:
         return "the truth does not move"
     if definition.type == "number":
         return f"the truth moves by {course.drift:g}{in_unit(definition)} a day"
+    if definition.of is not None:
+        firsts = ((part.labels or ("no" if part.type == "bool" else "lowest",))[0] for part in definition.of)
+        held = ", ".join(f"{part.name}={first}" for part, first in zip(definition.of, firsts, strict=True))
+        return f"{100 * course.drift:g} % of the boards turn to {held} each day"
     label = "yes" if definition.type == "bool" else (definition.labels or ("the first text",))[0]
     return f"{100 * course.drift:g} % of the boards turn to {label} each day"
 
@@ -208,7 +212,7 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]
     asked = f"hushmote estimate {name}{fleet}{_named(filled.experiment, filled.truths)}"
     commands.append(asked)
-    if len(windows) > 1:
+    if len(windows) > 1 and filled.truths:
         commands.append(f"{asked} --trend")
         commands.append(f"{asked} --window {windows[-1]} --against-window {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")

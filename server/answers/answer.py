@@ -38,6 +38,10 @@ Kind = Literal[
     "ties",
     "change",
     "trend",
+    "joint",
+    "marginal",
+    "conditional",
+    "difference",
     "candidates",
     "discovery",
 ]
@@ -52,6 +56,10 @@ TITLES: dict[Kind, str] = {
     "ties": "may belong there as well",
     "change": "what changed",
     "trend": "over time",
+    "joint": "share of the fleet",
+    "marginal": "share of the fleet",
+    "conditional": "one part given another",
+    "difference": "the difference",
     "candidates": "share of the fleet",
     "discovery": "texts found",
 }
@@ -146,6 +154,28 @@ class PostRow(Row):
 
 
 @dataclass(frozen=True)
+class CellRow(Row):
+    """The share of a cell of a joint table; cell: each part's name and its value's, in order."""
+
+    cell: tuple[tuple[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; each part has a key of its own."""
+        plain = super().to_dict()
+        del plain["cell"]
+        return {f"part_{part}": value for part, value in self.cell} | plain
+
+
+@dataclass(frozen=True)
+class DifferenceRow(Row):
+    """What holds in one case less what holds in another, both, and p of no difference."""
+
+    first: float = 0.0
+    second: float = 0.0
+    p: float = 1.0
+
+
+@dataclass(frozen=True)
 class CandidateRow(Row):
     """A share that texts of one slot have together; without any, that of all texts that are not listed.
 
@@ -182,6 +212,7 @@ class Answer(Shown):
     against     of a change: which reports those before it are
     post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
     p_values    of a trend: each statistic's name with the p of no change over the windows
+    title       what the table shows, where its kind does not say all of it
     most        how many rows tables and pictures have besides the last one; 0 for all
     """
 
@@ -197,6 +228,13 @@ class Answer(Shown):
     against: str = ""
     post: str = ""
     p_values: tuple[tuple[str, float], ...] = ()
+    title: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The table's heading."""
+        return self.title or TITLES[self.kind]
+
     most: int = 0
 
     def shown(self) -> Answer:
@@ -226,8 +264,9 @@ class Answer(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "most")
+        apart = ("rows", "note", "p_values", "title", "most")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}
         return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
 
@@ -296,7 +335,11 @@ class Answers(Shown, tuple[Answer, ...]):
 
 def _outside(row: Row) -> bool:
     """Whether a share is shown as less than nothing or more than all."""
-    shown = [row.before, row.after] if isinstance(row, ChangeRow) else [row.value, row.low, row.high]
+    shown = [row.value, row.low, row.high]
+    if isinstance(row, ChangeRow):
+        shown = [row.before, row.after]
+    elif isinstance(row, DifferenceRow):
+        shown = [row.first, row.second]
     return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
 
 

@@ -146,13 +146,25 @@ def trend(
     than two windows.
     """
     _check(windows)
+    found = {name: {w: of(e) for w, e in windows.items()} for name, of in statistics.items()}
+    return trend_of(windows, found, quantity, unit, confidence)
+
+
+def trend_of(
+    windows: Mapping[str, Estimates],
+    statistics: Mapping[str, Mapping[str, Statistic]],
+    quantity: str,
+    unit: str = "",
+    confidence: float = CONFIDENCE,
+) -> Answer:
+    """The same of statistics that are known already, by name and window."""
+    _check(windows)
     rows, p_values = [], {}
-    for name, statistic in statistics.items():
-        of_windows = [statistic(e) for e in windows.values()]
-        for (window, e), s in zip(windows.items(), of_windows, strict=True):
-            ends = s.interval(confidence)
-            rows.append(TrendRow(name, s.value, *ends, window=window, reports=e.reports))
-        p_values[name] = homogeneity(of_windows)
+    for name, by_window in statistics.items():
+        for window, e in windows.items():
+            ends = by_window[window].interval(confidence)
+            rows.append(TrendRow(name, by_window[window].value, *ends, window=window, reports=e.reports))
+        p_values[name] = homogeneity(list(by_window.values()))
     return _over_time(
         windows, rows, p_values, "share" if quantity == "share" else "reading", unit, confidence
     )

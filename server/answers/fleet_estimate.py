@@ -26,7 +26,7 @@ from ..experiments.units import (
     parse_range,
     range_edges,
 )
-from . import change, headline, moments
+from . import change, headline, moments, pairs
 from .answer import (
     CONFIDENCE,
     Answer,
@@ -41,6 +41,8 @@ from .answer import (
 )
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
 from .discovery import discovered
+from .pair_tables import NO_QUESTION, PairQuestion
+from .pairs import PairAnswers
 from .query import ReportSource, check_apart
 from .tables import plain
 
@@ -94,6 +96,12 @@ class FleetEstimate(Shown):
         """Share of each index, shape (domain,); unbiased, so that some may be negative."""
         self._require("frequencies")
         return self.estimates.frequencies
+
+    @property
+    def pairs(self) -> PairAnswers:
+        """What a pair can be asked: joint(), marginal(), conditional(), difference()."""
+        self._require("pairs")
+        return PairAnswers(self.estimates, self.which, self.unit, self.confidence, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
         """The whole domain, a number's in at most rows rows.
@@ -157,13 +165,12 @@ class FleetEstimate(Shown):
         answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
         return replace(answer, about=self.which)
 
-    def discover(self, alphabet: str | None = None, *, most: int = 0) -> Answer:
+    def discover(self, alphabet: str | None = None) -> Answer:
         """The texts that nobody listed and many boards sent, of an experiment with prefixes.
 
-        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None. most: how many are
-        printed or drawn, 0 for all.
+        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None.
         """
-        answer = discovered(self.estimates, alphabet, self.confidence, self.texts, most)
+        answer = discovered(self.estimates, alphabet, self.confidence, self.texts)
         return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:
@@ -236,6 +243,8 @@ class FleetEstimate(Shown):
 
     def summary(self, rows: int = 16) -> Answers:
         """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
+        if "pairs" in self.answers:
+            return self.pairs.summary(rows)
         tables = [self.histogram(rows)] if "frequencies" in self.answers else []
         return Answers([*tables, self.mean()] if "mean" in self.answers else tables)
 
@@ -246,13 +255,18 @@ class FleetEstimate(Shown):
         quantiles: Sequence[float] = (),
         rows: int = 16,
         cdf: bool = False,
+        pair: PairQuestion = NO_QUESTION,
     ) -> Answers:
         """What changed since another window, or differs from another fleet or version.
 
         Shares of ranges, without any those of the histogram; of a number also mean, standard deviation and
-        quantiles, and with cdf the share below every edge. UsageError where reports are on both sides.
+        quantiles, and with cdf the share below every edge; of a pair what a PairQuestion asks. UsageError
+        where reports are on both sides.
         """
         check_apart(before.sources, self.sources)
+        if self.experiment.type == "pair":
+            changed = self.pairs.change_since(before.estimates, pair, rows)
+            return Answers(replace(one, against=before.which) for one in changed)
         sides, common = (before.estimates, self.estimates), (self.unit, self.confidence)
         if "candidates" in self.answers:
             shares = changed_candidates(*sides, ranges, self.confidence)
@@ -334,16 +348,21 @@ def trend(
     confidence: float = CONFIDENCE,
     quantiles: Sequence[float] = (),
     about: str = "",
+    pair: PairQuestion = NO_QUESTION,
 ) -> Answers:
     """How statistics went over the windows: tables of shares, of a number's mean, and of its quantiles.
 
     statistics: ranges and labels, and "mean" for a number's; without any, and without quantiles, a number's
-    mean, the shares of all labels, or that of "yes". about: of which reports, in words. Raises EstimateError
-    for fewer than two windows, UnitsError as parse_range(), and for quantiles of another type than a number.
+    mean, the shares of all labels, or that of "yes". about: of which reports, in words. pair: of a pair, what
+    is asked. Raises EstimateError for fewer than two windows, UnitsError as parse_range(), and for quantiles
+    of another type than a number.
     """
     experiment, which = next(iter(windows.values())).experiment, headline.about(about, list(windows))
     if experiment.type == "text":
         return Answers([replace(candidates_over_time(windows, statistics, confidence), about=which)])
+    if experiment.type == "pair":
+        shown = pairs.trend(windows, pair, unit, confidence)
+        return Answers(replace(one, about=which) for one in shown)
     number = experiment.type == "number"
     ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
     note = moved_note(experiment, ranges, unit)

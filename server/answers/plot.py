@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..arrays import Floats
-from .answer import TITLES, Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from . import heat_map
+from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
 from .figure import (
     BAR,
     COLOURS,
@@ -37,6 +38,7 @@ from .headline import titled
 _INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
 _PANEL_INCHES, _ROW_INCHES, _HIGHEST_INCHES = 4.6, 0.3, 24.0
+_OF_SHARES = {"conditional": "share of those devices, %", "difference": "difference, % points"}
 _MOST_LINES = 6  # of a picture: more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
 _TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
@@ -54,8 +56,11 @@ def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
             labels = _drawing(answer)(axes, answer)
             head = title or _title(answer) if len(answers) == 1 else _panel_title(answer)
-            style(axes, head, "" if i else subtitle or _subtitle(answer), *labels)
+            said = subtitle or _subtitle(answer, alone=len(answers) == 1)
+            style(axes, head, "" if i else said, *labels)
             axes.grid(visible=not _rows_are_named(answer), axis="y")
+            if answer.kind == "joint" and heat_map.fits(answer):
+                axes.grid(visible=False)
         if len(answers) > 1:
             heading(made, title or _title(answers[0]))
     return made
@@ -68,8 +73,8 @@ def _title(answer: Answer) -> str:
 
 
 def _panel_title(answer: Answer) -> str:
-    if answer.kind not in ("change", "trend"):
-        return TITLES[answer.kind]
+    if answer.title or answer.kind not in ("change", "trend"):
+        return answer.heading
     if answer.kind == "trend" and len({row.name for row in answer.rows}) == 1:
         return answer.rows[0].name
     if answer.quantity == "reading":
@@ -77,8 +82,11 @@ def _panel_title(answer: Answer) -> str:
     return "share of the fleet below" if _cumulative(answer) else "share of the fleet"
 
 
-def _subtitle(answer: Answer) -> str:
-    return f"{answer.reports:,} private reports, {_interval_name(answer)}s"
+def _subtitle(answer: Answer, alone: bool) -> str:
+    about = f"{answer.title}; " if answer.title and alone else ""
+    if answer.kind == "joint" and heat_map.fits(answer):
+        about += f"a cell ±{heat_map.half_width(answer):.2g} points; "
+    return f"{about}{answer.reports:,} private reports, {_interval_name(answer)}s"
 
 
 def _interval_name(answer: Answer) -> str:
@@ -96,6 +104,10 @@ def _cumulative(answer: Answer) -> bool:
 
 
 def _drawing(answer: Answer):
+    if answer.kind == "joint" and heat_map.fits(answer):
+        return heat_map.draw
+    if answer.kind in ("joint", "marginal"):
+        return _labels
     if answer.kind == "histogram":
         return _histogram if _has_places(answer) else _labels
     if answer.kind == "change" and len(answer.rows) > LINE_ROWS and _has_places(answer):
@@ -117,7 +129,7 @@ def _inches(answer: Answer) -> float:
 def _quantity(answer: Answer) -> tuple[float, str]:
     """What values are multiplied with, and what they are then called."""
     if answer.quantity == "share":
-        return 100.0, "share of devices, %"
+        return 100.0, _OF_SHARES.get(answer.kind, "share of devices, %")
     return 1.0, answer.unit or answer.experiment
 
 
@@ -225,6 +237,8 @@ def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
         axes.errorbar(values[i], at[i], xerr=error, fmt="o", **mark, **_look(row, answer.confidence))
     _beside(axes, answer, at, truths, scale)
     number_axis(axes.xaxis)
+    if answer.kind == "difference":
+        axes.axvline(0, color="#555555", linewidth=0.8)
     if answer.kind == "change":
         axes.axvline(0, color="#555555", linewidth=0.8)
         _change_legend(axes, answer)

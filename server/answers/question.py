@@ -17,6 +17,7 @@ from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
 from .fleet_estimate import MEAN, FleetEstimate
 from .guide import Guide, guide
+from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Selection, WeighBy, versions
 from .second_epsilon import Shuffling, TwoEpsilons
 from .store_reader import StoreReader
@@ -41,6 +42,7 @@ class EstimateQuestion:
     trend       a row for each window
     unit        what readings are in; None for what the store says
     alphabet    what texts that nobody listed are made of; None for printable ASCII
+    pair        of a pair, which share or mean, given what
     """
 
     selection: Selection
@@ -58,6 +60,12 @@ class EstimateQuestion:
     shuffling: Shuffling = field(default_factory=Shuffling)
     unit: str | None = None
     alphabet: str | None = None
+    pair: PairQuestion = NO_QUESTION
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is about more than one histogram, apart."""
+        return self.trend or self.against is not None
 
     def seen(self) -> str:
         """What histograms the answers tell of, in words."""
@@ -77,6 +85,7 @@ class EstimateQuestion:
         asked += ["--rows", f"{self.rows}"] if self.rows else []
         asked += [] if self.alphabet is None else [f"--alphabet={self.alphabet}"]
         asked += ["--post", self.post] if self.post != "raw" else []
+        asked += self.pair.arguments()
         asked += ["--trend"] if self.trend else []
         if self.against:
             asked += _each("--against-window", self.against.windows)
@@ -124,8 +133,14 @@ class Reply:
 
     def pictured(self) -> Answers:
         """What a picture shows: what was asked for, and where nothing was, the histogram."""
+        if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
+            return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
         asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
         return asked or Answers(self.answers[:1])
+
+
+COMPARED = {"ranges", "mean", "candidates", "pairs"}
+"""What has trends and changes, in the words of answers_of()."""
 
 
 def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
@@ -138,15 +153,15 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     if question.trend:
         asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
         how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
-        answers = experiment.trend(*asked, **how)
+        answers = experiment.trend(*asked, pair=question.pair, **how)
     elif question.against:
         other = store.fleet(question.against.fleet).experiment(selection.experiment, question.unit)
         before = other.estimate(**_how(question.against, question))
         rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
-        answers = estimate.change_since(before, *question.ranges, rows=rows, **how)
+        answers = estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
     else:
         answers = _answered(estimate, question)
-    windows = len({source.window for source in estimate.sources})
+    windows = len({source.window for source in estimate.sources}) if COMPARED & estimate.answers else 1
     epsilons = _epsilons(store, question)
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
@@ -185,12 +200,17 @@ def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 
 def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """The texts that are found."""
-    return Answers([estimate.discover(question.alphabet, most=question.top)])
+    return Answers([estimate.discover(question.alphabet)])
+
+
+def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
+    return estimate.pairs.ask(question.pair, question.rows or ROWS)
 
 
 OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
     "candidates": _of_texts,
     "discovery": _of_unlisted,
+    "pairs": _of_pair,
 }
 """What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
 
@@ -198,18 +218,18 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
-    compared = {"ranges", "mean", "candidates", "pairs"}
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", *OTHERWISE}, question.top),
+        ("--top", {"frequencies", "candidates"}, question.top),
         ("--alphabet", {"discovery"}, question.alphabet is not None),
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         ("--post", {"frequencies", "mean"}, processed),
         ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
-        ("--trend", compared, question.trend),
-        ("the options --against", compared, question.against),
+        ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
+        ("--trend", COMPARED, question.trend),
+        ("the options --against", COMPARED, question.against),
     )
     for option, words, wanted in options:
         if wanted:

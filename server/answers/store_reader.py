@@ -10,6 +10,7 @@ from ..store.store import Store
 from . import query, second_epsilon
 from .answer import CONFIDENCE, Answers
 from .fleet_estimate import FleetEstimate, trend
+from .pair_tables import NO_QUESTION, PairQuestion
 from .query import Selection, WeighBy
 from .second_epsilon import Shuffling, TwoEpsilons
 
@@ -139,15 +140,16 @@ class ExperimentReader:
         confidence: float = CONFIDENCE,
         shuffling: Shuffling | None = None,
         quantiles: Sequence[float] = (),
+        pair: PairQuestion = NO_QUESTION,
     ) -> Answers:
         """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
 
-        Without statistics a number's mean, or the shares of the labels. Each row has the ε of its window's
-        histogram; shuffling: what that is worked out with. Otherwise as estimate().
+        Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
+        the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
         selection, store = self._selection(windows, version), self._reader.store
         by_window, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
-        trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet)
+        trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet, pair)
         return second_epsilon.beside(trends, second_epsilon.of_each_window(store, selection, shuffling))
 
     def two_epsilons(

@@ -15,7 +15,17 @@ from rich.text import Text
 from ...device.ldp_client import Experiment
 from ..epsilon import rounded_up
 from ..plain_text import visible
-from .answer import TITLES, Answer, CandidateRow, ChangeRow, PostRow, Row, TopRow, TrendRow
+from .answer import (
+    Answer,
+    CandidateRow,
+    CellRow,
+    ChangeRow,
+    DifferenceRow,
+    PostRow,
+    Row,
+    TopRow,
+    TrendRow,
+)
 from .fitted_table import FittedTable, plain
 
 if TYPE_CHECKING:
@@ -74,12 +84,13 @@ def answer(table_of: Answer, title: str = "") -> FittedTable:
     """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
     table_of = table_of.shown()
     columns = _columns(table_of)
-    result = table(title or TITLES[table_of.kind])
+    result = table(title or table_of.heading)
     for column in columns:
         result.add_column(
             column.heading, justify="left" if column.words else "right", no_wrap=column.shortened
         )
-    bars = table_of.quantity == "share" and _row_class(table_of) in (Row, PostRow, CandidateRow)
+    barred = (Row, PostRow, CandidateRow, CellRow)
+    bars = table_of.quantity == "share" and _row_class(table_of) in barred
     if bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
     most = max([row.value for row in table_of.rows] + [0.0])
@@ -98,7 +109,7 @@ def html(table_of: Answer) -> str:
         "<tr>" + "".join(f"<td>{escape(str(column.cell(row)))}</td>" for column in columns) + "</tr>"
         for row in table_of.rows
     )
-    caption = f"<caption>{escape(TITLES[table_of.kind])}</caption>"
+    caption = f"<caption>{escape(table_of.heading)}</caption>"
     notes = "".join(f"<p>{escape(note)}</p>" for note in table_of.notes)
     return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{notes}"
 
@@ -136,6 +147,8 @@ def _columns(table_of: Answer) -> list[_Column]:
         columns.append(_Column(f"{table_of.post} %", lambda r: number(r.processed)))
     if kind is TopRow:
         columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
+    if kind is DifferenceRow:
+        columns.append(_Column("p", lambda r: _p_value(r.p, 1 - table_of.confidence)))
     if kind in (ChangeRow, CandidateRow):
         columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, 1 - table_of.confidence)))
     return columns

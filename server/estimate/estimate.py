@@ -200,17 +200,26 @@ class Estimate(Estimates):
 
     @cached_property
     def frequencies(self) -> Floats:
+        self._check_known(np.eye(self.domain, 1))
         return self.decoded.frequencies
 
     @cached_property
     def spread(self) -> Spread:
+        self._check_known(np.eye(self.domain, 1))
         return self.decoded.frequency_spread
 
     @cached_property
     def cdf_spread(self) -> Spread:
+        self._check_known(np.eye(self.domain, 1))
         return self.decoded.cdf_spread
 
+    def _check_known(self, weights: Floats) -> None:
+        unknown = self.decoded.mechanism.unknown(weights, self.decoded.reports)
+        if unknown:
+            raise EstimateError(unknown)
+
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
+        self._check_known(weights)
         return _statistics(self.decoded.value(weights), self.decoded.spread(weights, at_once))
 
     def _ranges(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Statistics:

@@ -9,6 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded import Spread
+from ..mechanisms.factors import parts_of
 from .estimate import Estimates
 from .statistic import EstimateError, Statistics
 
@@ -70,6 +71,12 @@ class Pool(Estimates):
 _SAME = ("type", "domain", "low", "high", "labels")
 
 
+def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
+    """What a pair is made of; of another type nothing."""
+    parts = parts_of(experiment)
+    return [(part.name, *(getattr(part, name) for name in _SAME)) for part in parts]
+
+
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
     """Raise EstimateError unless all estimates are of the same type, range, bins and labels.
 
@@ -81,6 +88,8 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
             a, b = getattr(first, name), getattr(other.experiment, name)
             if a != b:
                 raise EstimateError(f"only estimates go together whose {name} is the same, not {a} and {b}")
+        if _parts(first) != _parts(other.experiment):
+            raise EstimateError("only estimates go together whose parts are the same, each with its values")
 
 
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:

@@ -27,8 +27,9 @@ from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from .budget import ExperimentBudget, Quantity
+from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
-from .reading import DefinitionError, ReadingDefinition, whole, without_nul
+from .reading import DefinitionError, PartDefinition, ReadingDefinition, whole, without_nul
 from .units import UnitsError, edges_between, parse_bins
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Definition(ReadingDefinition):
     purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(without_nul)]
     owner: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(without_nul)]
     expires: datetime.date
-    statistics: Literal["ranges", "frequencies", "quantiles", "mean"] | None = None
+    statistics: Literal[*_WORKLOADS, *PAIR_STATISTICS] | None = None  # pyright: ignore[reportInvalidTypeForm]
+    given: str | None = None
     ranges: tuple[str, ...] | None = None
     mechanism: str = AUTO
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -71,15 +73,8 @@ class Definition(ReadingDefinition):
 
     @model_validator(mode="after")
     def _fields_fit_type(self) -> Definition:
-        number = (self.low, self.high, self.bins)
-        if self.type == "number" and None in number:
-            raise ValueError("low, high and bins are needed for a number")
-        if self.type != "number" and number != (None, None, None):
-            raise ValueError("low, high and bins are only for a number")
-        if (self.type == "choice") != (self.labels is not None) or self.labels == ():
-            raise ValueError("labels are needed for a choice and only for a choice")
-        if self.labels and "other" in self.labels:
-            raise ValueError("the label other is always there, as the last one: leave it out")
+        self.check_values()
+        self._check_pair()
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
                 "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class"
@@ -104,6 +99,18 @@ class Definition(ReadingDefinition):
             if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
+
+    def _check_pair(self) -> None:
+        words = _WORKLOADS if self.type != "pair" else PAIR_STATISTICS
+        if self.statistics is not None and self.statistics not in words:
+            raise ValueError(f"statistics of a {self.type} is one of {', '.join(words)}")
+        if self.given is None:
+            return
+        names = [part.name for part in self.of or ()]
+        if self.statistics not in (None, "conditional", "differences") or not names:
+            raise ValueError('given is only for a pair, with statistics = "conditional" or "differences"')
+        if self.given not in names:
+            raise ValueError(f"given must be one of {', '.join(names)}")
 
     def check_not_expired(self) -> None:
         """Raise DefinitionError where the experiment's last day is over."""
@@ -151,7 +158,8 @@ class Definition(ReadingDefinition):
         if self.parameters:
             return mechanism_fields(self.mechanism, **self.parameters)
         if not 2 <= self.domain <= 1 << 24 and not self.prefixes:
-            raise DefinitionError(f"bins must be from 2 to 16777216, not {self.domain}")
+            what = "values of all parts together" if self.type == "pair" else "bins"
+            raise DefinitionError(f"{what} must be from 2 to 16777216, not {self.domain}")
         try:
             return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism)
         except (NoMechanism, WorkloadError) as e:
@@ -164,6 +172,9 @@ class Definition(ReadingDefinition):
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
         if self.prefixes is not None:
             return Workload("texts", levels=len(self.prefixes))
+        if self.of is not None:
+            names = [part.name for part in self.of]
+            return pair_workload(self.statistics, names, self.shape, self.given)
         usual = "ranges" if self.type == "number" else "frequencies"
         return _WORKLOADS[self.statistics or usual]
 
@@ -272,6 +283,10 @@ def _meant(where: tuple[int | str, ...]) -> str:
     """What somebody may have meant by a field that there is not."""
     name, in_budget = str(where[-1]), len(where) > 1
     above, budget = Definition.model_fields, ExperimentBudget.model_fields
+    if where[0] == "of":
+        close = difflib.get_close_matches(name, PartDefinition.model_fields, 1)
+        belongs = f": {name} belongs above the first line [[of]]"
+        return f": did you mean {close[0]}?" if close else belongs if name in above else ""
     fields, others = (budget, above) if in_budget else (above, budget)
     if name in others:
         return f": {name} belongs {'above the line [budget]' if in_budget else 'under the line [budget]'}"

@@ -82,13 +82,20 @@ def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
     """The same question and cells at another ε in micro-nats, with no cap. Raises ExperimentRefused."""
     e = experiment
-    reading: Fields = {"type": e.type}
-    if e.type == "choice":
-        reading["labels"] = list(e.labels)
-    elif e.type == "number":
-        reading |= {"low": e.low, "high": e.high, "bins": e.domain}
-    elif e.type == "text":
-        own = vars(e)  # which device/ldp_text.py has set
-        reading |= {"salt": own["salt"].decode(), "slots": own["slots"]}
-        reading |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
-    return parse_experiment(payload(e.name, reading, mechanism_of(e).fields(), epsilon))
+    return parse_experiment(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
+
+
+def reading_fields(reading: Any) -> Fields:
+    """What an experiment's JSON has for what is read; of a pair's part too."""
+    fields: Fields = {"type": reading.type}
+    if reading.type == "choice":
+        fields["labels"] = list(reading.labels)
+    elif reading.type == "number":
+        fields |= {"low": reading.low, "high": reading.high, "bins": reading.domain}
+    elif reading.type == "text":
+        own = vars(reading)  # which device/ldp_text.py has set
+        fields |= {"salt": own["salt"].decode(), "slots": own["slots"]}
+        fields |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
+    elif reading.type == "pair":
+        fields["of"] = [{"name": part.name, **reading_fields(part)} for part in reading.parts]
+    return fields

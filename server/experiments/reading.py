@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -39,20 +41,72 @@ def without_nul(text: str) -> str:
     return text
 
 
-class ReadingDefinition(BaseModel):
-    """What a board reads, as the analyst wrote it; low and high in its unit."""
+class _Values(BaseModel):
+    """What a single reading can be, as the analyst wrote it; low and high in its unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    type: Literal["bool", "choice", "number", "text"]
+    type: str
     labels: tuple[str, ...] | None = None
     unit: Annotated[str, Field(max_length=20), AfterValidator(without_nul)] = ""
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
+
+    @property
+    def domain(self) -> int:
+        """Number of indices a reading can fall into."""
+        if self.type == "choice":
+            return len(self.labels or ()) + 1
+        return 2 if self.type == "bool" else (self.bins or 0)
+
+    def type_fields(self, name: str = "") -> Fields:
+        """The same for boards; DefinitionError for low or high that no integer holds."""
+        fields: Fields = {"type": self.type}
+        if self.type == "choice":
+            fields["labels"] = list(self.labels or ())
+        if self.type == "number":
+            fields["low"] = whole(self.low, MILLI, "low", "thousandths of its unit")
+            fields["high"] = whole(self.high, MILLI, "high", "thousandths of its unit")
+            fields["bins"] = self.bins
+        return fields
+
+    def check_values(self) -> None:
+        """Raise ValueError where labels or a range are missing, or are those of another type."""
+        number = (self.low, self.high, self.bins)
+        if self.type == "number" and None in number:
+            raise ValueError("low, high and bins are needed for a number")
+        if self.type != "number" and number != (None, None, None):
+            raise ValueError("low, high and bins are only for a number")
+        if (self.type == "choice") != (self.labels is not None) or self.labels == ():
+            raise ValueError("labels are needed for a choice and only for a choice")
+        if self.labels and "other" in self.labels:
+            raise ValueError("the label other is always there, as the last one: leave it out")
+
+
+class PartDefinition(_Values):
+    """One part of a pair."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
+    type: Literal["bool", "choice", "number"]
+
+    @model_validator(mode="after")
+    def _fits(self) -> PartDefinition:
+        self.check_values()
+        return self
+
+
+class ReadingDefinition(_Values):
+    """What a board reads, as the analyst wrote it.
+
+    salt, slots: of a text. of: the parts of a pair.
+    """
+
+    type: Literal["bool", "choice", "number", "text", "pair"]
     salt: str | None = None
     slots: int | None = None
     prefixes: tuple[int, ...] | None = None
+    of: tuple[PartDefinition, ...] | None = None
 
     @model_validator(mode="after")
     def _texts_are_hashed(self) -> ReadingDefinition:
@@ -74,32 +128,52 @@ class ReadingDefinition(BaseModel):
                 )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_unit(cls, data: Any) -> Any:
+        """A pair's unit is that of its number, where it has one."""
+        of = data.get("of") if isinstance(data, dict) else None
+        if not isinstance(of, list | tuple) or "unit" in data:
+            return data
+        parts = cast(Sequence[Any], of)
+        units = {part["unit"] for part in parts if isinstance(part, dict) and "unit" in part}
+        return {**data, "unit": units.pop()} if len(units) == 1 else data
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each part of a pair."""
+        return tuple(part.domain for part in self.of or ())
+
     @property
     def domain(self) -> int:
-        """Number of indices a reading can fall into."""
-        if self.type == "choice":
-            return len(self.labels or ()) + 1
         if self.type == "text":
             return (self.slots or USUAL_SLOTS) ** len(self.prefixes or (0,))
-        return 2 if self.type == "bool" else (self.bins or 0)
+        return math.prod(self.shape) if self.type == "pair" else super().domain
 
     def type_fields(self, name: str = "") -> Fields:
         """The same for boards; name: the experiment's, of which a salt is made where the file has none.
 
         Raises DefinitionError for low or high that no integer holds.
         """
-        fields: Fields = {"type": self.type}
-        if self.type == "choice":
-            fields["labels"] = list(self.labels or ())
-        if self.type == "number":
-            fields["low"] = whole(self.low, MILLI, "low", "thousandths of its unit")
-            fields["high"] = whole(self.high, MILLI, "high", "thousandths of its unit")
-            fields["bins"] = self.bins
+        fields = super().type_fields()
         if self.type == "text":
             usual = hashlib.sha256(name.encode()).hexdigest()[:16]
             fields |= {"salt": self.salt or usual, "slots": self.slots or USUAL_SLOTS}
             fields |= {"prefixes": list(self.prefixes)} if self.prefixes else {}
+        if self.type == "pair":
+            fields["of"] = [{"name": part.name, **part.type_fields()} for part in self.of or ()]
         return fields
+
+    def check_values(self) -> None:
+        super().check_values()
+        if (self.type == "pair") != (self.of is not None):
+            raise ValueError("[[of]] tables, one for each part, are needed for a pair and only for a pair")
+        if self.of is not None and not 2 <= len(self.of) <= 3:
+            raise ValueError("of: a pair has 2 or 3 parts, each in a table [[of]]")
+        names = [part.name for part in self.of or ()]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"of: two parts are called {name}")
 
 
 def whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:

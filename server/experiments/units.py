@@ -2,11 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from ...device.ldp_client import Experiment
+from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
+from ..mechanisms.factors import parts_of
+
+Reading = Experiment | Part
+"""What has values: an experiment, or a part of a pair."""
 
 
 class UnitsError(HushmoteError):
@@ -31,14 +37,14 @@ def edges_between(low: int, high: int, bins: int) -> np.ndarray:
     return (low + (high - low) * (np.arange(bins + 1) / bins)) / 1000
 
 
-def bin_edges(experiment: Experiment) -> np.ndarray:
+def bin_edges(experiment: Reading) -> np.ndarray:
     """The edges of a number's bins in whole units, shape (domain + 1,)."""
     if experiment.type != "number":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
     return edges_between(experiment.low, experiment.high, experiment.domain)
 
 
-def index_names(experiment: Experiment) -> list[str]:
+def index_names(experiment: Reading) -> list[str]:
     """What each index is called: a label, no/yes, a bin's half-open range, or a slot's number."""
     if experiment.type == "text":
         return [f"slot {i}" for i in range(experiment.domain)]
@@ -46,18 +52,20 @@ def index_names(experiment: Experiment) -> list[str]:
         return [*experiment.labels, "other"]
     if experiment.type == "bool":
         return ["no", "yes"]
+    if experiment.type == "pair":
+        return [", ".join(names) for names in product(*map(index_names, parts_of(experiment)))]
     edges = bin_edges(experiment)
     return [_bins_name(edges, i, i + 1) for i in range(experiment.domain)]
 
 
-def range_name(experiment: Experiment, low: int, high: int, edges: np.ndarray | None = None) -> str:
+def range_name(experiment: Reading, low: int, high: int, edges: np.ndarray | None = None) -> str:
     """How indices low to high (half-open) read; the end bins hold all that lies beyond them."""
     if experiment.type != "number":
         return ", ".join(index_names(experiment)[low:high])
     return _bins_name(bin_edges(experiment) if edges is None else edges, low, high)
 
 
-def range_edges(experiment: Experiment, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
+def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
     """The outer edges of a number's bins in whole units; None twice for another type."""
     if experiment.type != "number":
         return None, None
@@ -65,7 +73,7 @@ def range_edges(experiment: Experiment, r: IndexRange) -> tuple[float, float] | 
     return float(edges[r.low]), float(edges[r.high])
 
 
-def parse_range(experiment: Experiment, text: str) -> IndexRange:
+def parse_range(experiment: Reading, text: str) -> IndexRange:
     """Return the indices of a number's "low:high", as parse_bins does, or the index of a label or a text.
 
     Raises UnitsError for another text.

@@ -3,8 +3,10 @@
 from ...device.ldp_client import Experiment
 from ..accounting import Kind
 from ..mechanisms import mechanism_of
+from ..mechanisms.factors import parts_of
 from .definition import Definition
 from .reading import MILLI
+from .units import Reading
 
 
 def mechanism(experiment: Experiment) -> str:
@@ -12,7 +14,7 @@ def mechanism(experiment: Experiment) -> str:
     return mechanism_of(experiment).words()
 
 
-def readings(experiment: Experiment, unit: str) -> str:
+def readings(experiment: Reading, unit: str) -> str:
     """What a reading can be: yes or no, the labels, the bins and their bounds in the unit, or any text."""
     if experiment.type == "bool":
         return "yes or no"
@@ -20,6 +22,8 @@ def readings(experiment: Experiment, unit: str) -> str:
         return ", ".join((*experiment.labels, "other"))
     if experiment.type == "text":
         return f"any text, hashed into {experiment.domain:,} slots"
+    if experiment.type == "pair":
+        return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
     low, high = experiment.low / MILLI, experiment.high / MILLI
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()

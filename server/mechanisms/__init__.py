@@ -13,6 +13,7 @@ from .own import MechanismError, mechanism_class
 from .pgr import ProjectiveGeometry
 from .prefix import Prefix
 from .sw import SquareWave
+from .views import Views
 
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
     {
@@ -23,6 +24,7 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "pgr": ProjectiveGeometry,
         "sw": SquareWave,
         "prefix": Prefix,
+        "views": Views,
     }
 )
 """Mechanisms by the word that an experiment has for each."""

@@ -4,6 +4,7 @@ The same draws as `Experiment.randomize`. Probabilities are compared as integers
 bits, so the distribution is the boards' own to the last bit, not a floating-point neighbour of it.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -16,11 +17,21 @@ Drawn = npt.NDArray[np.uint32]
 _TABLE_CELLS = 1 << 16
 
 
-def codes(experiment: Experiment, indices: Drawn, rng: np.random.Generator) -> Drawn:
-    """One code for each index."""
+Nodes = Callable[[Level, Drawn], Drawn]
+
+
+def neighbours(level: Level, indices: Drawn) -> Drawn:
+    """Nodes of indices in a tree's level."""
+    return indices // np.uint32(level.width) if level.width > 1 else indices
+
+
+def codes(
+    experiment: Experiment, indices: Drawn, rng: np.random.Generator, nodes: Nodes = neighbours
+) -> Drawn:
+    """One code for each index; nodes: of indices in a level."""
     levels = experiment.levels
     if len(levels) == 1:
-        return _draw_level(levels[0], indices, rng)
+        return _draw_level(levels[0], nodes(levels[0], indices), rng)
     draw = rng.integers(0, experiment.weight_sum, len(indices), dtype=np.uint32)
     level_of = np.zeros(len(indices), np.uint8)
     for end in np.cumsum([level.weight for level in levels[:-1]]):
@@ -28,14 +39,13 @@ def codes(experiment: Experiment, indices: Drawn, rng: np.random.Generator) -> D
     out = np.empty(len(indices), np.uint32)
     for i, level in enumerate(levels):
         at = np.flatnonzero(level_of == i)
-        out[at] = _draw_level(level, indices[at], rng)
+        out[at] = _draw_level(level, nodes(level, indices[at]), rng)
     return out
 
 
-def _draw_level(level: Level, indices: Drawn, rng: np.random.Generator) -> Drawn:
-    n = len(indices)
+def _draw_level(level: Level, node: Drawn, rng: np.random.Generator) -> Drawn:
+    n = len(node)
     g = np.uint32(level.g)
-    node = indices // np.uint32(level.width) if level.width > 1 else indices
     base = None
     cell = node
     if level.t:

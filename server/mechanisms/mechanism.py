@@ -143,6 +143,13 @@ class Mechanism(ABC):
         """Why nothing can be estimated from these numbers of reports of the strata, or ""."""
         return ""
 
+    def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
+        """Why some of these statistics cannot be estimated though others can, or ""; shape (domain, n).
+
+        What cannot is then left out of their weights. reports: of the strata.
+        """
+        return ""
+
     def decode(self, counts: Counts) -> Decoded:
         """What a histogram of codes tells; counts of shape (code_count,), with reports."""
         return Decoded(self, self.collapse(counts))

@@ -30,13 +30,34 @@ class Workload:
             ranges; "texts": none of these, but which texts are common, by prefixes
     ranges  half-open pairs of indices (lo, hi), for "list" alone
     share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
+
+    Of readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
+    itself; "tables": these and the joint table alike; "conditional": the values of `of_parts` among those
+    of each value of `given`; "differences": between two values of `given`.
+
     levels  how many prefixes, for "texts" alone; the domain is a slot for each
+    shape   values of each part
+    of_parts, given   numbers of parts, rising
     """
 
-    kind: Literal["frequencies", "ranges", "prefixes", "mean", "list", "texts"]
+    kind: Literal[
+        "frequencies",
+        "ranges",
+        "prefixes",
+        "mean",
+        "list",
+        "texts",
+        "marginals",
+        "tables",
+        "conditional",
+        "differences",
+    ]
     ranges: tuple[tuple[int, int], ...] = ()
     share: float | None = 0.0
     levels: int = 0
+    shape: tuple[int, ...] = ()
+    of_parts: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:

@@ -7,6 +7,7 @@ lists of digits, records by struct. Nothing here may import the client.
 import hashlib
 import hmac
 import json
+import math
 import struct
 import zlib
 from collections.abc import Sequence
@@ -70,6 +71,8 @@ class ReferenceDRBG:
 def domain_of(fields: dict[str, Any]) -> int:
     if fields["type"] == "bool":
         return 2
+    if fields["type"] == "pair":
+        return math.prod(domain_of(own) for own in fields["of"])
     if fields["type"] == "text":
         return fields["slots"] ** len(fields.get("prefixes", [0]))
     return len(fields["labels"]) + 1 if fields["type"] == "choice" else fields["bins"]
@@ -86,6 +89,8 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
     if fields["mechanism"] == "hh":
         cells, fanout = fields["cells"], fields["fanout"]
         weights = fields.get("weights", [1] * len(cells))
+    if fields["mechanism"] == "views":
+        return view_levels_of(fields)
     levels = []
     offset = 0
     for below, (g, weight) in zip(reversed(range(len(cells))), zip(cells, weights, strict=True), strict=True):
@@ -108,6 +113,31 @@ def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any)
         chance = int((e / (e + len(far)) * ONE).to_integral_value(ROUND_FLOOR))
     truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
     return near[a] if truthful else far[b]
+
+
+def view_levels_of(fields: dict[str, Any]) -> list[list[int]]:
+    """The same of views, in their order; a node is a cell of the view's table."""
+    domains = [domain_of(own) for own in fields["of"]]
+    weights = fields.get("weights", [1] * len(fields["views"]))
+    levels, offset = [], 0
+    for view, g, weight in zip(fields["views"], fields["cells"], weights, strict=True):
+        nodes = math.prod(domains[part] for part in view)
+        t = 0 if g == nodes else next(t for t in range(1, 25) if g**t >= nodes)
+        levels.append([nodes, g, t, 1, offset, threshold(fields["epsilon"], g), weight])
+        offset += g * (g**t - 1 if t else 1)
+    return levels
+
+
+def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
+    """The cell of a view's table that an index of the joint one lies in."""
+    values = []
+    for own in reversed(fields["of"]):
+        index, value = divmod(index, domain_of(own))
+        values.insert(0, value)
+    node = 0
+    for part in view:
+        node = node * domain_of(fields["of"][part]) + values[part]
+    return node
 
 
 def points_before(q: int, top: int) -> int:
@@ -178,12 +208,14 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
     if fields["mechanism"] == "sw":
         return wave_code_of(fields, index, below, bernoulli), draws
     levels = levels_of(fields)
-    level = levels[0]
+    number = 0
     if len(levels) > 1:
         at = below(sum(x[6] for x in levels))
-        level = next(x for i, x in enumerate(levels) if at < sum(y[6] for y in levels[: i + 1]))
-    _, g, t, width, offset, chance, _ = level
+        number = next(i for i in range(len(levels)) if at < sum(y[6] for y in levels[: i + 1]))
+    _, g, t, width, offset, chance, _ = levels[number]
     node = index // width
+    if fields["mechanism"] == "views":
+        node = view_node_of(fields, fields["views"][number], index)
     row = 0
     if t:
         row = below(g**t - 1)

@@ -1,0 +1,306 @@
+"""Pairs: what views cost and gain beside the alternatives, and whether the intervals hold what they say.
+
+    python benchmarks/pairs.py [--quick] [--processes 2]
+
+The first table is computed, not drawn: variance per report over 16 x 16 values at ε = 2, of an even
+population and of a cell that nobody has. The second is coverage of 95 % intervals over fleets drawn anew:
+crashes by version (5 versions and "other", crash rates from 2 to 12 %) and delay by airline (8 airlines and
+"other", 16 bins), each with the mechanism planned for the joint table, for one part given the other, and for
+all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are counted by how many standard
+errors their denominator is above 0; those below the bound are not shown to anybody, and counted apart.
+
+Prints tables and writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets and writes
+nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from results_file import machine, write
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers import pair_tables
+from hushmote.server.answers.pair_tables import Asked, AskedTable
+from hushmote.server.arrays import Floats
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.conditional import LEAST_ERRORS, Ratio, RatioDifference, difference_apart
+from hushmote.server.estimate.estimate import Estimates
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.estimate.statistic import Statistic
+from hushmote.server.experiments.payload import chosen_fields
+from hushmote.server.mechanisms import factors, mechanism_of
+from hushmote.server.mechanisms.choose import choose
+from hushmote.server.mechanisms.factors import parts_of
+from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
+from hushmote.simulator import vectorised
+
+CONFIDENCE = 0.95
+EPSILONS = (1.0, 2.0, 4.0)
+SIZES = (3_000, 30_000, 300_000)
+FLEETS = 200
+BANDS = (LEAST_ERRORS, 6.0, 10.0)
+"""Standard errors of a denominator above 0, at which ratios are counted apart."""
+
+VERSIONS = {"name": "version", "type": "choice", "labels": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
+CRASHED = {"name": "crashed", "type": "bool"}
+AIRLINES = {"name": "airline", "type": "choice", "labels": list("ABCDEFGH")}
+DELAY = {"name": "delay", "type": "number", "low": -20_000, "high": 140_000, "bins": 16}
+
+
+def pair(of: tuple[dict, dict], mechanism: dict, epsilon: float) -> Experiment:
+    """An experiment over two readings."""
+    fields = {"v": 1, "name": "pair", "type": "pair", "of": list(of), **mechanism}
+    fields |= {"epsilon": round(epsilon * 1e6), "budget": {"rule": "unlimited"}, "window": "day"}
+    return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
+
+
+# --- What it costs --------------------------------------------------------------------------------
+
+
+def costs() -> list[dict]:
+    """Variance per report of a joint cell and of a marginal, 16 x 16 at ε = 2, under each design."""
+    number = {"type": "number", "low": 0, "high": 16_000, "bins": 16}
+    of = ({"name": "a", **number}, {"name": "b", **number})
+    shape = (16, 16)
+    asked = {
+        "joint table alone": FREQUENCIES,
+        "one marginal alone": Workload("marginals", shape=shape, of_parts=(0,)),
+        "each marginal": Workload("marginals", shape=shape),
+        "one part given the other": Workload("conditional", shape=shape, of_parts=(1,), given=(0,)),
+        "the difference of two such": Workload("differences", shape=shape, of_parts=(1,), given=(0,)),
+    }
+    rows = []
+    for name, workload in asked.items():
+        mechanism = chosen_fields(256, 2_000_000, workload)
+        experiment = pair(of, mechanism, 2.0)
+        row = {"asked": name, "design": mechanism_of(experiment).words(), "codes": experiment.code_count}
+        rows.append(row | _variances(experiment, shape))
+    half = choose(16, 1_000_000, FREQUENCIES)
+    number_16 = Experiment.parse(
+        json.dumps(
+            {"v": 1, "name": "n", **number, **chosen_fields(16, 1_000_000, FREQUENCIES), "epsilon": 1_000_000}
+            | {"budget": {"rule": "unlimited"}, "window": "day"}
+        ).encode()
+    )
+    even = np.full(16, 1 / 16)
+    alone = float(mechanism_of(number_16).variances(np.eye(16, 1), even)[0])
+    rows.append(
+        {"asked": "two experiments, ε / 2 each", "design": half.mechanism, "codes": number_16.code_count}
+    )
+    rows[-1] |= {"cell": None, "marginal": alone, "cell_of_nobody": None}
+    return rows
+
+
+def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, float | None]:
+    mechanism = mechanism_of(experiment)
+    even = np.full(256, 1 / 256)
+    without = np.append(0.0, np.full(255, 1 / 255))
+    cell, part = np.eye(256, 1), factors.spread_out(np.eye(16, 1), shape, (0,))
+
+    def variance(statistic: Floats, shares: Floats) -> float | None:
+        if mechanism.unknown(statistic, mechanism.drawn):
+            return None
+        return float(mechanism.variances(statistic, shares)[0])
+
+    return {
+        "cell": variance(cell, even),
+        "marginal": variance(part, even),
+        "cell_of_nobody": variance(cell, without),
+    }
+
+
+# --- Whether intervals hold -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A fleet that is drawn again and again."""
+
+    question: str
+    design: str
+    epsilon: float
+    reports: int
+    fleets: int
+
+    @property
+    def of(self) -> tuple[dict, dict]:
+        """Its two readings."""
+        return (VERSIONS, CRASHED) if self.question == "crashes" else (AIRLINES, DELAY)
+
+    def experiment(self) -> Experiment:
+        """With its mechanism chosen."""
+        domains = (6, 2) if self.question == "crashes" else (9, 16)
+        workload = FREQUENCIES
+        if self.design == "views":
+            workload = Workload("conditional", shape=domains, of_parts=(1,), given=(0,))
+        elif self.design == "marginals too":
+            workload = Workload("tables", shape=domains)
+        return pair(
+            self.of, chosen_fields(domains[0] * domains[1], round(self.epsilon * 1e6), workload), self.epsilon
+        )
+
+    def population(self) -> Floats:
+        """Shares of the joint table, shape (domain,)."""
+        if self.question == "crashes":
+            versions = np.array([0.03, 0.12, 0.25, 0.35, 0.2, 0.05])
+            rates = np.array([0.12, 0.08, 0.05, 0.02, 0.03, 0.05])
+            table = np.stack([versions * (1 - rates), versions * rates], axis=1)
+        else:
+            airlines = 1 / np.arange(1, 10) ** 0.8
+            bins = np.arange(16)
+            late = np.exp(-bins[None, :] / np.linspace(1.0, 4.0, 9)[:, None])
+            table = (airlines / airlines.sum())[:, None] * late / late.sum(axis=1, keepdims=True)
+        return (table / table.sum()).ravel()
+
+
+def configurations(share: float) -> Iterator[Configuration]:
+    for question, design, epsilon, reports in product(
+        ("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES
+    ):
+        yield Configuration(question, design, epsilon, reports, max(2, round(FLEETS * share)))
+
+
+def _tables(experiment: Experiment, question: str) -> dict[str, AskedTable]:
+    of = "crashed=yes" if question == "crashes" else "delay"
+    part = parts_of(experiment)[0]
+    first, second = (f"{part.name}={label}" for label in part.labels[:2])
+    _, less = pair_tables.difference(experiment, of, (first, second))
+    return {
+        "joint cell": pair_tables.joint(experiment, 16),
+        "marginal": pair_tables.marginal(experiment, part.name, 16),
+        "given" if question == "crashes" else "mean given": pair_tables.conditional(experiment, of, "", 16),
+        "difference" if question == "crashes" else "difference of means": less,
+    }
+
+
+def _band(statistic: Statistic) -> str:
+    """Which of the bands the smallest denominator is in; an empty text where there is none."""
+    if isinstance(statistic, RatioDifference):
+        return min(_band(statistic.first), _band(statistic.second), key=_NAMES.index)
+    if not isinstance(statistic, Ratio):
+        return ""
+    errors = statistic.below.value / statistic.below.stderr
+    return _NAMES[sum(errors > bound for bound in BANDS)]
+
+
+_NAMES = (
+    f"below {BANDS[0]:g}",
+    f"{BANDS[0]:g} to {BANDS[1]:g}",
+    f"{BANDS[1]:g} to {BANDS[2]:g}",
+    f"above {BANDS[2]:g}",
+)
+
+
+def cover(configuration: Configuration) -> Counter:
+    """(kind, band, hit) -> how often, over the fleets of a configuration."""
+    experiment, shares = configuration.experiment(), configuration.population()
+    words = [len(configuration.design), len(configuration.question)]
+    rng = np.random.default_rng([round(configuration.epsilon * 10), configuration.reports, *words])
+    counted: Counter = Counter()
+    tables = _tables(experiment, configuration.question)
+
+    def drawn() -> Estimates:
+        held = rng.multinomial(configuration.reports, shares)
+        return estimate(experiment, vectorised.histogram(experiment, held, rng))
+
+    def count(kind: str, one: Asked, statistic: Statistic, truth: float | None = None) -> None:
+        true = one.of_truth(shares) if truth is None else truth
+        assert true is not None
+        low, high = statistic.interval(CONFIDENCE)
+        counted[kind, _band(statistic), low <= true <= high] += 1
+
+    for _ in range(configuration.fleets):
+        fleet, other = drawn(), drawn()
+        for kind, table in tables.items():
+            found = pair_tables.statistics(fleet, table.asked)
+            for one, statistic in zip(table.asked, found, strict=True):
+                count(kind, one, statistic)
+            if kind.endswith("given"):
+                pooled = pair_tables.statistics(pool([fleet, other]), table.asked)
+                again = pair_tables.statistics(other, table.asked)
+                for one, a, b, both in zip(table.asked, found, again, pooled, strict=True):
+                    assert isinstance(a, Ratio)
+                    assert isinstance(b, Ratio)
+                    count(f"{kind}, change", one, difference_apart(a, b), 0.0)
+                    count(f"{kind}, two versions pooled", one, both)
+    return counted
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
+    arguments = parser.parse_args()
+    console = Console(width=110)
+
+    rows = costs()
+    table = Table(title="variance per report, 16 x 16, ε = 2", title_justify="left", box=None)
+    for heading in ("asked", "a cell", "of nobody", "a marginal", "codes", "design"):
+        table.add_column(heading)
+    for row in rows:
+        numbers = (row["cell"], row["cell_of_nobody"], row["marginal"])
+        shown = ("" if x is None else f"{x:.4g}" for x in numbers)
+        table.add_row(row["asked"], *shown, f"{row['codes']:,}", row["design"])
+    console.print(table)
+
+    wanted = list(configurations(0.05 if arguments.quick else 1.0))
+    total: Counter = Counter()
+    worst: dict[str, tuple[float, str]] = {}
+    with multiprocessing.Pool(arguments.processes) as workers:
+        for configuration, counted in zip(
+            wanted, track(workers.imap(cover, wanted), total=len(wanted), console=console), strict=True
+        ):
+            total += counted
+            for kind in {kind for kind, band, _ in counted}:
+                hits, n = _hits(counted, kind)
+                if n >= 100:
+                    name = f"{configuration.question}, {configuration.design}, ε {configuration.epsilon:g}, "
+                    worst[kind] = min(
+                        worst.get(kind, (1.0, "")), (hits / n, name + f"{configuration.reports:,}")
+                    )
+    table = Table(title="coverage of 95 % intervals, %", title_justify="left", box=None)
+    for heading in ("kind", "all shown", *_NAMES, "shown", "least of a configuration"):
+        table.add_column(heading)
+    results = []
+    for kind in dict.fromkeys(kind for kind, _, _ in total):
+        hits, n = _hits(total, kind)
+        by_band = [_hits(total, kind, band) for band in _NAMES]
+        refused = by_band[0][1]
+        bands = (f"{100 * h / k:.1f} ({k:,})" if k else "" for h, k in by_band)
+        least = worst.get(kind, (float("nan"), ""))
+        shown = f"{100 * n / (n + refused):.0f} %"
+        table.add_row(kind, f"{100 * hits / n:.2f}", *bands, shown, f"{100 * least[0]:.1f}: {least[1]}")
+        row = {"kind": kind, "intervals": n, "covered": hits / n, "not_shown": refused, "least": least[0]}
+        row |= {"least_of": least[1]}
+        results.append(row | {name: h / k for name, (h, k) in zip(_NAMES, by_band, strict=True) if k})
+    console.print(table)
+    if not arguments.quick:
+        settings = {"epsilons": EPSILONS, "reports": SIZES, "fleets": FLEETS, "confidence": CONFIDENCE}
+        write("pairs.json", machine() | {"settings": settings, "variances": rows, "coverage": results})
+
+
+def _hits(counted: Counter, kind: str, band: str | None = None) -> tuple[int, int]:
+    """Intervals of a kind that hold the truth, and all; of one band, or of all but the first."""
+    hits = n = 0
+    for (own, where, hit), number in counted.items():
+        if own == kind and (where == band if band is not None else where != _NAMES[0]):
+            hits += number * hit
+            n += number
+    return hits, n
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Readings of several parts, `report("crash_by_version", (version, crashed))`, and views, their mechanism.
+
+A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
+a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint
+table as it is; "views" asks for tables of some of the parts besides. Where one part has no reading, none has.
+"""
+
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+if "." in __name__:  # the package on CPython; on a board the files lie side by side
+    from . import ldp_client
+else:
+    import ldp_client
+
+
+def _check(good, text):
+    if not good:
+        raise ldp_client.ExperimentRefused(text)
+
+
+class Part:
+    """One of a pair's readings: name, type, labels, low, high and domain as an Experiment has them."""
+
+    labels = ()  # type: tuple[str, ...]
+    low = high = 0
+    domain = 2  # type: int
+    bucket = ldp_client.Experiment.bucket
+
+    def __init__(self, fields):
+        self.name = ldp_client.take(fields, "name")  # type: str
+        self.type = ldp_client.take_choice(fields, "type", ("bool", "choice", "number"))  # type: str
+        setup, self._bucket = ldp_client.TYPES[self.type]
+        setup(self, fields)
+        ldp_client.take_no_more(fields, " in of")
+
+
+def take(reading, fields):
+    """Set parts, a tuple of Part, and domain; ExperimentRefused where they do not fit."""
+    of = ldp_client.take(fields, "of")
+    _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 readings")
+    reading.parts = ()
+    names = []
+    domain = 1
+    for own in of:
+        _check(type(own) is dict, "of must be objects")
+        part = Part(own)
+        good = ldp_client._valid_name(part.name, ldp_client._NAME_CHARS) and part.name not in names
+        domain *= part.domain
+        _check(good and domain <= 1 << 24, "of has a wrong name or too many values")
+        names.append(part.name)
+        reading.parts += (part,)
+    reading.domain = domain
+
+
+def bucket(reading, value):
+    """The index of a tuple or list; None where a part has no reading, -1 for another type or length."""
+    parts = reading.parts
+    if not isinstance(value, (tuple, list)) or len(value) != len(parts):
+        return -1
+    index = 0
+    missing = False
+    for part, own in zip(parts, value):
+        i = part.bucket(own)
+        missing = missing or i is None
+        index = index * part.domain + (i or 0)
+    return None if missing else index
+
+
+def take_views(exp, fields):
+    """Set views, levels, weight_sum and code_count; ExperimentRefused where they do not fit."""
+    views = ldp_client.take(fields, "views")
+    _check(exp.type == "pair" and type(views) is list, "views must be lists of a pair's parts")
+    n = len(views)
+    cells = ldp_client.take_ints(fields, "cells", n, 2, 1 << 24)
+    weights = ldp_client.take_ints(fields, "weights", n, 0, 65535, [1] * n)
+    seen = []
+    for view, g, weight in zip(views, cells, weights):
+        steps = []
+        nodes = 1
+        stride = exp.domain
+        numbers = []
+        for i, part in enumerate(exp.parts):
+            stride //= part.domain
+            size = 1
+            if type(view) is list and i in view:
+                size = part.domain
+                numbers.append(i)
+            steps.append((stride, size))
+            nodes *= size
+        # Rising numbers of parts and nothing else; "true" is 1 in Python, and no number here.
+        _check(numbers and repr(numbers) == repr(view) and view not in seen, "views must differ and rise")
+        seen.append(view)
+        level = ldp_client.Level(exp.epsilon, nodes, g, 1, exp.code_count, weight)
+        level.steps = steps
+        exp.levels += (level,)
+        exp.code_count += level.code_count
+    exp.views = views
+    exp.weight_sum = sum(weights)
+    _check(exp.weight_sum, "weights must not all be 0")
+
+
+def randomize_views(exp, index, rng):
+    """The code of one view's cell that an index lies in.
+
+    Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
+    depend on the index. Utility: docs/pairs.md. Cost: at most 5 draws, a step for each part and one for each
+    digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional
+    Range Queries under Local Differential Privacy", VLDB 2021.
+    """
+    level = ldp_client.pick(exp, rng)
+    node = 0
+    for stride, size in level.steps:  # a part that the view leaves out has size 1, which adds 0
+        node = node * size + index // stride % size
+    return level.respond(node, rng)
+
+
+ldp_client.TYPES["pair"] = (take, bucket)
+ldp_client.MECHANISMS["views"] = (take_views, randomize_views)

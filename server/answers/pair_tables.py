@@ -1,0 +1,268 @@
+"""What can be asked of a pair, as tables of linear statistics, ratios and differences of ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
+from ..errors import UsageError
+from ..estimate.conditional import Ratio, RatioDifference, difference_of_two, ratios
+from ..estimate.estimate import Estimates
+from ..estimate.statistic import Statistic
+from ..experiments import cells
+from ..experiments.cells import Condition
+from ..experiments.units import edges_between
+from ..mechanisms.factors import parts_of
+
+MOST_CELLS = 40
+"""Cells of a joint table that is shown unasked."""
+_MOST_JOINT = 4_096  # that is shown at all
+_MOST_ROWS = 1_000  # of shares and means given something
+
+Quantity = Literal["share", "reading"]
+
+
+@dataclass(frozen=True)
+class PairQuestion:
+    """What is asked of a pair; all empty for what it says unasked.
+
+    of      a condition such as "crashed=yes", or a part: of a bool that it is yes, of a number its mean
+    given   a part, of which each value gets a row, or a condition
+    versus  two conditions whose difference is asked for, instead of given
+    joint   whether the joint table is asked for
+    """
+
+    of: str = ""
+    given: str = ""
+    versus: tuple[str, str] | None = None
+    joint: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.of or self.given or self.versus or self.joint)
+
+    def arguments(self) -> list[str]:
+        """The options of the command `estimate` that ask the same."""
+        asked = [f"--of={self.of}"] if self.of else []
+        asked += [f"--given={self.given}"] if self.given else []
+        asked += ["--versus", *self.versus] if self.versus else []
+        return asked + (["--joint"] if self.joint else [])
+
+
+NO_QUESTION = PairQuestion()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One statistic: a sum of cells, that among those of a condition, or that less that among others.
+
+    name     of its row
+    of       weights of the cells of the joint table, shape (domain,)
+    given    what it is divided by, or None
+    versus   the other condition of a difference, or None
+    cell     each part's name and value, where it is a cell of the joint table
+    """
+
+    name: str
+    of: Floats
+    given: Condition | None = None
+    versus: Condition | None = None
+    cell: tuple[tuple[str, str], ...] = ()
+
+    def of_truth(self, truth: Floats) -> float | None:
+        """The same of a population's shares; None where nobody meets a condition."""
+        if self.given is None:
+            return float(truth @ self.of)
+        values: list[float] = []
+        for condition in (self.given, self.versus) if self.versus else (self.given,):
+            below = float(truth @ condition.cells)
+            if not below:
+                return None
+            values.append(float(truth @ (condition.cells * self.of)) / below)
+        return values[0] - values[1] if self.versus else values[0]
+
+
+@dataclass(frozen=True)
+class AskedTable:
+    """Statistics of one kind, which are shown together."""
+
+    kind: Literal["joint", "marginal", "conditional", "difference"]
+    title: str
+    asked: tuple[Asked, ...]
+    quantity: Quantity = "share"
+
+
+def statistics(estimates: Estimates, asked: Sequence[Asked]) -> list[Statistic]:
+    """Estimates of statistics of one kind. Raises EstimateError for what the reports do not tell."""
+    of = np.stack([one.of for one in asked], axis=1)
+    if asked[0].given is None:
+        found = estimates.linear_many(of)
+        return [found[i] for i in range(len(asked))]
+    given = np.stack([one.given.cells for one in asked if one.given], axis=1)
+    if asked[0].versus is None:
+        return list(ratios(estimates, of * given, given))
+    result: list[Statistic] = []
+    for one in asked:
+        assert one.given is not None
+        assert one.versus is not None
+        both = np.stack([one.given.cells, one.versus.cells], axis=1)
+        result.append(difference_of_two(estimates, one.of[:, None] * both, both))
+    return result
+
+
+def denominators(one: Asked, statistic: Statistic) -> list[tuple[Condition, Ratio]]:
+    """The conditions that a statistic is divided by, and the ratios with them."""
+    if isinstance(statistic, Ratio) and one.given:
+        return [(one.given, statistic)]
+    if isinstance(statistic, RatioDifference) and one.given and one.versus:
+        return [(one.given, statistic.first), (one.versus, statistic.second)]
+    return []
+
+
+def joint(experiment: Experiment, rows: int) -> AskedTable:
+    """The share of every cell, a number's values in at most so many ranges. Raises UsageError for many."""
+    names = [part.name for part in parts_of(experiment)]
+    if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
+        raise UsageError(f"the joint table has {count:,} cells: ask for some, with --of and --given")
+    asked: list[Asked] = []
+    for cell in product(*(cells.groups(experiment, part, rows) for part in range(len(names)))):
+        values = (condition.text.partition("=")[2] for condition in cell)
+        weights = np.prod([condition.cells for condition in cell], axis=0)
+        text = ", ".join(condition.text for condition in cell)
+        asked.append(Asked(text, weights, cell=tuple(zip(names, values, strict=True))))
+    return AskedTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(asked))
+
+
+def joint_cells(experiment: Experiment, rows: int) -> int:
+    """How many cells the joint table has, a number's values in at most so many ranges."""
+    return math.prod(min(rows, p.domain) if p.type == "number" else p.domain for p in parts_of(experiment))
+
+
+def marginal(experiment: Experiment, part: str, rows: int) -> AskedTable:
+    """The share of each value of a part, a number's in at most so many ranges."""
+    shown = cells.groups(experiment, cells.part_number(experiment, part), rows)
+    asked = tuple(Asked(c.text, c.cells) for c in shown)
+    return AskedTable("marginal", f"share of the fleet: {part}", asked)
+
+
+def conditional(experiment: Experiment, of: str, given: str, rows: int) -> AskedTable:
+    """What `of` names among those of each condition that `given` names.
+
+    Without `of` it is the last part, without `given` the first one that `of` does not tell of. Raises
+    UnitsError for what the experiment does not have, UsageError for what leaves nothing to ask.
+    """
+    wanted, quantity = _wanted(experiment, of, given)
+    conditions, text = _conditions(experiment, given, wanted, rows)
+    if len(wanted) * len(conditions) > _MOST_ROWS:
+        raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
+    single = len(wanted) == 1
+    asked = tuple(
+        Asked(
+            condition.text if single else f"{one.text} given {condition.text}",
+            one.cells,
+            condition,
+        )
+        for condition in conditions
+        for one in wanted
+    )
+    shown = wanted[0].text if single else _part_of(experiment, wanted[0])
+    return AskedTable("conditional", f"{shown} given {text}", asked, quantity)
+
+
+def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[AskedTable, AskedTable]:
+    """What `of` names among those of each of two conditions, and the first less the second."""
+    first, second = (cells.parse(experiment, text) for text in versus)
+    wanted, quantity = _wanted(experiment, of, "", first.parts)
+    if len(wanted) > 1:
+        name = _part_of(experiment, wanted[0])
+        raise UsageError(
+            f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"'
+        )
+    (one,) = wanted
+    title = f"{one.text} given"
+    sides = tuple(Asked(side.text, one.cells, side) for side in (first, second))
+    less = Asked(f"{first.text} less {second.text}", one.cells, first, second)
+    return (
+        AskedTable("conditional", title, sides, quantity),
+        AskedTable("difference", f"{one.text}: {less.name}", (less,), quantity),
+    )
+
+
+def summary(experiment: Experiment, rows: int) -> list[AskedTable]:
+    """The joint table if it is small, that of each part, and the last part given the first."""
+    small = joint_cells(experiment, rows) <= MOST_CELLS
+    tables = [joint(experiment, rows)] if small else []
+    tables += [marginal(experiment, part.name, rows) for part in parts_of(experiment)]
+    if small or parts_of(experiment)[-1].type != "choice":
+        tables.append(conditional(experiment, "", "", rows))
+    return tables
+
+
+def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[AskedTable]:
+    """All that a question asks for, in the order in which it is shown."""
+    if question.versus and question.given:
+        raise UsageError("--versus has two conditions, and --given a third: leave one of them out")
+    if not question:
+        return summary(experiment, rows)
+    asked = [joint(experiment, rows)] if question.joint else []
+    if question.versus:
+        asked += difference(experiment, question.of, question.versus)
+    elif question.of or question.given:
+        asked.append(conditional(experiment, question.of, question.given, rows))
+    return asked
+
+
+def _wanted(
+    experiment: Experiment, of: str, given: str, told: tuple[int, ...] = ()
+) -> tuple[list[Condition], Quantity]:
+    """What is asked for: the cells of a condition or of each value of a part, or a number's middles.
+
+    told: parts that conditions are of; the last part that is not among them is asked for where `of` is empty.
+    """
+    if "=" in of:
+        return [cells.parse(experiment, of)], "share"
+    if not of:
+        told = told or _told(experiment, given)
+        left = [part for part in range(len(parts_of(experiment))) if part not in told]
+        if not left:
+            raise UsageError("the conditions tell of all parts: say with --of what is asked for")
+    part = cells.part_number(experiment, of) if of else left[-1]
+    reading = parts_of(experiment)[part]
+    if reading.type == "number":
+        edges = edges_between(reading.low, reading.high, reading.domain)
+        middles = cells.indicator(experiment, part, (edges[:-1] + edges[1:]) / 2)
+        return [Condition(f"mean {reading.name}", (part,), middles)], "reading"
+    shown = cells.values(experiment, part)
+    return shown[1:] if reading.type == "bool" else shown, "share"
+
+
+def _told(experiment: Experiment, given: str) -> tuple[int, ...]:
+    if not given:
+        return ()
+    return cells.parse(experiment, given).parts if "=" in given else (cells.part_number(experiment, given),)
+
+
+def _conditions(
+    experiment: Experiment, given: str, wanted: Sequence[Condition], rows: int
+) -> tuple[list[Condition], str]:
+    """The conditions that `given` names, and what they are called together."""
+    if "=" in given:
+        condition = cells.parse(experiment, given)
+        return [condition], condition.text
+    left = [part for part in range(len(parts_of(experiment))) if part not in wanted[0].parts]
+    if not given and not left:
+        raise UsageError("--of tells of all parts: leave one out, for the others to be given it")
+    part = cells.part_number(experiment, given) if given else left[0]
+    if part in wanted[0].parts:
+        raise UsageError(f"--of and --given are both about {parts_of(experiment)[part].name}: take two parts")
+    return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
+
+
+def _part_of(experiment: Experiment, condition: Condition) -> str:
+    return parts_of(experiment)[condition.parts[0]].name

@@ -1,0 +1,163 @@
+"""Ratios of linear statistics: the share of b among those with a, the mean of a number for a label.
+
+A ratio θ = X / Y of two unbiased linear statistics is off by L / Y to first order (the delta method), where
+L = X - θ Y is linear again, so that its error comes from the histogram as every other. Where Y itself is not
+known well, that is too narrow. Fieller's interval holds the θ for which X - θ Y lies within z of its own
+standard errors of 0: it needs no approximation but normality, and is the same where Y is known well.
+Intervals here are the union of both, the first with its skew. Where Y is so small that it may be 0, nothing
+can be said, and the interval is without bounds: `Ratio.known` tells. Fieller, "Some problems in interval
+estimation", JRSS B 1954; of a difference, Zou and Donner, "Construction of confidence limits about effect
+measures", Statistics in Medicine 2008, with the correlation of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import Floats
+from .estimate import Estimates
+from .statistic import Difference, EstimateError, Statistic, normal_quantile
+
+ONE = Statistic(1.0, 0.0)
+LEAST_ERRORS = 3.0
+"""Standard errors that a denominator must be above 0 for a ratio to be shown; benchmarks/pairs.py has why."""
+
+
+@dataclass(frozen=True)
+class Ratio(Statistic):
+    """A ratio of two linear statistics; stderr and skew are those of the delta method.
+
+    below        the denominator
+    correlation  of what the ratio is off by with the denominator
+    """
+
+    below: Statistic = ONE
+    correlation: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether the denominator is clearly above 0."""
+        return self.below.value > LEAST_ERRORS * self.below.stderr
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Interval that holds the population's ratio with probability confidence; infinite where unknown."""
+        low, high = super().interval(confidence)
+        z = normal_quantile(confidence)
+        # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), of which V_L = (Y s)².
+        relative = self.below.stderr / self.below.value if self.below.value > 0 else math.inf
+        rest = 1 - (z * relative) ** 2
+        if rest <= 0:
+            return -math.inf, math.inf
+        middle = -(z**2) * self.correlation * relative * self.stderr
+        half = math.sqrt(middle**2 + rest * (z * self.stderr) ** 2)
+        return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
+
+    def p_value(self, value: float = 0.0) -> float:
+        """Two-sided p value of the population's ratio being this one: where interval() first holds it."""
+        return p_of(self, value)
+
+
+NOTHING = Ratio(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class RatioDifference(Difference):
+    """A ratio less another, with the interval that both have; correlation: of the two ratios' errors."""
+
+    first: Ratio = NOTHING
+    second: Ratio = NOTHING
+    correlation: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether both denominators are clearly above 0."""
+        return self.first.known and self.second.known
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Interval that holds the population's difference with probability confidence."""
+        (l1, u1), (l2, u2) = self.first.interval(confidence), self.second.interval(confidence)
+        a, b = self.first.value, self.second.value
+        if not all(map(math.isfinite, (l1, u1, l2, u2))):
+            return -math.inf, math.inf
+        return self.value - self._length(a - l1, u2 - b), self.value + self._length(u1 - a, b - l2)
+
+    def p_value(self, value: float = 0.0) -> float:
+        """Two-sided p value of the population's difference: where interval() first holds this value."""
+        return p_of(self, value)
+
+    def _length(self, one: float, other: float) -> float:
+        return math.sqrt(max(one**2 + other**2 - 2 * self.correlation * one * other, 0.0))
+
+
+def p_of(statistic: Statistic, value: float) -> float:
+    """One less the confidence at which a statistic's interval first reaches a value, rounded up."""
+    low, high = 0.0, 1.0 - 1e-12
+    for _ in range(50):
+        middle = (low + high) / 2
+        least, most = statistic.interval(middle) if middle > 0 else (statistic.value, statistic.value)
+        if least <= value <= most:
+            high = middle
+        else:
+            low = middle
+    return 1 - low
+
+
+def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
+    """Ratios of weighted sums of the frequencies, n of each: weights of shape (domain, n), finite.
+
+    A denominator that is estimated as 0 or less gives a ratio that is not known, of value 0. Raises
+    EstimateError for other weights.
+    """
+    if above.shape != below.shape:
+        raise EstimateError(f"as many numerators as denominators are needed: {above.shape}, {below.shape}")
+    x, y = estimates.linear_many(above).value, estimates.linear_many(below)
+    positive = y.value > 0
+    value = np.divide(x, y.value, out=np.zeros_like(x), where=positive)
+    off = above - value * below
+    line = estimates.linear_many(off)
+    # L plus k Y has a variance that tells how both go together; k makes them equally large.
+    k = np.divide(line.stderr, y.stderr, out=np.zeros_like(x), where=y.stderr > 0)
+    both = estimates.linear_many(off + k * below).stderr ** 2
+    spread = 2 * k * line.stderr * y.stderr
+    together = both - line.stderr**2 - (k * y.stderr) ** 2
+    correlation = np.divide(together, spread, out=np.zeros_like(x), where=spread > 0)
+    result = list[Ratio]()
+    for i in range(len(x)):
+        divisor = float(y.value[i]) if positive[i] else 1.0
+        numbers = (float(value[i]), float(line.stderr[i]) / divisor, float(line.skew[i]) / divisor)
+        result.append(Ratio(*numbers, y[i], float(np.clip(correlation[i], -1, 1))))
+    return result
+
+
+def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> RatioDifference:
+    """The first of two ratios less the second, of the same reports; weights of shape (domain, 2)."""
+    first, second = ratios(estimates, above, below)
+    scales = [1 / r.below.value if r.below.value > 0 else 1.0 for r in (first, second)]
+    lines = (above - np.array([first.value, second.value]) * below) * scales
+    joined = estimates.linear(lines[:, 0] - lines[:, 1])
+    product = first.stderr * second.stderr
+    together = (first.stderr**2 + second.stderr**2 - joined.stderr**2) / 2
+    correlation = min(max(together / product, -1.0), 1.0) if product else 0.0
+    value = first.value - second.value
+    return RatioDifference(value, joined.stderr, joined.skew, first, second, correlation)
+
+
+def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
+    """The first of two ratios less the second, of estimates that share no reports."""
+    stderr = math.hypot(first.stderr, second.stderr)
+    third = first.skew * first.stderr**2 - second.skew * second.stderr**2
+    skew = third / stderr**2 if stderr else 0.0
+    return RatioDifference(first.value - second.value, stderr, skew, first, second)
+
+
+def reports_needed(reports: int, of: Sequence[Ratio]) -> int:
+    """About how many reports would make all denominators known, where they are what they seem to be."""
+    worst = 1.0
+    for ratio in of:
+        least = max(ratio.below.value, ratio.below.stderr / 2)
+        worst = max(worst, (LEAST_ERRORS * ratio.below.stderr / least) ** 2)
+    return math.ceil(reports * worst)

@@ -1,0 +1,123 @@
+"""Cells of a pair's table as people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...device.ldp_client import Experiment
+from ..arrays import Floats
+from ..mechanisms import factors
+from ..mechanisms.factors import parts_of
+from .units import Reading, UnitsError, bin_edges, index_names, parse_range, range_name
+
+EXAMPLE = (
+    'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
+)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Cells of the joint table that are meant.
+
+    text   what they are called
+    parts  numbers of the parts that they are told by, rising
+    cells  1 for those that are meant and 0 for all others, shape (domain,)
+    """
+
+    text: str
+    parts: tuple[int, ...]
+    cells: Floats
+
+
+def shape(experiment: Experiment) -> tuple[int, ...]:
+    """Number of values of each part. Raises UnitsError for another type than a pair."""
+    if experiment.type != "pair":
+        raise UnitsError(f"{experiment.name} is a {experiment.type}: only a pair has parts")
+    return tuple(part.domain for part in parts_of(experiment))
+
+
+def part_number(experiment: Experiment, name: str) -> int:
+    """The number of a part by its name. Raises UnitsError that lists them for another."""
+    shape(experiment)
+    names = [part.name for part in parts_of(experiment)]
+    if name not in names:
+        raise UnitsError(f"{experiment.name} has no part {name}; it has {', '.join(names)}")
+    return names.index(name)
+
+
+def where(part: Reading, name: str) -> str:
+    """A part and its value in words: "version=1.2"."""
+    return f"{part.name}={name}"
+
+
+def _as_range(text: str) -> str:
+    """A range as tables name it, "5 to 10", in the way that it is asked for, 5:10; another text as it is."""
+    if text.startswith("below "):
+        return f":{text.removeprefix('below ')}"
+    if text.endswith(" and above"):
+        return f"{text.removesuffix(' and above')}:"
+    return text.replace(" to ", ":")
+
+
+def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
+    """A number for each value of a part, as one for each cell of the joint table; (values, n) too."""
+    return factors.spread_out(own, shape(experiment), (part,))
+
+
+def values(experiment: Experiment, part: int) -> list[Condition]:
+    """Each value of a part as a condition, in order."""
+    reading = parts_of(experiment)[part]
+    alone = np.eye(reading.domain)
+    return [
+        Condition(where(reading, name), (part,), indicator(experiment, part, alone[i]))
+        for i, name in enumerate(index_names(reading))
+    ]
+
+
+def groups(experiment: Experiment, part: int, most: int) -> list[Condition]:
+    """A part's values as conditions, a number's in at most so many ranges of equally many bins."""
+    reading = parts_of(experiment)[part]
+    width = math.ceil(reading.domain / most) if reading.type == "number" else 1
+    if width == 1:
+        return values(experiment, part)
+    edges, result = bin_edges(reading), []
+    for first in range(0, reading.domain, width):
+        last = min(first + width, reading.domain)
+        own = np.zeros(reading.domain)
+        own[first:last] = 1
+        text = where(reading, range_name(reading, first, last, edges))
+        result.append(Condition(text, (part,), indicator(experiment, part, own)))
+    return result
+
+
+def parse(experiment: Experiment, text: str) -> Condition:
+    """The cells of a condition; UnitsError for one that does not fit.
+
+    "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
+    low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5 to 10", "10 and above".
+    """
+    cells, told, shown = np.ones(experiment.domain), set[int](), list[str]()
+    shape(experiment)
+    for clause in text.split("&"):
+        name, equals, wanted = clause.partition("=")
+        others = name.endswith("!")
+        name = name.removesuffix("!").strip()
+        if not equals:
+            raise UnitsError(f"{EXAMPLE}; not {clause.strip() or 'nothing'}")
+        part = part_number(experiment, name)
+        reading = parts_of(experiment)[part]
+        own, words = np.zeros(reading.domain), []
+        for one in wanted.split("|"):
+            value = one.strip()
+            r = parse_range(reading, _as_range(value) if reading.type == "number" else value)
+            own[r.low : r.high] = 1
+            words.append(r.text if reading.type == "number" else value)
+        cells = cells * indicator(experiment, part, 1 - own if others else own)
+        told.add(part)
+        shown.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
+    if not cells.any():
+        raise UnitsError(f"{text} holds no cell: nothing can be both")
+    return Condition(" & ".join(shown), tuple(sorted(told)), cells)

@@ -1,0 +1,159 @@
+"""A table over two or three parts, taken apart into what its mean, each part and each interaction add.
+
+A table x over range(D_0) x range(D_1) x ... is the sum of its *components* x_F, one for each set F of parts:
+x_F depends on the parts of F alone, and its sum over any one of them is 0. Let n_M be the product of the
+domains of the parts in M. The marginal of x over a set S of parts has for F within S the component n_R x_F,
+R the parts outside S, and none for other F. So if a *view* S errs by V_S in each of its numbers,
+independently, what it tells of x_F has the precision n_R / V_S for each unit of r_F's squared length, where r
+is a statistic:
+
+    variance of r's estimate = Σ_F |r_F|² / Σ_{S ⊇ F} n_R / V_S
+
+by generalised least squares, which falls apart into the components because every view's errors do. The mean
+is known: shares sum to 1. Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang,
+Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for
+tables of several attributes beside those of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ...device.ldp_pairs import Part
+from ..arrays import Floats
+
+Parts = tuple[int, ...]
+"""Numbers of parts, rising."""
+
+
+def parts_of(experiment: Any) -> tuple[Part, ...]:
+    """What a pair's reading is made of; nothing of another type."""
+    return experiment.parts if experiment.type == "pair" else ()
+
+
+def size(shape: Sequence[int], parts: Parts) -> int:
+    """Number of cells of the marginal over some parts."""
+    return math.prod(shape[part] for part in parts)
+
+
+def within(parts: Sequence[int]) -> Iterator[Parts]:
+    """Every set of some of these parts but the empty one, smaller ones first."""
+    for count in range(1, len(parts) + 1):
+        yield from combinations(parts, count)
+
+
+def outside(shape: Sequence[int], parts: Parts) -> Parts:
+    """The parts that are not among these."""
+    return tuple(part for part in range(len(shape)) if part not in parts)
+
+
+def marginal(table: Floats, shape: Sequence[int], parts: Parts) -> Floats:
+    """Sums of a table, shape (domain,) or (domain, n), over all but some parts: (nodes,) or (nodes, n)."""
+    rest = table.shape[1:]
+    summed = table.reshape(*shape, *rest).sum(axis=outside(shape, parts))
+    return summed.reshape(-1, *rest)
+
+
+def spread_out(marginals: Floats, shape: Sequence[int], parts: Parts) -> Floats:
+    """Each cell's number in a marginal, (nodes,) or (nodes, n) to (domain,) or (domain, n)."""
+    rest = marginals.shape[1:]
+    kept = [length if part in parts else 1 for part, length in enumerate(shape)]
+    return np.broadcast_to(marginals.reshape(*kept, *rest), (*shape, *rest)).reshape(-1, *rest)
+
+
+def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
+    """Each component of a table, shape (domain, n), on its parts: F -> (cells of F, n); () is the mean."""
+    result: dict[Parts, Floats] = {(): table.mean(axis=0, keepdims=True)}
+    for parts in within(range(len(shape))):
+        own = [shape[part] for part in parts]
+        means = marginal(table, shape, parts) / size(shape, outside(shape, parts))
+        for below, part in result.items():
+            if set(below) < set(parts):
+                means = means - spread_out(part, own, tuple(parts.index(p) for p in below))
+        result[parts] = means
+    return result
+
+
+def precision(
+    shape: Sequence[int], views: Sequence[Parts], variances: Sequence[float]
+) -> dict[Parts, dict[int, float]]:
+    """What each view tells of each component: F -> number of a view that has it -> n_R / V.
+
+    variances: of a view's numbers, infinity where there are none. Components that no view tells of have no
+    entry but the empty one.
+    """
+    told = {
+        number: size(shape, outside(shape, view)) / variance
+        for number, (view, variance) in enumerate(zip(views, variances, strict=True))
+        if math.isfinite(variance)
+    }
+    return {
+        parts: {number: p for number, p in told.items() if set(parts) <= set(views[number])}
+        for parts in within(range(len(shape)))
+    }
+
+
+Energy = Mapping[Parts, float]
+"""Mean squared length of a workload's statistics, component by component."""
+
+
+def cell_energy(shape: Sequence[int], of: Parts) -> dict[Parts, float]:
+    """Of the share of one cell of the marginal over some parts."""
+    rest = size(shape, outside(shape, of))
+    return {
+        parts: rest
+        * math.prod(1 - 1 / shape[p] for p in parts)
+        / size(shape, tuple(p for p in of if p not in parts))
+        for parts in within(of)
+    }
+
+
+def conditional_energy(shape: Sequence[int], of: Parts, given: Parts, differ: bool) -> dict[Parts, float]:
+    """Of the share of a cell of `of` among those in a cell of `given`, and of a difference of two such.
+
+    As the delta method has it at an even population: n_G (1{g} 1{b} - 1{g} / n_B). differ: of the difference
+    between two cells of `given` instead, a mean over pairs of different ones.
+    """
+    rest, cells = size(shape, outside(shape, tuple(sorted(of + given)))), size(shape, given)
+    result: dict[Parts, float] = {}
+    for main in within(of):
+        left = size(shape, tuple(p for p in of if p not in main))
+        length = rest * cells**2 * math.prod(1 - 1 / shape[p] for p in main) / left
+        for more in ((), *within(given)):
+            if differ and not more:
+                continue
+            others = size(shape, tuple(p for p in given if p not in more))
+            square = length * math.prod(1 - 1 / shape[p] for p in more) / others
+            result[tuple(sorted(main + more))] = square * (2 * cells / (cells - 1) if differ else 1.0)
+    return result
+
+
+def least_variance(shape: Sequence[int], costs: Mapping[Parts, float], energy: Energy) -> dict[Parts, float]:
+    """How often to ask each view for the least mean variance: view -> share of the reports; some are 0.
+
+    costs: variance of a view's numbers times its reports. The variance is convex in the shares; each step
+    multiplies a share by the square root of what more of it would gain, which never makes it worse (Yu,
+    "Monotonic convergence of a general algorithm for computing optimal designs", Annals of Statistics 2010).
+    """
+    views = list(costs)
+    asked = {parts: square for parts, square in energy.items() if square > 0}
+    told = np.array(
+        [
+            [size(shape, outside(shape, v)) / costs[v] if set(f) <= set(v) else 0.0 for v in views]
+            for f in asked
+        ]
+    )
+    squares = np.array(list(asked.values()))
+    shares = np.full(len(views), 1 / len(views))
+    for _ in range(5_000):
+        gains = (squares / (told @ shares) ** 2) @ told
+        shares *= np.sqrt(gains)
+        shares /= shares.sum()
+        if gains.max() <= (1 + 1e-9) * float(shares @ gains):  # Kiefer's condition: no share gains more
+            break
+    return dict(zip(views, shares.tolist(), strict=True))

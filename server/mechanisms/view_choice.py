@@ -1,0 +1,129 @@
+"""Which views of a pair to ask for, with which cells and how often, for the least variance of a workload.
+
+Every set of parts is a candidate. Each gets the cells of least variance for an even population; factors.py
+has the shares of least mean variance, under which most views are left out. They become small integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import factors
+from .channel import Channel
+from .choice import Choice
+from .factors import Energy, Parts
+from .flat_choice import MAX_CODES, Cost, best_channel, code_count
+from .workload import Workload
+
+PAIR_KINDS = ("marginals", "tables", "conditional", "differences")
+"""Kinds of workloads that are about parts."""
+
+_MOST = 64  # the weights' largest sum
+_SLACK = 1.001  # of the variance, given for smaller weights
+
+
+def _even(channel: Channel) -> float:
+    return channel.even
+
+
+_EVEN: Cost = _even
+
+
+def energy(workload: Workload) -> Energy:
+    """The mean squared length of a workload's statistics, component by component."""
+    shape = workload.shape
+    parts = tuple(range(len(shape)))
+    if workload.kind == "conditional":
+        return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=False)
+    if workload.kind == "differences":
+        return factors.conditional_energy(shape, workload.of_parts, workload.given, differ=True)
+    asked: list[Parts] = [workload.of_parts] if workload.of_parts else [(part,) for part in parts]
+    if workload.kind == "tables":
+        asked.append(parts)
+    result: dict[Parts, float] = {}
+    for of in asked:
+        for component, square in factors.cell_energy(shape, of).items():
+            result[component] = result.get(component, 0.0) + square / len(asked)
+    return result
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Views that can be asked for, and what is asked of them."""
+
+    shape: tuple[int, ...]
+    channels: Mapping[Parts, Channel]
+    energy: Energy
+
+    def variance(self, weights: Mapping[Parts, float]) -> float:
+        """Mean variance over the workload times reports, where views are drawn by weights.
+
+        Of an even population; least squares takes each view's numbers to err as Channel.assumed says.
+        """
+        total = sum(weights.values())
+        asked = {view: weight / total for view, weight in weights.items() if weight}
+        assumed = [self.channels[view].assumed / share for view, share in asked.items()]
+        noise = [self.channels[view].even / share for view, share in asked.items()]
+        told = factors.precision(self.shape, list(asked), assumed)
+        result = 0.0
+        for parts, square in self.energy.items():
+            if square and not told[parts]:
+                return math.inf
+            if square:
+                errs = (p**2 * noise[view] / assumed[view] / p for view, p in told[parts].items())
+                result += square * sum(errs) / sum(told[parts].values()) ** 2
+        return result
+
+    def rounded(self, wanted: Mapping[Parts, float]) -> dict[Parts, int]:
+        """Small integers in proportion to wanted shares, of nearly least variance, none of them 0."""
+        views, shares = list(wanted), np.array(list(wanted.values()))
+        tried: list[tuple[float, dict[Parts, int]]] = []
+        for total in range(1, _MOST + 1):
+            exact = shares * total
+            weights = np.floor(exact).astype(int)
+            weights[np.argsort(weights - exact, kind="stable")[: total - int(weights.sum())]] += 1
+            kept = {view: int(weight) for view, weight in zip(views, weights, strict=True) if weight}
+            tried.append((self.variance(kept), kept))
+        least = min(variance for variance, _ in tried)
+        return next(weights for variance, weights in tried if variance <= least * _SLACK)
+
+
+def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice]:
+    """The views of least variance for a workload about parts; epsilon in micro-nats.
+
+    Where the joint table alone is best, a mechanism without views that asks for it comes first. Raises
+    ValueError where none fits.
+    """
+    shape = workload.shape
+    if workload.kind not in PAIR_KINDS or math.prod(shape) != domain:
+        return
+    candidates = Candidates(shape, _channels(shape, epsilon), energy(workload))
+    costs = {view: channel.even for view, channel in candidates.channels.items()}
+    weights = candidates.rounded(factors.least_variance(shape, costs, candidates.energy))
+    variance = candidates.variance(weights)
+    if list(weights) == [tuple(range(len(shape)))]:
+        from .choose import choose  # which asks all mechanisms, this one among them
+        from .workload import FREQUENCIES
+
+        flat = choose(domain, epsilon, FREQUENCIES)
+        yield Choice(flat.mechanism, flat.parameters, variance)
+    cells = tuple(candidates.channels[view].g for view in weights)
+    drawn = tuple(weights.values())
+    parameters = (("views", tuple(weights)), ("cells", cells))
+    unequal = (("weights", drawn),) if len(set(drawn)) > 1 else ()
+    yield Choice("views", parameters + unequal, variance)
+
+
+def _channels(shape: tuple[int, ...], epsilon: int) -> dict[Parts, Channel]:
+    """The best channel of each view, with at most 2**24 codes together. Raises ValueError where none fits."""
+    most = MAX_CODES
+    while True:
+        views = factors.within(range(len(shape)))
+        channels = {view: best_channel(factors.size(shape, view), epsilon, most, _EVEN) for view in views}
+        if sum(map(code_count, channels.values())) <= MAX_CODES:
+            return channels
+        most = most * 4 // 5

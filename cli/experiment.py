@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..device.ldp_client import Experiment
+from ..device.ldp_client import Experiment, Level
 from ..server.accounting.compare import plain_guarantee
 from ..server.answers import tables as show
 from ..server.epsilon import MICRO, belief
@@ -17,8 +17,10 @@ from ..server.experiments.asking import answers_of
 from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import load
 from ..server.experiments.reading import MILLI
+from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
+from ..server.wire import board_files
 from ..server.wire.experiments import parse_experiment
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
@@ -58,7 +60,8 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "answers": sorted(answers_of(experiment)),
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,
-        "cells": [level.g for level in experiment.levels],
+        "parameters": {k: v for k, v in mechanism_of(experiment).fields().items() if k != "mechanism"},
+        "cells": [level.g for level in experiment.levels if isinstance(level, Level)],
         "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
         "rule": experiment.rule,
@@ -68,6 +71,11 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "report_bytes": 9 + experiment.code_bytes,
         "authenticated_report_bytes": 17 + experiment.code_bytes,
     }
+
+
+def flash_options(experiment: Experiment) -> str:
+    """What `hushmote flash` is told so that a board can take part; "" where every board can."""
+    return " ".join(f"--with {word}" for word in board_files.needed(experiment))
 
 
 @experiment_app.command("show")
@@ -82,6 +90,7 @@ def experiment_show(
         guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
         more |= {"guarantee": guarantee, "payload": payload.decode()}
+        more |= {"boards_need": [*board_files.needed(experiment)]}
         print_json(describe(experiment, definition.description()) | more)
         return
     table = show.table(header=False)
@@ -98,6 +107,8 @@ def experiment_show(
     table.add_row("together", words.guarantee(definition))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
+    if further := flash_options(experiment):
+        table.add_row("boards", f"need hushmote flash {further}")
     show.out.print(table)
     show.out.print()
     # Not through rich: these are the exact bytes, without line breaks of ours.

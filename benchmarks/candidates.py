@@ -96,7 +96,7 @@ def run(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Shares of texts by a list: errors and intervals.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes nothing")
     quick = parser.parse_args().quick
     rng = np.random.default_rng(20)

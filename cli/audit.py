@@ -10,6 +10,7 @@ import typer
 
 from ..server.answers import tables as show
 from ..server.experiments.definition import load
+from ..server.mechanisms import MECHANISMS
 from ..server.privacy import audit_runtimes
 from ..server.privacy.audit import AuditError, Finding, judge, subject
 from ..server.privacy.audit_runtimes import CLIENT, Job
@@ -19,7 +20,7 @@ from .progress import progress
 _DRAWS, _BOARD_DRAWS = 20_000, 1_000
 
 _NUMBER = {"type": "number", "low": 0, "high": 64_000, "bins": 64}
-_EACH_MECHANISM: tuple[dict[str, Any], ...] = (
+_CORE: tuple[dict[str, Any], ...] = (
     {"name": "rr", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000},
     {
         "name": "grr",
@@ -37,12 +38,16 @@ class PrivacyViolated(AuditError):
     """A lower bound of ε above the nominal one; the text says where."""
 
 
-def payloads(file: Path | None) -> list[bytes]:
-    """The experiment of a TOML file, or one experiment of each mechanism."""
+def payloads(file: Path | None, further: bool = True) -> list[bytes]:
+    """The experiment of a TOML file, or one of each mechanism, further: of those beside the core as well."""
     if file is not None:
         return [load(file).payload()]
     common = {"v": 1, "budget": {"rule": "unlimited"}, "window": "all"}
-    return [json.dumps(common | fields).encode() for fields in _EACH_MECHANISM]
+    known = {fields["mechanism"] for fields in _CORE}
+    examples = {word: of.examples[-1] for word, of in MECHANISMS.items() if further and word not in known}
+    ends = {"epsilon": 1_000_000}
+    more = ({"name": word, "mechanism": word} | dict(fields) | ends for word, fields in examples.items())
+    return [json.dumps(common | fields).encode() for fields in (*_CORE, *more)]
 
 
 def audit_command(
@@ -80,7 +85,7 @@ def audit_command(
         raise AuditError(why)
     where = [audit_runtimes.board(port)] if port else audit_runtimes.select(runtime)
     draws = samples or (_BOARD_DRAWS if port else _DRAWS)
-    subjects = [subject(payload, whole) for payload in payloads(file) for whole in (False, True)]
+    subjects = [subject(payload, whole) for payload in payloads(file, not port) for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     findings = _findings(where, jobs, (1 - confidence) / (len(where) * len(jobs)), client or CLIENT)
     if as_json:
@@ -138,5 +143,5 @@ def _print(findings: list[Finding], confidence: float) -> None:
     show.out.print(
         f"All bounds hold together with {confidence * 100:g} % confidence. An audit can refute a claim of "
         "privacy, not prove it: it sees two inputs and what it counted. The proof is the enumeration of "
-        "every branch, tests/device/test_privacy.py."
+        "every branch: hushmote check-mechanism."
     )

@@ -20,6 +20,7 @@ from ..server.experiments.reading import MILLI
 from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
+from ..server.wire import board_files
 from ..server.wire.experiments import parse_experiment
 from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, the_fleet
@@ -72,6 +73,11 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
     }
 
 
+def flash_options(experiment: Experiment) -> str:
+    """What `hushmote flash` is told so that a board can take part; "" where every board can."""
+    return " ".join(f"--with {word}" for word in board_files.needed(experiment))
+
+
 @experiment_app.command("show")
 def experiment_show(
     file: Annotated[Path, typer.Argument(help="TOML file of the experiment.")], as_json: AsJson = False
@@ -84,6 +90,7 @@ def experiment_show(
         guarantee = plain_guarantee(definition.guarantee())
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
         more |= {"guarantee": guarantee, "payload": payload.decode()}
+        more |= {"boards_need": [*board_files.needed(experiment)]}
         print_json(describe(experiment, definition.description()) | more)
         return
     table = show.table(header=False)
@@ -100,6 +107,8 @@ def experiment_show(
     table.add_row("together", words.guarantee(definition))
     table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
     table.add_row("digest", experiment.digest.hex())
+    if further := flash_options(experiment):
+        table.add_row("boards", f"need hushmote flash {further}")
     show.out.print(table)
     show.out.print()
     # Not through rich: these are the exact bytes, without line breaks of ours.

@@ -1,13 +1,16 @@
 """What the client costs a board, measured on it; write_cost.py runs this with the modules as compiled.
 
 micropython -m measure_cost import NAME...     heap kept by each module
-micropython -m measure_cost report NAME VALUE  memory and SHA-256s of report(), experiment in NAME.json
+micropython -m measure_cost report NAME VALUE MODULES
+                                               memory and SHA-256s of report(), experiment in NAME.json, value
+                                               as JSON, modules with commas that its mechanism needs
 micropython -m measure_cost life [reporter]    provision, enroll three experiments, report, send; in any heap
 
 Each prints one line of fields separated by "|", or ends in an error.
 """
 
 import gc
+import json
 import sys
 
 NAMES = ("door", "mode", "temperature")
@@ -133,10 +136,14 @@ def most_sha256(client, name, value):
     return most
 
 
-def cost_of_report(name, text):
+def cost_of_report(name, text, modules):
     import ldp_client
 
-    value = True if text == "True" else float(text)
+    for module in modules.split(","):
+        if module:
+            __import__(module)
+    value = json.loads(text)
+    value = tuple(value) if isinstance(value, list) else value
     ldp_client.provision("ledger_of_" + name)
     before = allocated()
     client = board("ledger_of_" + name, (name,))
@@ -197,6 +204,6 @@ if __name__ == "__main__":
         kept_by_import(sys.argv[2:])
     elif sys.argv[1] == "report":
         POLICY["experiments"] = (sys.argv[2],)
-        cost_of_report(sys.argv[2], sys.argv[3])
+        cost_of_report(sys.argv[2], sys.argv[3], sys.argv[4])
     else:
         life(len(sys.argv) > 2)

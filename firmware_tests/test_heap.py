@@ -2,6 +2,7 @@
 
 import gc
 
+import check_vectors
 import ldp_client
 import on_device
 from on_device import EXPERIMENTS, KEY, POLICY, READINGS
@@ -55,6 +56,28 @@ def test_three_experiments_report_and_survive_an_outage():
         for report in client.outbox():
             client.sent(report)
         assert client.outbox() == []
+
+
+# A mean, a number by design codes, and a text, in the places of the three.
+FURTHER = {
+    "temperature": (21.4, '"type":"number","low":0,"high":50000,"bins":1024,"mechanism":"sw","reach":461'),
+    "door": (True, '"type":"bool","mechanism":"rr"'),
+    "mode": ("1.4.2", '"type":"text","salt":"s","slots":65536,"mechanism":"pgr","q":3'),
+}
+
+
+def test_further_mechanisms_fit_as_well():
+    check_vectors.load_further()
+    ldp_client.provision("ledger_of_more")
+    client = ldp_client.Client(POLICY_WITHOUT_END, "ledger_of_more", "board-1", KEY)
+    for name, (_, text) in FURTHER.items():
+        ends = '"epsilon":1000000,"budget":{"rule":"sum","cap":10000000000000000},"window":"day"}'
+        client.enroll(('{"v":1,"name":"%s",%s,%s' % (name, text, ends)).encode())  # noqa: UP031
+    for _ in range(20):
+        for name, (reading, _) in FURTHER.items():
+            report = client.report(name, reading)
+            assert report is not None, client.status()
+            client.sent(report)
 
 
 def test_a_report_leaves_no_memory_behind():

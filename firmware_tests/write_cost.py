@@ -20,11 +20,12 @@ import run
 import runtimes
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.flat_choice import best_hash
+from hushmote.server.experiments.payload import chosen_fields
+from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.provisioning import usb as board
 from hushmote.server.provisioning.flash import MODULES
+from hushmote.server.wire.board_files import needed, shipped, with_imports
 
 TARGET = runtimes.ROOT / "docs" / "cost.md"
 DOMAIN = 1024
@@ -32,6 +33,8 @@ EPSILON = 1_000_000  # micro-nats
 CAP = 10**16  # no budget ends while this measures
 HEAPS_KIB = range(24, 129)
 LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
+# What is read in a report of each type; a list is handed over as a tuple.
+VALUES = {"bool": True, "number": 21.4, "choice": "a", "text": "1.4.2", "pair": ["a", True]}
 ROOMY = "256k"  # heap for whatever is not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
@@ -43,6 +46,8 @@ class Report:
     """What report() costs with one mechanism; sizes in bytes; sha256: how often it is computed."""
 
     mechanism: str
+    domain: int
+    modules: str  # with commas, of the files beside ldp_client.py that it needs
     kept: int
     room: int
     garbage: int
@@ -100,22 +105,22 @@ class Costs:
 
 
 def experiments() -> dict[str, bytes]:
-    """The four experiments that reports are measured with, by mechanism: the parameters the server chooses."""
+    """An experiment of each mechanism that reports are measured with: the parameters the server chooses.
+
+    One whose examples have no number is measured with the last of them.
+    """
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
-    hashed = best_hash(DOMAIN, EPSILON)
-    tree = oracle.choose(DOMAIN, EPSILON, ALL_RANGES)
-    if hashed is None or tree.mechanism != "hh":
-        sys.exit(f"no olh or hh over {DOMAIN} values at epsilon {EPSILON}")
-    kinds = {
-        "rr": {"type": "bool"},
-        "grr": number,
-        "olh": {**number, "g": hashed.g},
-        "hh": {**number, **dict(tree.parameters)},
-    }
+    kinds = {}
+    for word, mechanism in MECHANISMS.items():
+        examples = [example for example in mechanism.examples if example.get("mechanism", word) == word]
+        if any(example["type"] == "number" for example in examples):
+            kinds[word] = number | chosen_fields(DOMAIN, EPSILON, ALL_RANGES, word)
+        else:
+            kinds[word] = dict(examples[-1])
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
     made = {}
     for mechanism, fields in kinds.items():
-        text = json.dumps({"v": 1, "name": mechanism, "mechanism": mechanism, **fields, **ends}).encode()
+        text = json.dumps({"v": 1, "name": mechanism, "mechanism": mechanism} | fields | ends).encode()
         Experiment.parse(text)  # raises where it is not one
         made[mechanism] = text
     return made
@@ -124,7 +129,8 @@ def experiments() -> dict[str, bytes]:
 def stage(folder: Path) -> None:
     """The modules as `hushmote flash` compiles them, the measuring code, the experiments' files."""
     folder.mkdir()
-    for path in (*(run.DEVICE / f"{m}.py" for m in MODULES), run.HERE / "measure_cost.py"):
+    modules = (*(run.DEVICE / f"{m}.py" for m in MODULES), *shipped().values())
+    for path in (*modules, run.HERE / "measure_cost.py"):
         (folder / f"{path.stem}.mpy").write_bytes(board.compile_mpy(path, _MPY_6, path.name))
     texts = experiments()
     for name, text in on_device.EXPERIMENTS.items():
@@ -196,7 +202,7 @@ def measure() -> Costs:
     if runtime is None:
         sys.exit("unix32f is needed: python firmware_tests/runtimes.py --install says why it is missing")
     sizes = {}
-    for name in (*(f"{m}.py" for m in MODULES), "main.py"):
+    for name in (*(f"{m}.py" for m in MODULES), *(path.name for path in shipped().values()), "main.py"):
         path = run.DEVICE / name
         compiled = {arch: len(board.compile_mpy(path, mpy, name)) for arch, mpy in run.NATIVE.items()}
         sizes[name] = (path.stat().st_size, compiled)
@@ -204,15 +210,24 @@ def measure() -> Costs:
         staged = Path(folder) / "staged"
         stage(staged)
         reports = []
-        for mechanism in experiments():
-            value = "True" if mechanism == "rr" else "21.4"
-            fields = must_ask(runtime, staged, "report", mechanism, value)[1:]
-            reports.append(Report(mechanism, *(int(x) for x in fields)))
-        kept = must_ask(runtime, staged, "import", *_BY_ITSELF)
+        further = tuple(path.stem for path in shipped().values())
+        for mechanism, payload in experiments().items():
+            experiment = Experiment.parse(payload)
+            files = [
+                path
+                for file in needed(experiment).values()
+                for path in (*with_imports(file.read_bytes()), file)
+            ]
+            modules = ",".join(path.stem for path in files)
+            value = json.dumps(VALUES[experiment.type])
+            fields = must_ask(runtime, staged, "report", mechanism, value, modules)[1:]
+            reports.append(Report(mechanism, experiment.domain, modules, *(int(x) for x in fields)))
+        kept = must_ask(runtime, staged, "import", *_BY_ITSELF, *further)
         lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
-    kept_by = {f"{m}.py": int(x) for m, x in zip(_BY_ITSELF, kept, strict=True)}
+    kept_by = {f"{m}.py": int(x) for m, x in zip((*_BY_ITSELF, *further), kept, strict=True)}
     lines = len((run.DEVICE / "ldp_client.py").read_text().splitlines())
-    pico = pico_cost.measure(experiments())
+    core = {word: text for word, text in experiments().items() if not needed(Experiment.parse(text))}
+    pico = pico_cost.measure(core)
     imports = smallest_imports(runtime)
     return Costs(runtime.version, lines, sizes, kept_by, imports, pico, tuple(reports), lives, wear(runtime))
 
@@ -244,8 +259,9 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
     size = max(costs.sizes["ldp_client.py"][1].values())
     rows.append(("`ldp_client.mpy`", "at most 11,264 bytes", f"{size:,} bytes", size <= 11 * _KIB))
     rows.append(("`ldp_client.py`", "at most 1,000 lines", f"{costs.lines:,} lines", costs.lines <= 1000))
-    size = max(costs.sizes["ldp_p256.py"][1].values())
-    rows.append(("`ldp_p256.mpy`", "at most 1,500 bytes", f"{size:,} bytes", size <= 1500))
+    for name in ("ldp_p256.py", *(path.name for path in shipped().values())):
+        size = max(costs.sizes[name][1].values())
+        rows.append((f"`{name[:-3]}.mpy`", "at most 1,500 bytes", f"{size:,} bytes", size <= 1500))
     most = max(r.sha256 for r in costs.reports)
     rows.append(("SHA-256 for a report", "at most 25 times", f"{most} times", most <= 25))
     verify_s = costs.pico.verify_ms / 1000
@@ -312,16 +328,17 @@ def page(costs: Costs) -> str:
         "",
         "## One report",
         "",
-        f"{DOMAIN:,} values (`rr`: 2), epsilon {EPSILON / 1e6:g}, with the parameters that the server chooses; signed, one"
-        " experiment enrolled.",
+        f"Epsilon {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small example where"
+        " readings are no numbers; signed, one experiment enrolled, the files of its mechanism imported.",
         "",
-        "| mechanism | heap kept | room needed | peak | garbage per report | SHA-256 | report | ledger record |",
-        "|---|---|---|---|---|---|---|---|",
+        "| mechanism | values | heap kept | room needed | peak | garbage per report | SHA-256 | report | ledger record |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     base = costs.kept["ldp_client.py"]
     for r in costs.reports:
+        files = base + sum(costs.kept[f"{module}.py"] for module in r.modules.split(",") if module)
         text.append(
-            f"| {r.mechanism} | {r.kept:,} | {r.room:,} | {base + r.kept + r.room:,} | {r.garbage:,} | {r.sha256}"
+            f"| {r.mechanism} | {r.domain:,} | {r.kept:,} | {r.room:,} | {files + r.kept + r.room:,} | {r.garbage:,} | {r.sha256}"
             f" | {r.length} | {r.record} |"
         )
     text += [
@@ -332,7 +349,7 @@ def page(costs: Costs) -> str:
         "* room needed: the smallest hole in an otherwise full heap in which 40 times `report()` and `sent()` pass,"
         " ledger in a folder; by bisection, to a heap block. The host's file system takes none of this heap; littlefs"
         " on a board takes the cache of the open file more, four times its program size.",
-        "* peak: import, heap kept and room needed together.",
+        "* peak: import of the client and of the mechanism's files, heap kept and room needed together.",
         "* garbage per report: what `report()` and `sent()` allocate with the collector off and the ledger in memory,"
         " the most of 40. None of it lives on (`test_heap.py`).",
         "* SHA-256: how often it is computed for `report()` and `sent()`, the most of 40.",

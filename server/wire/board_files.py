@@ -20,6 +20,21 @@ def shipped() -> dict[str, Path]:
     return {path.stem.removeprefix("ldp_"): path for path in paths if path.stem not in _CORE}
 
 
+def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
+    """The files that boards need for an experiment, by what `hushmote flash --with` calls them.
+
+    One's own mechanism goes by its word; what a file imports comes with it, and has no line here.
+    """
+    found: dict[str, Path] = {}
+    words = {path: word for word, path in shipped().items()}
+    for entry in (ldp_client.TYPES[experiment.type], ldp_client.MECHANISMS[experiment.mechanism]):
+        path = Path(entry[0].__code__.co_filename)
+        if path.stem not in _CORE:
+            found[words.get(path, experiment.mechanism)] = path
+    imported = {path for file in found.values() for path in with_imports(file.read_bytes())}
+    return {word: path for word, path in found.items() if path not in imported}
+
+
 def with_imports(source: bytes) -> list[Path]:
     """The shipped files that a board file imports, those first that others need."""
     files = shipped()

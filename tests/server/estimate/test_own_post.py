@@ -48,8 +48,8 @@ def test_the_shipped_ones_keep_their_names():
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, ems, and your own"),
-        ("x = 3", "bad_post_0:nothing", "post-processing bad_post_0:nothing: bad_post_0 has no nothing"),
+        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, ems, "),
+        ("x = 3", "bad_post_0:nothing", "post-processing bad_post_0:nothing: bad_post_0 has no"),
         ("", "no_such_post:x", "there is no module no_such_post"),
         ("x = 3", "bad_post_1:x", "bad_post_1:x is no function of one argument"),
         ("def x(): pass", "bad_post_2:x", "bad_post_2:x is no function of one argument"),

@@ -168,14 +168,19 @@ def crowd(device, payload, value):
     return {"index": exp.bucket(value), "report": made and _hex(made)}
 
 
-_check = {}  # cases of vectors.json that are still to be checked, and the experiments that they name
+def _all_cases():
+    for name in ("/vectors.json", "/vectors_further.json"):
+        with open(name) as lines:
+            yield from check_vectors.cases(lines)
+
+
+_check = {}  # cases of the vectors that are still to be checked, and the experiments that they name
 
 
 def vectors(many):
-    """Check so many more cases of vectors.json from where the last call stopped; what failed, and the end."""
+    """Check so many more cases of the vectors from where the last call stopped; what failed, and the end."""
     if not _check:
-        lines = open("/vectors.json")  # noqa: SIM115 - read on by the next call
-        _check.update(cases=check_vectors.cases(lines), experiments={})
+        _check.update(cases=_all_cases(), experiments={})
     done, failed = 0, []
     for section, case in _check["cases"]:
         done += 1

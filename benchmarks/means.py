@@ -13,7 +13,7 @@ coverage       95 % intervals of the mean: of a window, of two versions with oth
                of all rows lies outside of the band that is printed with a chance below 1e-9.
 distributions  error of all ranges of the distribution from the same codes: ems and smooth of the square wave,
                smooth of a tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
-times          from a histogram to a mean with its interval; the choice of the reach.
+times          from a histogram to a mean with its interval; the choice of a mechanism for it.
 
 Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Prints tables and
 writes its parts of benchmarks/results/means.json; --quick draws a tenth and writes nothing.
@@ -340,7 +340,7 @@ def distributions(console: Console, rows: list[Row], part: int, rng: np.random.G
 
 def times(console: Console, rows: list[Row]) -> None:
     """Seconds, the best of several."""
-    shown = Table("D", "choice of the reach", "mean with interval, sw", "the same, tree for quantiles")
+    shown = Table("D", "choice of the mechanism", "mean with interval, sw", "the same, tree for quantiles")
     for domain in (64, 1024, 4096, 65_536):
         micro = 1_000_000
         for cached in (choose, designs, best_reach):

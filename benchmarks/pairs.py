@@ -41,6 +41,7 @@ from hushmote.server.estimate.statistic import Statistic
 from hushmote.server.experiments.payload import chosen_fields
 from hushmote.server.mechanisms import factors, mechanism_of
 from hushmote.server.mechanisms.choose import choose
+from hushmote.server.mechanisms.factors import parts_of
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.simulator import vectorised
 
@@ -172,11 +173,12 @@ def configurations(share: float) -> Iterator[Configuration]:
 
 def _tables(experiment: Experiment, question: str) -> dict[str, AskedTable]:
     of = "crashed=yes" if question == "crashes" else "delay"
-    first, second = [f"{experiment.parts[0].name}={label}" for label in experiment.parts[0].labels[:2]]
+    part = parts_of(experiment)[0]
+    first, second = (f"{part.name}={label}" for label in part.labels[:2])
     _, less = pair_tables.difference(experiment, of, (first, second))
     return {
         "joint cell": pair_tables.joint(experiment, 16),
-        "marginal": pair_tables.marginal(experiment, experiment.parts[0].name, 16),
+        "marginal": pair_tables.marginal(experiment, part.name, 16),
         "given" if question == "crashes" else "mean given": pair_tables.conditional(experiment, of, "", 16),
         "difference" if question == "crashes" else "difference of means": less,
     }

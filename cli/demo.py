@@ -21,6 +21,7 @@ class Question(enum.StrEnum):
     """What is asked of flights instead of temperatures."""
 
     mean = "mean"
+    pairs = "pairs"
     labels = "labels"
 
 
@@ -40,7 +41,8 @@ def demo_command(
     question: Annotated[
         Question | None,
         typer.Option(
-            help="Of flights: their mean delay, or where they go without a list.", show_default=False
+            help="Of flights: their mean delay, which airlines are late, where they go without a list.",
+            show_default=False,
         ),
     ] = None,
     devices: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..device.ldp_client import Experiment
+from ..device.ldp_client import Experiment, Level
 from ..server.accounting.compare import plain_guarantee
 from ..server.answers import tables as show
 from ..server.epsilon import MICRO, belief
@@ -17,6 +17,7 @@ from ..server.experiments.asking import answers_of
 from ..server.experiments.budget import cap_in_nats
 from ..server.experiments.definition import load
 from ..server.experiments.reading import MILLI
+from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
 from ..server.store.versions import GRACE_DAYS, Description, most_reports
 from ..server.wire import board_files
@@ -59,7 +60,8 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "answers": sorted(answers_of(experiment)),
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,
-        "cells": [level.g for level in experiment.levels],
+        "parameters": {k: v for k, v in mechanism_of(experiment).fields().items() if k != "mechanism"},
+        "cells": [level.g for level in experiment.levels if isinstance(level, Level)],
         "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
         "rule": experiment.rule,

@@ -35,7 +35,11 @@ from hushmote.server.provisioning import usb
 
 HERE = Path(__file__).resolve().parent
 DEVICE = ROOT / "device"
-VECTORS = (ROOT / "tests" / "vectors.json", ROOT / "tests" / "data" / "p256_wycheproof.txt")
+VECTORS = (
+    ROOT / "tests" / "vectors.json",
+    ROOT / "tests" / "vectors_further.json",
+    ROOT / "tests" / "data" / "p256_wycheproof.txt",
+)
 BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # each mechanism's is one
 SUPPORT = (
     "on_device.py",

@@ -1,4 +1,4 @@
-"""Every vector of tests/vectors.json, bit for bit."""
+"""Every vector of tests/vectors.json and tests/vectors_further.json, bit for bit."""
 
 import check_vectors
 import on_device
@@ -9,6 +9,9 @@ NEEDS = ("urandom",)
 def test_every_vector_is_reproduced_bit_for_bit():
     with open("vectors.json") as lines:
         counts, failures = check_vectors.run(lines)
+    with open("vectors_further.json") as lines:
+        further, more = check_vectors.run(lines)
+    failures += more
     for line in failures[:20]:
         print(line)
     if failures:
@@ -16,7 +19,9 @@ def test_every_vector_is_reproduced_bit_for_bit():
     for section in check_vectors.CHECKS:
         if not counts.get(section):
             raise AssertionError("no case of " + section)
-    print(sum(counts.values()), "vectors")
+    if not further["codes"]:
+        raise AssertionError("no codes of further mechanisms")
+    print(sum(counts.values()) + sum(further.values()), "vectors")
 
 
 on_device.run(globals())

@@ -23,6 +23,7 @@ from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.statistic import EstimateError
+from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_edges, index_names
@@ -211,7 +212,8 @@ def fill(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
             advance(len(some))
-        tally = _Tally(experiment, course.people, definition.unit)
+        indices = len(script.chances[0]) - 1
+        tally = _Tally(experiment, course.people, definition.unit, indices)
         for window, readings in _windows(experiment, script, slots, hours, rng):
             none = int(readings[-1])
             counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=script.of)
@@ -286,12 +288,12 @@ def known_truth(experiment: Experiment, truth: Floats, people: Population) -> tu
 class _Tally:
     """Readings and codes of the first window, the last one, and all together."""
 
-    def __init__(self, experiment: Experiment, people: Population, unit: str) -> None:
+    def __init__(self, experiment: Experiment, people: Population, unit: str, indices: int) -> None:
         self._experiment = experiment
         self._people = people
         self._unit = unit
         self._ends: list[tuple[str, Counts, Counts]] = []
-        self._all = np.zeros(experiment.domain + 1, np.int64), np.zeros(experiment.code_count, np.int64)
+        self._all = np.zeros(indices + 1, np.int64), np.zeros(experiment.code_count, np.int64)
         self.windows: dict[str, int] = {}
 
     def add(self, window: str, readings: Counts, codes: Counts) -> None:
@@ -302,8 +304,13 @@ class _Tally:
             total += more
 
     def truths(self) -> tuple[WindowTruth, ...]:
-        """What is true and what is estimated, where that can be: one statistic."""
+        """What is true and what is estimated, where that can be: one statistic.
+
+        Of texts that nobody listed there is none to ask about.
+        """
         e = self._experiment
+        if "discovery" in answers_of(e):
+            return ()
         ends = self._ends if len(self._ends) > 1 else []
         truths: list[WindowTruth] = []
         for window, readings, codes in [*ends, ("all", *self._all)]:

@@ -32,7 +32,7 @@ def mechanisms_command(
     values: Annotated[
         int | None,
         typer.Option(
-            help="Number of values that a reading can have; of labels: slots.",
+            help="Number of values that a reading can have; with --for labels: slots.",
             show_default="64; 65,536 slots",
         ),
     ] = None,
@@ -68,9 +68,15 @@ def mechanisms_command(
     from ...server.planning.listing import ASKED, SLOTS, besides, listing
     from . import tables
 
+    labels = asked is WhatIsAsked.LABELS
+    if labels and values is not None and values & (values - 1):
+        raise UsageError(f"--values of labels are slots, a power of 2 such as {SLOTS}, not {values}")
     found = [
         listing(
-            word, values or (SLOTS if word == "labels" else _VALUES), round(epsilon * MICRO), tuple(own or ())
+            word,
+            (values if labels else None) or SLOTS if word == "labels" else values or _VALUES,
+            round(epsilon * MICRO),
+            tuple(own or ()),
         )
         for word in ([asked.value] if asked else ASKED)
     ]

@@ -49,13 +49,14 @@ def plot_mechanisms(path: Path, found: Listing, devices: int) -> None:
                 label=peer.name,
             )
         log_log(left)
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plain(left.xaxis)
         plain(left.yaxis)
         left.set_xticks(_MARKED)
         style(
             left,
             f"{ASKED[found.asked]}",
-            f"{found.domain:,} values, {devices:,} devices; markers: not here",
+            f"{found.counted}, {devices:,} devices; markers: not here",
             "ε of a report, nats",
             "half-width of 95 % interval, ±%",
         )
@@ -83,12 +84,14 @@ def _bits(axes: Axes, found: Listing, colours: Mapping[str, str], markers: Mappi
             one.word, at, beside, textcoords="offset points", color=colours[one.word], weight="bold"
         )
     for peer in found.peers:
+        if not math.isfinite(found.peer_variance(peer)):
+            continue
         at = max(1.0, peer.bits(found.domain, epsilon)), found.peer_variance(peer) / best
         axes.plot(*at, markers[peer.name], color=_PEER, ms=8, mfc="none")
         axes.annotate(peer.name, at, (9, -4), textcoords="offset points", color=_PEER)
     axes.axhline(1, color="#888888", lw=1, ls="--", zorder=0)
     log_log(axes)
-    axes.margins(x=0.12, y=0.14)
+    axes.margins(x=0.2, y=0.14)
     axes.autoscale_view()
     right = max(axes.get_xlim()[1], 60)
     axes.set_xlim(right=right)

@@ -47,8 +47,9 @@ _SHARE = (
     " boards."
 )
 _NUMBER = (
-    "3. What do you want to learn, and how exactly? Write above 8, below 5, 18 to 22, the median, 90 %"
-    " quantile or everything, and then ± how many % of the boards. Example: above 8 to 5 %."
+    "3. What do you want to learn, and how exactly? Write above 8, below 5, 18 to 22, the mean, the median,"
+    " 90 % quantile or everything, and then ± how many % of the boards, or of the range for the mean. Example:"
+    " above 8 to 5 %."
 )
 _BELIEF = (
     "4. How much may anybody learn of one household from all that its board ever sends? Say somebody gives a"

@@ -213,7 +213,9 @@ def simulate(
     tables.out.print()
     tables.answers(answers)
     covered, known = coverage(answers)
-    tables.out.print(f"{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    if known:
+        hold = f"{covered} of {known} intervals hold the truth"
+        tables.out.print(f"{hold} (95 % of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
     words.conclusion(estimate, file, width, estimate.confidence)
@@ -245,7 +247,7 @@ def _faults(faithful: bool, offline: float, duplicate: float, late: float, reboo
 
 def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantiles: list[float]) -> Answers:
     if "discovery" in estimate.answers:
-        return Answers([estimate.discover(most=rows)])
+        return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":

@@ -212,7 +212,7 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]
     asked = f"hushmote estimate {name}{fleet}{_named(filled.experiment, filled.truths)}"
     commands.append(asked)
-    if len(windows) > 1:
+    if len(windows) > 1 and filled.truths:
         commands.append(f"{asked} --trend")
         commands.append(f"{asked} --window {windows[-1]} --against-window {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")

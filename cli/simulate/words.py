@@ -85,7 +85,8 @@ def conclusion(estimate: SimulatedEstimate, file: Path, width: float, confidence
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
     exact = f"A row's share is known to ±{_points(width)} points ({confidence * 100:g} %)."
-    say("how exact", f"{exact} {_more(estimate, width)}")
+    if width:  # else nothing was found that could be known
+        say("how exact", f"{exact} {_more(estimate, width)}")
     say("what next", "Fill a store with 30 days of such boards, then ask it:")
     show.out.print(f"  hushmote simulate {file} --store {DEFAULT_STORE}", soft_wrap=True)
 

@@ -37,6 +37,7 @@ PATTERNS = (
     "examples/*/*.md",
     "locks/*.txt",
     "tests/vectors.json",
+    "tests/vectors_further.json",
 )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import hcms_board
 import numpy as np
+from scipy import linalg
 
 from hushmote.device.ldp_client import ONE
 from hushmote.server.mechanisms import Mechanism
@@ -11,14 +12,12 @@ from hushmote.server.mechanisms import Mechanism
 
 def hadamard(values):
     """The Hadamard transform of the last axis, whose length is a power of 2; not scaled."""
-    values = np.array(values, float)
-    half = 1
-    while half < values.shape[-1]:
-        pairs = values.reshape(*values.shape[:-1], -1, 2, half)
-        values = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], axis=-2)
-        values = values.reshape(*pairs.shape[:-3], -1)
-        half *= 2
-    return values
+    values = np.asarray(values, float)
+    width = values.shape[-1]
+    high = 1 << (width.bit_length() - 1) // 2
+    low = width // high
+    grid = values.reshape(*values.shape[:-1], high, low)
+    return (linalg.hadamard(high) @ grid @ linalg.hadamard(low)).reshape(values.shape)
 
 
 class Sketch:

@@ -19,14 +19,12 @@ def discovered(
     alphabet: str | None = None,
     confidence: float = CONFIDENCE,
     truth: Mapping[str, float] | None = None,
-    most: int = 0,
 ) -> Answer:
     """The texts found, the largest share first.
 
     alphabet: what texts are made of, see estimate.alphabet.characters(); printable ASCII if None. truth: the
-    share of every text there is, where it is known. most: rows that are shown, 0 for all. Raises NotAnswered
-    for an experiment of another mechanism, EstimateError for several versions at once and for an alphabet or
-    reports that do not do.
+    share of every text there is, where it is known. Raises NotAnswered for an experiment of another
+    mechanism, EstimateError for several versions at once and for an alphabet or reports that do not do.
     """
     require(estimates.versions, "discovery")
     experiment = estimates.experiment
@@ -43,7 +41,7 @@ def discovered(
         for one, (low, high) in zip(found.found, ends, strict=True)
     )
     common = (experiment.name, "share", "", estimates.reports, confidence, rows)
-    return Answer("discovery", *common, _note(found), most=most)
+    return Answer("discovery", *common, _note(found))
 
 
 def _name(found: FoundText) -> str:

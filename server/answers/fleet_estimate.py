@@ -62,7 +62,7 @@ class FleetEstimate(Shown):
     sources     where the reports were counted
 
     Ranges are texts: "18:22", "18:" or ":22" in the reading's unit, "yes" or "no", or a label. post is the
-    name of a post-processing step: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
+    name of a post-processing step: "raw", "nonnegative", "smooth" or "ems"; its shares stand beside the unbiased
     ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the experiment
     does not answer, EstimateError for what cannot be estimated.
     """
@@ -165,13 +165,12 @@ class FleetEstimate(Shown):
         answer = candidate_shares(self.estimates, texts, self.confidence, self.texts, most)
         return replace(answer, about=self.which)
 
-    def discover(self, alphabet: str | None = None, *, most: int = 0) -> Answer:
+    def discover(self, alphabet: str | None = None) -> Answer:
         """The texts that nobody listed and many boards sent, of an experiment with prefixes.
 
-        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None. most: how many are
-        printed or drawn, 0 for all.
+        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None.
         """
-        answer = discovered(self.estimates, alphabet, self.confidence, self.texts, most)
+        answer = discovered(self.estimates, alphabet, self.confidence, self.texts)
         return replace(answer, about=self.which)
 
     def cdf(self) -> Answer:

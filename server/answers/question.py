@@ -139,6 +139,10 @@ class Reply:
         return asked or Answers(self.answers[:1])
 
 
+COMPARED = {"ranges", "mean", "candidates", "pairs"}
+"""What has trends and changes, in the words of answers_of()."""
+
+
 def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
     """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
     selection = question.selection
@@ -157,7 +161,7 @@ def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
         answers = estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
     else:
         answers = _answered(estimate, question)
-    windows = len({source.window for source in estimate.sources})
+    windows = len({source.window for source in estimate.sources}) if COMPARED & estimate.answers else 1
     epsilons = _epsilons(store, question)
     return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
 
@@ -196,7 +200,7 @@ def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
 
 def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
     """The texts that are found."""
-    return Answers([estimate.discover(question.alphabet, most=question.top)])
+    return Answers([estimate.discover(question.alphabet)])
 
 
 def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
@@ -214,19 +218,18 @@ OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = 
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
-    compared = {"ranges", "mean", "candidates", "pairs"}
     options: tuple[tuple[str, set[str], object], ...] = (
         ("--range, --above and --below", {"ranges", "candidates"}, question.ranges),
         ("--quantile", {"quantiles"}, question.quantiles),
-        ("--top", {"frequencies", "candidates", "discovery"}, question.top),
+        ("--top", {"frequencies", "candidates"}, question.top),
         ("--alphabet", {"discovery"}, question.alphabet is not None),
         ("--cdf", {"quantiles"}, question.cdf),
         ("--rows", {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         ("--post", {"frequencies", "mean"}, processed),
         ("--weigh fisher", {"frequencies", "candidates", "pairs"}, question.weigh == "fisher"),
         ("--of, --given, --versus and --joint", {"pairs"}, question.pair),
-        ("--trend", compared, question.trend),
-        ("the options --against", compared, question.against),
+        ("--trend", COMPARED, question.trend),
+        ("the options --against", COMPARED, question.against),
     )
     for option, words, wanted in options:
         if wanted:

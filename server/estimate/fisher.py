@@ -53,7 +53,9 @@ def fisher(experiment: Experiment, counts: npt.ArrayLike) -> Estimates:
     seed = hashlib.sha256(experiment.digest + histogram.tobytes()).digest()
     one = np.random.default_rng(int.from_bytes(seed)).binomial(histogram, 0.5)
     halves = [Estimate(experiment, mechanism.decode(half)) for half in (one, histogram - one)]
-    if any(mechanism.lacks(half.decoded.reports) for half in halves):
+    single = np.eye(domain, 1)
+    reports = [half.decoded.reports for half in halves]
+    if any(mechanism.lacks(n) or mechanism.unknown(single, n) for n in reports):
         return whole
     pilots = [pilot(half) for half in reversed(halves)]
     law = _law(experiment)

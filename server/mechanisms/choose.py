@@ -20,8 +20,8 @@ _SHORT = 2
 def choose(domain: int, epsilon: int, workload: Workload) -> Choice:
     """Mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
 
-    A newer one needs a reason, as boards without its file refuse it: 10 % less variance, or a code byte that it
-    saves. Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or where none
+    A newer one needs a reason, as boards without its file refuse it: 10 % less variance, or a code byte
+    less. Raises ValueError for a domain below 2, an epsilon outside what an Experiment allows, or where none
     fits, and WorkloadError for a workload outside the domain.
     """
     offered = sorted(designs(domain, epsilon, workload), key=lambda choice: choice.variance)

@@ -16,16 +16,20 @@ import scipy.fft  # pyright: ignore[reportMissingTypeStubs]
 from ..arrays import Floats
 
 fft: Any = scipy.fft  # whose types say less than it does
+_FEW = (
+    8  # rows of values, one for each top digit, up to which a product with a matrix is the faster transform
+)
 _MAX_KEPT = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is kept for the next time
 
 
-def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
+def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -> list[Floats]:
     """Sums of numbers over the classes that support each value: (class_count,) to (g**t,) for each.
 
-    Two at a time cost as much as one.
+    Two at a time cost as much as one. count: of values that are wanted, all by default.
     """
     if not numbers:
         return []
+    wanted = count or int(g**t)
     pairs = np.zeros((g * (g**t - 1) // (g - 1), (len(numbers) + 1) // 2), dtype=np.complex128)
     for k, number in enumerate(numbers):
         (pairs.imag if k % 2 else pairs.real)[:, k // 2] = number
@@ -33,9 +37,14 @@ def class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
     waves[0] = pairs.sum(axis=0)
     for block, at in blocks(g, t):
         waves[at] = fft.fft(pairs[block].reshape(g, -1, pairs.shape[1]), axis=0)[1:]
-    cube = waves.reshape(*(g,) * t, pairs.shape[1])
-    sums: npt.NDArray[np.complex128] = fft.ifftn(cube, axes=range(t), norm="forward", overwrite_x=True)
-    sums = sums.reshape(waves.shape) / g
+    rows = -(-wanted // g ** (t - 1))
+    few = t > 1 and rows <= _FEW
+    if few:
+        waves = _phases(g, 1)[:rows] @ waves.reshape(g, -1)
+    cube = waves.reshape(-1, *(g,) * (t - 1), pairs.shape[1])
+    axes = range(1 if few else 0, t)
+    sums: npt.NDArray[np.complex128] = fft.ifftn(cube, axes=axes, norm="forward", overwrite_x=True)
+    sums = sums.reshape(-1, pairs.shape[1])[:wanted] / g
     return [(sums.imag if k % 2 else sums.real)[:, k // 2] for k in range(len(numbers))]
 
 
@@ -45,9 +54,17 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
     Shape (n,) or, several at once, (n, batch) to (class_count,) or (class_count, batch).
     """
     rest = values.shape[1:]
-    padded = np.zeros((g**t, *rest))
+    rows = -(-len(values) // g ** (t - 1))
+    few = t > 1 and rows <= _FEW
+    padded = np.zeros(((rows if few else g) * g ** (t - 1), *rest))
     padded[: len(values)] = values
-    waves = fft.fftn(padded.reshape(*(g,) * t, *rest), axes=range(t)).reshape(-1, *rest)
+    cube = padded.reshape(-1, *(g,) * (t - 1), *rest)
+    # Of the top digit's waves half are enough: the others are their conjugates.
+    if few:
+        waves = fft.fftn(cube, axes=range(1, t)).reshape(rows, -1)
+        waves = (_phases(g, -1)[: g // 2 + 1, :rows] @ waves).reshape(-1, *rest)
+    else:
+        waves = fft.rfftn(cube, axes=(*range(1, t), 0)).reshape(-1, *rest)
     out = np.empty((g * (g**t - 1) // (g - 1), *rest))
     for block, at in blocks(g, t):
         half = np.empty((g // 2 + 1, at.shape[1], *rest), dtype=np.complex128)
@@ -55,6 +72,12 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
         half[1:] = waves[at[: g // 2]]
         out[block] = fft.irfft(half, g, axis=0).reshape(-1, *rest)
     return out
+
+
+@lru_cache(maxsize=8)
+def _phases(g: int, sign: int) -> npt.NDArray[np.complex128]:
+    """ω to the power of sign times the product of two digits, ω = exp(2πi/g)."""
+    return np.exp(2j * np.pi * sign / g * (np.outer(np.arange(g), np.arange(g)) % g))
 
 
 _Blocks = list[tuple[slice, npt.NDArray[np.intp]]]

@@ -41,7 +41,7 @@ class _Seeds:
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueRun:
     """The values that the classes of a hash of t digits support, one run of a domain.
 
     before  values of the domain before the run
@@ -63,7 +63,7 @@ class Moments:
     """
 
     def __init__(self, level: Level, shares: Floats, supports: Floats):
-        self._values = Values(level.g, level.t, 0, level.domain, level.domain)
+        self._values = ValueRun(level.g, level.t, 0, level.domain, level.domain)
         self._supports = supports
         self._excess = excess_supported(level.g, level.t, level.domain)
         self._weighted = by_excess(shares, self._excess)
@@ -117,7 +117,7 @@ def cumulants(moments: Floats) -> Floats:
     return np.stack([second - first**2, third - 3 * first * second + 2 * first**3])
 
 
-def before_values(values: Values, weighted: Floats, whole: _Seeds | None = None) -> Floats:
+def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = None) -> Floats:
     """First three moments of what one report weighs in the values before each one of a run, shape (3, count).
 
     What it weighs is how many of the run's own it supports, less one in g, and less the part of the excess
@@ -137,10 +137,10 @@ def before_values(values: Values, weighted: Floats, whole: _Seeds | None = None)
     return moments[:, :, 0]
 
 
-def _seeds(values: Values, weighted: Floats, supports: Floats | None = None) -> _Seeds:
+def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -> _Seeds:
     """Of a run of blocks; weighted: as of by_excess; supports: of the blocks, where they are known."""
     known = supports is not None
-    sums = _class_supports(values.g, values.t, *weighted[known:3])
+    sums = _class_supports(values, *weighted[known:3])
     if supports is not None:
         sums.insert(0, supports)
     supported, totals = np.zeros((3, values.count)), np.zeros(4)
@@ -150,7 +150,7 @@ def _seeds(values: Values, weighted: Floats, supports: Floats | None = None) -> 
     return _Seeds(supported, totals)
 
 
-def _at_points(seeds: _Seeds, values: Values, size: int) -> Floats:
+def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
     """First three moments of reports' weights, with these seeds, of prefixes, shape (3, blocks, points).
 
     The prefixes end at the points of each block of size values; of a single value, before it.
@@ -194,10 +194,10 @@ def _before(values: Floats, g: int) -> Floats:
     return total - np.repeat(total[:, ::g], g, axis=1)[:, : values.shape[1]]
 
 
-def _class_supports(g: int, t: int, *numbers: Floats) -> list[Floats]:
-    if g == 2:  # whose butterfly has no multiplications that a Fourier transform could save
-        return [butterfly.values_supported(g, t, one) for one in numbers]
-    return fourier.class_supports(g, t, *numbers)
+def _class_supports(values: ValueRun, *numbers: Floats) -> list[Floats]:
+    if values.g == 2:  # whose butterfly has no multiplications that a Fourier transform could save
+        return [butterfly.values_supported(2, values.t, one) for one in numbers]
+    return fourier.class_supports(values.g, values.t, *numbers, count=values.count)
 
 
 def _lowest_digit_zero(g: int, classes: Floats) -> Floats:

@@ -30,6 +30,9 @@ from .supports import SupportDecoded, SupportMechanism
 from .tree import Tree
 from .workload import Workload
 
+# Above this q a butterfly costs much more than a transform, whose rounded sums are exact for so many reports.
+_TRANSFORMED_Q = 23
+_MAX_TRANSFORMED = 1 << 40
 _DRAWN_AT_ONCE = 1 << 16
 _MAX_Q = 1 << 12
 
@@ -81,8 +84,7 @@ def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
     """
     small = [q for q in primes(_MAX_Q) if q + 1 < domain]
     fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
-    odds = math.exp(epsilon / MICRO)
-    likely = [q for q in fitting if odds / 8 <= q <= 8 * odds + 8]
+    likely = [q for q in fitting if q <= 8 * math.exp(epsilon / MICRO) + 8]
     return tuple(points_channel(Points(epsilon, domain, q, 0, 1)) for q in likely or fitting)
 
 
@@ -95,13 +97,15 @@ class PointsCode(SupportCode):
         self.level: Points = points
 
     def class_supports(self, classes: Array) -> Array:
-        sums = projective.supports if classes.dtype.kind in "iu" else projective.sums
-        return sums(self.level.q, self.level.t, classes)[: self.level.domain]
+        q, t, domain = self.level.q, self.level.t, self.level.domain
+        counted = classes.dtype.kind in "iu"
+        if counted and (q <= _TRANSFORMED_Q or classes.sum() >= _MAX_TRANSFORMED):
+            return projective.supports(q, t, classes)[:domain]
+        (sums,) = projective.supported(q, t, domain, classes.astype(np.float64))
+        return np.rint(sums).astype(np.int64) if counted else sums
 
     def class_weights(self, nodes: Floats) -> Floats:
-        padded = np.zeros((self.level.code_count, *nodes.shape[1:]))
-        padded[: len(nodes)] = nodes
-        return projective.sums(self.level.q, self.level.t, padded)
+        return projective.sums(self.level.q, self.level.t, nodes)
 
     def least_supports(self, masses: Floats) -> Floats:
         return projective.least(self.level.q, self.level.t, masses)[: self.level.domain]

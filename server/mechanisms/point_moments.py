@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import Floats
 from . import projective
-from .hashed_moments import Values, before_values, by_excess, cumulants, of_values
+from .hashed_moments import ValueRun, before_values, by_excess, cumulants, of_values
 
 
 class PointMoments:
@@ -36,10 +36,10 @@ class PointMoments:
     def frequencies(self) -> tuple[Floats, Floats]:
         """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
         domain = len(self._supports)
-        both = np.zeros((domain, 2))
+        once = twice = np.zeros(domain)
         if len(self._weighted) > 1:
-            both = projective.sums(self._q, self._t, self._weighted[1:3].T)[:domain]
-        return of_values(self._supports, both[:, 0], both[:, 1], self._totals)
+            once, twice = projective.supported(self._q, self._t, domain, *self._weighted[1:3])
+        return of_values(self._supports, once, twice, self._totals)
 
     def prefixes(self) -> tuple[Floats, Floats]:
         """The same of the sums of values 0..v, for each v; all values together are known: 0."""
@@ -50,7 +50,7 @@ class PointMoments:
             first = projective.point_count(q, j)
             before = np.arange(first, min(projective.point_count(q, j + 1), domain))
             hashed = projective.by_class(q, j + 1, weighted)
-            values = Values(q, j, first, len(before), domain)
+            values = ValueRun(q, j, first, len(before), domain)
             # All weights are taken less the q-th part of the values before.
             part = _shifted(before_values(values, hashed), -1 / q, float(hashed[0].sum()))
             alone = weighted[:, first]  # of codes whose lower j digits are 0, and the next is not
@@ -91,7 +91,7 @@ def excess_supported(q: int, t: int, domain: int) -> Floats | None:
     codes = projective.point_count(q, t)
     if domain == codes:
         return None
-    excess = np.rint(projective.sums(q, t, (np.arange(codes) < domain).astype(float)))
+    excess = np.rint(projective.sums(q, t, np.ones(domain)))
     excess -= domain * projective.point_count(q, t - 1) / codes
     excess.flags.writeable = False
     return excess

@@ -20,9 +20,6 @@ from ..arrays import Array, Counts, Floats
 from . import butterfly, fourier
 
 _MAX_KEPT = 1 << 18  # points up to which their order, 8 bytes for each, is kept for the next time
-# Above this q a butterfly costs much more than a transform, whose rounded sums are exact for so many reports.
-_TRANSFORMED_Q = 23
-_MAX_TRANSFORMED = 1 << 40
 
 
 def point_count(q: int, t: int) -> int:
@@ -39,8 +36,11 @@ def digits(q: int, domain: int) -> int:
 
 
 def sums(q: int, t: int, numbers: Floats) -> Floats:
-    """Sums of numbers over the points orthogonal to each, shape (points,) or (points, batch) to the same."""
-    out = np.zeros_like(numbers)
+    """Sums of the first points' numbers over those orthogonal to each point.
+
+    Shape (n,) or (n, batch), of points that t digits tell apart and no fewer, to (points, ...).
+    """
+    out = np.zeros((point_count(q, t), *numbers.shape[1:]))
     if t == 1:
         return out
     below = point_count(q, t - 1)
@@ -54,10 +54,23 @@ def sums(q: int, t: int, numbers: Floats) -> Floats:
     return out
 
 
+def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
+    """Sums over the points orthogonal to each of the first ones, (points,) to (count,) for each of numbers.
+
+    count: t digits and no fewer tell so many apart. Two at a time cost as much as one.
+    """
+    below = point_count(q, t - 1)
+    classes = [by_class(q, t, each) for each in numbers]
+    if q > 2:
+        finite = fourier.class_supports(q, t - 1, *classes, count=count - below)
+    else:
+        finite = [butterfly.values_supported(q, t - 1, each)[: count - below] for each in classes]
+    infinity = [sums(q, t - 1, at_infinity(q, t, each)) + each[below] for each in numbers]
+    return [np.concatenate(parts) for parts in zip(infinity, finite, strict=True)]
+
+
 def supports(q: int, t: int, counts: Counts) -> Counts:
-    """The same sums of counts, shape (points,), in exact integers."""
-    if q > _TRANSFORMED_Q and counts.sum() < _MAX_TRANSFORMED:
-        return np.rint(sums(q, t, counts.astype(np.float64))).astype(np.int64)
+    """Sums of counts over the points orthogonal to each, shape (points,) to the same, in exact integers."""
     if t == 1:
         return np.zeros_like(counts)
     infinity = supports(q, t - 1, at_infinity(q, t, counts)) + counts[point_count(q, t - 1)]

@@ -125,7 +125,7 @@ class Views(SupportMechanism):
         asked = zip(self.views, self.experiment.levels, strict=True)
         if any(set(parts) <= set(view) and level.weight for view, level in asked):
             return "wait for more reports"
-        return 'this experiment asks each by itself; asks = "cells" in the next one\'s file asks for both'
+        return 'it asks each by itself; statistics = "joint" in a new version\'s file asks all parts together'
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         return draws.codes(self.experiment, indices, rng, _nodes)
@@ -147,6 +147,13 @@ class Views(SupportMechanism):
             for view, level in zip(self.views, self.experiment.levels, strict=True)
         )
         return f"views, {', '.join(asked)}"
+
+    @property
+    def plainly(self) -> str:
+        return (
+            "Each board answers about one part of its reading or about several together, as a coin has it;"
+            " now and then wrongly."
+        )
 
 
 class ViewsDecoded(Decoded):

@@ -19,24 +19,25 @@ import numpy as np
 from ...device.ldp_client import DRBG, Experiment, LDPError
 from ..arrays import Floats
 from ..epsilon import MICRO
-from ..experiments.payload import experiment_over
+from ..experiments.payload import experiment_over, payload
 from ..mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
 from ..mechanisms.about import About, about
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
 from ..mechanisms.peers import PEERS, Asked, Peer
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError, positions
+from ..wire.experiments import parse_experiment
 from ..wire.report import TAG_BYTES, encode
 from .devices import PlanError, Z
 
-WORKLOADS: dict[Asked, Workload] = {
+_WORKLOADS: dict[Asked, Workload] = {
     "frequency": FREQUENCIES,
     "range": ALL_RANGES,
     "quantile": PREFIXES,
     "mean": MEAN,
     "labels": FREQUENCIES,
+    "pairs": Workload("tables"),
 }
-"""What the choice is told of each question."""
 
 _NEEDS: dict[Asked, str] = {
     "frequency": "frequencies",
@@ -56,6 +57,7 @@ ASKED: dict[Asked, str] = {
     "quantile": "Quantiles",
     "mean": "The mean, as a part of the readings' range",
     "labels": "Shares of texts that nobody listed, hashed into slots",
+    "pairs": "Shares of two readings, of each by itself and of both together",
 }
 """What is asked, in words."""
 
@@ -147,7 +149,13 @@ class Listing:
     @property
     def title(self) -> str:
         """What is asked, and of how many values."""
-        return f"{ASKED[self.asked]}: {self.domain:,} {'slots' if self.asked == 'labels' else 'values'}"
+        return f"{ASKED[self.asked]}: {self.counted}"
+
+    @property
+    def counted(self) -> str:
+        """How many values there are."""
+        what = {"labels": "slots", "pairs": "values each"}.get(self.asked, "values")
+        return f"{self.domain:,} {what}"
 
     @property
     def why(self) -> str:
@@ -177,7 +185,7 @@ class Listing:
 def population(asked: Asked, domain: int) -> Floats:
     """That all errors are of: nobody holds value 0, the others are alike; or all are."""
     shares = np.ones(domain)
-    if asked in ("frequency", "labels", "pairs"):
+    if asked in ("frequency", "labels"):
         shares[0] = 0
     return shares / shares.sum()
 
@@ -193,14 +201,14 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
 
     Raises PlanError where none does, and MechanismError for one's own that cannot be loaded.
     """
-    workload = WORKLOADS[asked]
+    workload, values = workload_of(asked, domain)
     # A text's slot is shared by chance with others, which are taken off.
     more = (domain / (domain - 1)) ** 2 if asked == "labels" else 1.0
     try:
-        auto = choose(domain, epsilon, workload)
-        offered = [auto, *designs(domain, epsilon, workload)]
+        auto = choose(values, epsilon, workload)
+        offered = [auto, *designs(values, epsilon, workload)]
         for word in own:
-            says = [*class_of(word).designs(domain, epsilon, workload)]
+            says = [*class_of(word).designs(values, epsilon, workload)]
             offered += says or _plain(word, asked, domain, epsilon)
     except (ValueError, WorkloadError) as e:
         raise PlanError(str(e)) from None
@@ -209,7 +217,7 @@ def listing(asked: Asked, domain: int, epsilon: int, own: tuple[str, ...] = ()) 
         if choice.variance < best.setdefault(choice.mechanism, choice).variance:
             best[choice.mechanism] = choice
     listed = [
-        Listed(experiment_over(domain, epsilon, choice.fields()), choice.variance * more)
+        Listed(_experiment(asked, domain, epsilon, choice), choice.variance * more)
         for choice in best.values()
     ]
     listed.sort(key=lambda one: one.variance)
@@ -239,13 +247,27 @@ def _statistics(asked: Asked, domain: int) -> Floats | None:
         return positions(domain)[:, None]
     if asked in ("frequency", "labels"):
         return np.eye(domain, 1)
-    if domain > _MOST_PREFIXES:
+    if asked == "pairs" or domain > _MOST_PREFIXES:
         return None
     below = np.tri(domain + 1, domain, -1).T  # shape (domain, domain + 1)
     if asked == "quantile":
         return below[:, 1:]
     low, high = np.triu_indices(domain + 1, 1)
     return below[:, high] - below[:, low]
+
+
+def workload_of(asked: Asked, domain: int) -> tuple[Workload, int]:
+    """What the choice is told of a question, and over how many values; domain: of pairs that of each part."""
+    workload = _WORKLOADS[asked]
+    return (replace(workload, shape=(domain, domain)), domain**2) if asked == "pairs" else (workload, domain)
+
+
+def _experiment(asked: Asked, domain: int, epsilon: int, choice: Choice) -> Experiment:
+    if asked != "pairs":
+        return experiment_over(domain, epsilon, choice.fields())
+    part = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
+    reading = {"type": "pair", "of": [{"name": name, **part} for name in ("a", "b")]}
+    return parse_experiment(payload("pair", reading, choice.fields(), epsilon))
 
 
 def besides(found: Sequence[Listing], own: Sequence[str] = ()) -> dict[str, str]:

@@ -33,7 +33,8 @@ _USUAL_ERROR = 0.05
 class Asked:
     """What is to be learned, and the reading that it takes: a threshold makes a yes or no of a number.
 
-    error: wanted half-width of the 95 % interval, share of devices. purpose: the question as a sentence.
+    error: wanted half-width of the 95 % interval, share of devices, of a mean part of the range. purpose: the
+    question as a sentence.
     """
 
     reading: Reading
@@ -114,6 +115,8 @@ def parse_asked(text: str, reading: Reading) -> Asked:
         return Asked(reading, Question("range"), error, f"How do the readings spread{_in(unit)}?")
     if what in ("median", "the median"):
         return Asked(reading, Question("quantile", 0.5), error, f"What is the median reading{_in(unit)}?")
+    if what in ("mean", "the mean", "average", "the average"):
+        return Asked(reading, Question("mean"), error, f"What is the mean reading{_in(unit)}?")
     quantile = _QUANTILE.fullmatch(what)
     if quantile and 0 < float(quantile[1]) < 100:
         purpose = f"Below which reading{_in(unit)} are {quantile[1]} % of the boards?"
@@ -130,8 +133,8 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
     side, ends = _SIDE.fullmatch(what), _RANGE.fullmatch(what)
     if not side and not ends:
         raise PlanError(
-            "write above 8, below 5, 18 to 22, the median, 90 % quantile or everything, and then how exactly:"
-            " to 5 %"
+            "write above 8, below 5, 18 to 22, the mean, the median, 90 % quantile or everything, and then how"
+            " exactly: to 5 %"
         )
     assert reading.low is not None
     assert reading.high is not None

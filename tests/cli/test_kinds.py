@@ -73,13 +73,40 @@ def test_texts_have_to_be_named(run):
 
 def test_what_lists_experiments_has_all_of_them(run):
     rows = json.loads(run("status")("--json"))["experiments"]
-    assert {row["experiment"] for row in rows} == {"room", "delay", "firmware"}
+    assert {row["experiment"] for row in rows} == {
+        "room",
+        "delay",
+        "firmware",
+        "crash",
+        "crash_by_version",
+    }
     assert not any(row["plausibility"]["implausible"] for row in rows)
     by_name = {e["name"]: e for e in json.loads(run("experiment")("list", "--json"))}
     assert by_name["delay"]["answers"] == ["mean"]
     assert by_name["firmware"]["answers"] == ["candidates"]
     assert by_name["firmware"]["slots"] == 256
+    assert (by_name["crash"]["answers"], by_name["crash"]["domain"]) == (["discovery"], 1024**4)
     assert "firmware" in run("ledger")()
+
+
+def test_two_readings_together_are_shown_unasked(run):
+    """12,000 reports: the share of crashes given 1.0 is 50 %, and less than 10 of its errors from there."""
+    said = json.loads(run("estimate")("crash_by_version", "--json"))
+    rows = {row["name"]: row for row in said["answers"][-1]["rows"]}
+    (given,) = (row for name, row in rows.items() if "1.0" in name)
+    assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
+    assert run("estimate")("crash_by_version", "--quantile", "0.5", expect=1).endswith(
+        "leave --quantile out\n"
+    )
+
+
+def test_what_nobody_listed_is_found_unasked(run):
+    """6,000 reports of ε = 4 on four levels: half of the boards hold 1.0.0, which is 40 errors from none."""
+    said = json.loads(run("estimate")("crash", "--json"))
+    assert said["answers"][0]["rows"][0]["name"].startswith("1.0.0")
+    assert run("estimate")("crash", "--range", "1.0.0", expect=1).endswith(
+        "leave --range, --above and --below out\n"
+    )
 
 
 def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
@@ -92,8 +119,9 @@ def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
 
 
 def test_beliefs_are_about_values_that_can_be_listed(run):
-    line = run("epsilon")("local", "--prior-from", "firmware", expect=1)
-    assert "no list holds all texts: say with --domain how many" in line
+    for name in ("firmware", "crash"):
+        line = run("epsilon")("local", "--prior-from", name, expect=1)
+        assert "no list holds all texts: say with --domain how many" in line
     line = run("epsilon")("local", "--prior-from", "delay", expect=1)
     assert line.startswith("hushmote: delay answers only its mean: give a prior with --prior")
 
@@ -116,12 +144,15 @@ cap = 8
     [
         'type = "number"\nlow = 0\nhigh = 16\nbins = 16\nmechanism = "sw"\nreach = 4',
         'type = "text"\nsalt = "s"\nslots = 256\nmechanism = "olh"\ng = 7',
+        'type = "pair"',
     ],
-    ids=("mean", "text"),
+    ids=("mean", "text", "pair"),
 )
 def test_an_audit_takes_every_kind(run, tmp_path: Path, reading: str):
     file = tmp_path / "x.toml"
-    file.write_text(_FILE.format(reading=reading), encoding="utf-8")
+    parts = '[[of]]\nname = "a"\ntype = "choice"\nlabels = ["x", "y"]\n[[of]]\nname = "b"\ntype = "bool"\n'
+    more = parts if "pair" in reading else ""
+    file.write_text(_FILE.format(reading=reading) + more, encoding="utf-8")
     findings = json.loads(run("audit")(str(file), "--samples", "2000", "--json"))["findings"]
     assert len(findings) == 2
     assert all(finding["private"] for finding in findings)

@@ -24,7 +24,7 @@ from hushmote.server.mechanisms.direct import Direct
 from hushmote.server.mechanisms.peers import PEERS, Asked
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 from hushmote.server.planning.devices import Z
-from hushmote.server.planning.listing import WORKLOADS, listing
+from hushmote.server.planning.listing import ASKED, listing, workload_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -43,7 +43,7 @@ def run(line: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("line", ["", "--values 2", *(f"--for {word} --epsilon 4" for word in WORKLOADS)])
+@pytest.mark.parametrize("line", ["", "--values 2", *(f"--for {word} --epsilon 4" for word in ASKED)])
 def test_tables_fit_eighty_columns(line: str):
     printed = run(line)
     assert "auto takes" in printed
@@ -59,7 +59,7 @@ def test_every_mechanism_of_the_registry_is_there():
     assert [word for word in mechanisms.MECHANISMS if word not in printed] == []
 
 
-@pytest.mark.parametrize("asked", WORKLOADS)
+@pytest.mark.parametrize("asked", ASKED)
 def test_tables_and_json_say_the_same(asked: Asked):
     line = f"--for {asked} --values 32 --epsilon 2 --devices 5000"
     printed, (found,) = run(line), json.loads(run(f"{line} --json"))["questions"]
@@ -73,7 +73,8 @@ def test_tables_and_json_say_the_same(asked: Asked):
         assert percent(one["half_width_95"]) in printed
         assert one["citation"]
     assert found["why"] in " ".join(printed.split())
-    assert found["auto"] == choose(32, 2_000_000, WORKLOADS[asked]).mechanism
+    workload, values = workload_of(asked, 32)
+    assert found["auto"] == choose(values, 2_000_000, workload).mechanism
     assert {peer["name"] for peer in found["peers"]} == {p.name for p in PEERS if p.asked == asked}
 
 
@@ -145,6 +146,7 @@ def test_a_picture_is_written_once(tmp_path: Path):
         ("--values 1", "--values must be from 2 to 1048576, not 1"),
         ("--epsilon 17", "--epsilon must be from 0.001 to 16, not 17"),
         ("--epsilon nan", "--epsilon must be from 0.001 to 16, not nan"),
+        ("--for labels --values 1000", "--values of labels are slots, a power of 2 such as 65536, not 1000"),
         ("--devices 1", "--devices must be from 2 to 1099511627776, not 1"),
         ("--plot picture.gif", "picture.gif must end in .png or .pdf or .svg: that says what is written"),
     ],

@@ -20,7 +20,12 @@ from hushmote.simulator.contract import check, runtimes
 from hushmote.simulator.contract.cases import EPSILONS, Case, registered
 from hushmote.simulator.contract.channel import Unasked
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text(encoding="ascii"))
+VECTORS: dict[str, list[Any]] = {"experiments": [], "codes": []}
+for _name in ("vectors.json", "vectors_further.json"):
+    for _section, _cases in json.loads(
+        (Path(__file__).parents[1] / _name).read_text(encoding="ascii")
+    ).items():
+        VECTORS.setdefault(_section, []).extend(_cases)
 CASES = registered()
 each_mechanism = pytest.mark.parametrize("word", MECHANISMS)
 

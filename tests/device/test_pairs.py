@@ -14,6 +14,7 @@ from reference_board import domain_of, view_node_of
 
 from hushmote.device import ldp_client, ldp_pairs
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
+from hushmote.server.mechanisms.factors import parts_of
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
 CRASHED = {"name": "crashed", "type": "bool"}
@@ -165,10 +166,10 @@ def reported(payload: bytes, reading: Any, rng: Any) -> bytes | None:
 def test_a_view_s_codes_are_those_of_its_cell_of_the_table(payload: bytes):
     """The truth, with the first seed, of every index on every view that is drawn."""
     e = Experiment.parse(payload)
-    fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in e.parts]}
+    fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
     assert e.domain == domain_of({"type": "pair"} | fields)
     start = 0
-    for level, view in zip(e.levels, e.views, strict=True):
+    for level, view in zip(e.levels, vars(e)["views"], strict=True):
         draws = {e.weight_sum: start, level.seeds: 0}
         start += level.weight
         for index in range(e.domain) if level.weight else ():

@@ -11,6 +11,7 @@ import pytest
 from hushmote.device import ldp_client
 
 TEXT = make_vectors.PATH.read_text(encoding="ascii")
+FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="ascii")
 CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 
@@ -40,6 +41,14 @@ def test_the_client_passes_every_vector(checker, section):
     assert counts[section] == len(cases) >= 4
 
 
+@pytest.mark.parametrize("section", json.loads(FURTHER))
+def test_the_client_and_the_files_beside_it_pass_every_further_vector(checker, section):
+    needed = {name: json.loads(FURTHER)[name] for name in ("experiments", section)}
+    counts, failures = checker.run(as_lines(needed))
+    assert failures == []
+    assert counts[section] == len(needed[section]) >= 4
+
+
 def as_lines(sections):
     lines = []
     for name, cases in sections.items():
@@ -55,6 +64,7 @@ def test_reading_line_by_line_finds_every_case(checker):
 
 def test_the_file_is_what_the_reference_computes():
     assert make_vectors.build() == TEXT, "run python tests/support/make_vectors.py"
+    assert make_vectors.build(further=True) == FURTHER, "run python tests/support/make_vectors.py"
 
 
 def test_the_reference_is_independent_of_the_client():
@@ -65,8 +75,9 @@ def test_the_reference_is_independent_of_the_client():
 
 def test_the_file_suits_small_boards():
     assert len(TEXT) <= 108 * 1024
-    assert max(len(line) for line in TEXT.splitlines()) <= 4096
-    assert TEXT.isascii()
+    assert len(FURTHER) <= 24 * 1024
+    assert max(len(line) for line in (TEXT + FURTHER).splitlines()) <= 4096
+    assert (TEXT + FURTHER).isascii()
 
 
 def altered(value):

@@ -44,6 +44,8 @@ WRONG = {
     "bins": {"bins": 1},
     "mechanism": {"mechanism": "rappor"},
     "g": {"mechanism": "olh", "g": 4},
+    "reach": {"mechanism": "sw", "reach": -1},
+    "q": {"mechanism": "pgr", "q": 9},
     "weights": {"weights": [1] * 7 + [0]},
     "epsilon": {"epsilon": 1.0},
     "every": {"every": 0},
@@ -65,7 +67,7 @@ def test_every_field_of_the_file_and_of_the_json_is_there():
     for example in EXAMPLES:
         fields = json.loads(definition.load(example).payload())
         known |= set(fields) | set(fields["budget"])
-    assert named == known | {"g"}
+    assert named == known | {"g", "reach", "views"}
 
 
 @pytest.mark.parametrize(("written", "said"), MISTAKES)

@@ -44,7 +44,7 @@ LEFT_OUT = (
     "node_modules",
 )
 # What the board in the browser takes from elsewhere: in a wheel it lies beside its page.
-BESIDE_THE_BOARD = ("tests/vectors.json", "firmware_tests/check_vectors.py")
+BESIDE_THE_BOARD = ("tests/vectors.json", "tests/vectors_further.json", "firmware_tests/check_vectors.py")
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 # Not to be imported with [demo] alone: what runs on MicroPython, and what needs [postgresql].
 NOT_IMPORTED = {

@@ -20,6 +20,19 @@ MEAN = number_json(16, name="delay", low=0, high=16_000, mechanism="sw", reach=4
 TEXT = experiment_json(
     name="firmware", type="text", salt="s1", slots=256, mechanism="olh", g=7, epsilon=2_000_000
 )
+FOUND = experiment_json(
+    name="crash", type="text", salt="s2", slots=1024, prefixes=[2, 3, 5, 5], mechanism="prefix", q=5,
+    weights=[1, 1, 1, 1], epsilon=4_000_000,
+)  # fmt: skip
+"""Its domain is 2**40: whatever makes something of that size fails."""
+PAIR = experiment_json(
+    name="crash_by_version", type="pair", mechanism="views", views=[[0], [1], [0, 1]], cells=[4, 2, 7],
+    of=[
+        {"name": "version", "type": "choice", "labels": ["1.0", "1.1", "1.2"]},
+        {"name": "crashed", "type": "bool"},
+    ],
+    epsilon=4_000_000,
+)  # fmt: skip
 WORDS = ("1.0.0", "1.2.1", "2.0.0-rc1")
 
 
@@ -45,9 +58,15 @@ def put(
 
 
 def fill_kinds(store: Store, fleet: str = "home") -> None:
-    """Add an experiment of each kind; delay has a mean of 5, and firmware is 1.0.0 in half of the reports."""
+    """Add an experiment of each kind; delay has a mean of 5, half of firmware and crash are 1.0.0.
+
+    Of crash_by_version half are 1.0, of which half crashed, and no others did.
+    """
     shares = [0.25 if 3 <= index < 7 else 0.0 for index in range(16)]  # middles 3.5 to 6.5
     fill(store, fleet, BARS, WINDOWS, shares, "min")
     fill(store, fleet, MEAN, WINDOWS, shares, "min")
     words = [WORDS[0], WORDS[0], *WORDS[1:]] * 500
     put(store, fleet, TEXT, dict.fromkeys(WINDOWS, words))
+    held = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 1000
+    put(store, fleet, PAIR, dict.fromkeys(WINDOWS, held))
+    put(store, fleet, FOUND, dict.fromkeys(WINDOWS, words))

@@ -38,7 +38,8 @@ WANTS = {
     ),
     "range": (
         "how many lie between two limits",
-        "a range adds up few nodes of a tree instead of many values, and each board answers for one level",
+        "a range adds up few nodes of a tree instead of many values, and each board answers for one level"
+        " ([ranges](ranges.md))",
     ),
     "quantile": (
         "the median, or another quantile",
@@ -46,15 +47,17 @@ WANTS = {
     ),
     "mean": (
         "the mean",
-        "codes near a reading say more about the mean than whether it was this value or that one",
+        "codes near a reading say more about the mean than whether it was this value or that one"
+        " ([means](means.md))",
     ),
     "labels": (
         "how often words occur that nobody listed beforehand",
-        "a board hashes the word into a slot, and the slot is a value like any other",
+        "a board hashes the word into a slot, and the slot is a value like any other ([labels](labels.md))",
     ),
     "pairs": (
         "one reading by another: do old versions crash more?",
-        "some boards answer for one part, some for the other, some for both, and least squares joins them",
+        "some boards answer for one part, some for the other, some for both, and least squares joins them"
+        " ([pairs](pairs.md))",
     ),
 }
 _COMMAND = re.compile(r"(```sh\nhushmote (mechanisms[^\n]*)\n```\n\n```text\n).*?```", re.DOTALL)

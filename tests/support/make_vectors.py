@@ -1,5 +1,7 @@
 """Write vectors.json: what every implementation of the board's side must compute and must refuse.
 
+vectors_further.json has the same of mechanisms and types in files of their own.
+
 Run `python tests/support/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
 it line by line.
@@ -7,6 +9,7 @@ it line by line.
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,6 +20,9 @@ from typing import Any
 import reference_board as ref
 
 PATH = Path(__file__).parents[1] / "vectors.json"
+FURTHER_PATH = PATH.with_name("vectors_further.json")
+# What ldp_client.py itself does not know: files beside it do.
+FURTHER = re.compile(r'"(type|mechanism)": ?"(text|pair|sw|pgr|prefix|views)"')
 KEY = bytes(range(32))
 SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 
@@ -462,6 +468,10 @@ def malformed() -> list[dict[str, Any]]:
     add(change(TEXTS, "salt", "s" * 33), "salt must be 1 to 32 characters")
     add(change(TEXTS, "slots", 4095), "slots must be a power of 2")
     add(change(TEXTS, "prefixes", [3, 2]), "prefixes must not fall")
+    add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
+    add(number(11, "pgr", q=4), "q must be a prime")
+    add(change(PREFIXES, "weights", [1, 1]), "weights must be a list of 3 integers from 1 to 65535")
+    add(change(PAIRS[1], "weights", [0, 0, 0]), "weights must not all be 0")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     for bad in (1, 256):
@@ -516,27 +526,27 @@ def settings() -> list[dict[str, Any]]:
     return cases
 
 
-def build() -> str:
-    """The text of vectors.json."""
-    sections = (
-        thresholds,
-        experiments,
-        codes,
-        buckets,
-        drbg,
-        reports,
-        signatures,
-        ledgers,
-        malformed,
-        settings,
-    )
+SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports, signatures, ledgers, malformed, settings)
+
+
+def is_further(case: dict[str, Any], keys: set[str]) -> bool:
+    """Whether a case needs a file beside ldp_client.py; keys: of such experiments."""
+    return case.get("experiment") in keys or FURTHER.search(case.get("payload", "")) is not None
+
+
+def build(further: bool = False) -> str:
+    """The text of vectors.json, or of vectors_further.json."""
+    keys = {fields_key(payload) for payload in EXPERIMENTS if FURTHER.search(payload)}
     parts = []
-    for section in sections:
-        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in section())
-        parts.append(f'"{section.__name__}":[\n{lines}\n]')
+    for section in SECTIONS:
+        cases = [case for case in section() if is_further(case, keys) == further]
+        if cases:
+            lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
+            parts.append(f'"{section.__name__}":[\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":
-    PATH.write_text(build(), encoding="ascii")
-    print(f"{PATH}: {PATH.stat().st_size} bytes")
+    for path, further in ((PATH, False), (FURTHER_PATH, True)):
+        path.write_text(build(further), encoding="ascii")
+        print(f"{path}: {path.stat().st_size} bytes")

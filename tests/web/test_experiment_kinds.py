@@ -67,8 +67,25 @@ def test_texts_are_asked_by_a_command_that_the_page_gives(page: str, browser: Br
     assert not browser.errors()
 
 
+def test_what_nobody_listed_is_a_table(page: str, browser: Browser):
+    browser.open(f"{page}/experiment/home/crash")
+    browser.until(lambda: "1.0.0" in text(browser, "tables"), "nothing found")
+    assert "--discover" in text(browser, "command-ask")
+    assert not barriers(browser)
+    assert not browser.errors()
+
+
+def test_two_readings_together_are_tables(page: str, browser: Browser):
+    browser.open(f"{page}/experiment/home/crash_by_version")
+    browser.until(lambda: "version" in text(browser, "tables"), "no tables")
+    assert "crashed" in text(browser, "tables")
+    assert text(browser, "command-ask").startswith("hushmote estimate crash_by_version --fleet home")
+    assert not barriers(browser)
+    assert not browser.errors()
+
+
 def test_the_first_view_has_every_kind(page: str, browser: Browser):
     browser.open(page)
-    for name in ("delay", "firmware", "room"):
+    for name in ("crash", "crash_by_version", "delay", "firmware", "room"):
         browser.says(name)
     assert not browser.errors()

@@ -33,6 +33,7 @@ SMALL = Setting(bins=8)
 SETTINGS = {
     "error of ranges": SMALL,
     "devices of a quantile": Setting(answer="devices", bins=8, kind="quantile", quantile=90.0, error=1.5),
+    "devices of a mean": Setting(answer="devices", bins=32, kind="mean", error=1.5),
     "epsilon of one value": Setting(answer="epsilon", kind="frequency", low=-30.5, high=34.25),
     "values": Setting(answer="domain", kind="frequency", error=1.3, unit=""),
     "labels": Setting(form="labels", labels="hot, it's ok, cold", answer="devices"),

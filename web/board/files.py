@@ -16,6 +16,7 @@ _BORROWED = (
     *sorted((_ROOT / "device").glob("ldp_*.py")),
     _ROOT / "firmware_tests" / "check_vectors.py",
     _ROOT / "tests" / "vectors.json",
+    _ROOT / "tests" / "vectors_further.json",
 )
 
 

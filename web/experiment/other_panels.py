@@ -12,7 +12,7 @@ from ..frame import heading, sentence
 from ..reader import Reader
 from . import sentences
 
-_COLUMNS = ("", "estimate", "from", "to")
+_COLUMNS = ("of", "estimate", "from", "to")
 _ASKED = {
     "candidates": (
         "Write the texts that you ask about into a file, one a line, and run:",
@@ -77,8 +77,8 @@ class AskedPanel:
             places = sentences.digits(row.low * scale, row.high * scale)
             write = self._reader.percent if share else self._reader.number
             value, low, high = (write(x, places) for x in (row.value, row.low, row.high))
-            rows.append({"": visible(row.name), "estimate": value, "from": low, "to": high, "key": number})
-        heading(sentence(visible(TITLES[answer.kind])).removesuffix("."), 3)
+            rows.append({"of": visible(row.name), "estimate": value, "from": low, "to": high, "key": number})
+        heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
         columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
         table = ui.table(rows=rows, columns=columns, row_key="key", pagination=0)
         table.props("dense wrap-cells")

@@ -20,6 +20,7 @@ _KINDS = {
     "frequency": "how many boards hold one value",
     "range": "how many lie in any range",
     "quantile": "a quantile, such as the median",
+    "mean": "the mean",
 }
 _OFTEN = {False: "once", True: "again and again"}
 _SPANS: dict[str, tuple[str, str, tuple[float, float], bool]] = {
@@ -51,7 +52,8 @@ class FormPart:
             self._choice("lasting", "How often each board is asked", _OFTEN, setting.lasting)
             self._life(who, setting)
         self._quantities[setting.answer].tell(answer=True)
-        self._fit(setting.form)
+        self._form, self._kind = setting.form, setting.kind
+        self._fit()
 
     def tell(self, name: str, **told: Any) -> None:
         """Set the note or the fault of one of the numbers."""
@@ -86,17 +88,22 @@ class FormPart:
 
     def _chosen(self, field: str, value: Any) -> None:
         if field == "form":
-            self._fit(value)
+            self._form = value
+            self._fit()
             if value != "number" and self._quantities["domain"].props["answer"]:
                 self._answer("error")
         elif field == "lasting":
             self._lasting.set_visibility(bool(value))
         elif field == "kind":
-            self._inputs["quantile"].set_visibility(value == "quantile")
+            self._kind = value
+            self._fit()
         self._change(**{field: value})
 
-    def _fit(self, form: str) -> None:
-        """Show only the fields that a reading of this form has."""
+    def _fit(self) -> None:
+        """Show only the fields that a reading and a question of this form have, and what an error is of."""
+        form, of_mean = self._form, self._form == "number" and self._kind == "mean"
+        self._quantities["error"].tell(unit="± % of the range" if of_mean else _SPANS["error"][1])
+        self._inputs["quantile"].set_visibility(self._kind == "quantile")
         self._number.set_visibility(form == "number")
         self._inputs["labels"].set_visibility(form == "labels")
         self._quantities["domain"].set_visibility(form == "number")
@@ -115,7 +122,6 @@ class FormPart:
             self._choice("kind", "What you want to know", _KINDS, setting.kind)
             self._numeric("quantile", "Which quantile, % of boards below it", setting.quantile)
             self._fixed = ui.label().props('role="status"')
-        self._inputs["quantile"].set_visibility(setting.kind == "quantile")
         self._single = ui.label("How many boards say each of these, as a share of all.")
 
     def _quantity(self, name: Fourth, who: Reader, setting: Setting) -> None:

@@ -114,8 +114,8 @@ def reading_of(setting: Setting) -> Reading:
 def _question(setting: Setting) -> Question:
     if setting.form != "number" or setting.kind == "frequency":
         return Question("frequency")
-    if setting.kind == "range":
-        return Question("range")
+    if setting.kind in ("range", "mean"):
+        return Question(setting.kind)
     level = setting.quantile
     if level is None or not 0 < level < 100:
         raise FieldRefused("quantile", "write a number between 0 and 100: 50 is the median")
@@ -125,7 +125,7 @@ def _question(setting: Setting) -> Question:
 def _error(setting: Setting) -> float:
     percent = setting.error
     if percent is None or not 0 < percent < 50:
-        raise FieldRefused("error", "write a number above 0 and below 50 % of the devices")
+        raise FieldRefused("error", "write a number above 0 and below 50 %")
     return percent / 100
 
 

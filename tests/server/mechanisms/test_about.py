@@ -1,9 +1,11 @@
 """What is said of a mechanism is what its own file says, part by part."""
 
 import pytest
+from experiments import experiment_json
 
-from hushmote.server.mechanisms import MECHANISMS
-from hushmote.server.mechanisms.about import about
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.mechanisms import MECHANISMS, mechanism_of
+from hushmote.server.mechanisms.about import about, said_of
 from hushmote.server.mechanisms.direct import Direct
 
 
@@ -36,3 +38,13 @@ def test_parts_may_stand_at_the_class_or_in_its_file():
     assert (said.privacy, said.utility, said.cost, said.citation) == ("of the coin.", "low.", "", "none.")
     assert about(Silent).what == "Nothing but this."
     assert about(Silent).citation == ""
+
+
+@pytest.mark.parametrize("word", MECHANISMS)
+def test_how_boards_answer_is_a_sentence(word: str):
+    """What the page's plan says of it."""
+    for fields in MECHANISMS[word].examples:
+        experiment = Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))
+        said = said_of(mechanism_of(experiment))
+        assert said[0].isupper()
+        assert said.endswith(".")

@@ -1,6 +1,7 @@
 """pgr: its map against points counted one by one, its moments against enumeration, its figures."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate, plausibility
+from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import lines, mechanism_of, projective
+from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.decoded import Decoded
 from hushmote.server.mechanisms.flat_variance import frequency_mse, frequency_variance
 from hushmote.server.mechanisms.pgr import PointsCode, ProjectiveGeometry
+from hushmote.server.mechanisms.workload import FREQUENCIES
 from hushmote.simulator import vectorised
 
 # (q, domain): whole spaces, all but one value, one value alone on top, few of many; small and large q.
@@ -59,23 +63,25 @@ def test_sums_are_those_over_orthogonal_points(q: int, digits: int) -> None:
     np.testing.assert_allclose(projective.sums(q, digits, numbers), table @ numbers, atol=1e-9)
     np.testing.assert_allclose(projective.sums(q, digits, numbers[:, 0]), table @ numbers[:, 0], atol=1e-9)
     np.testing.assert_array_equal(projective.supports(q, digits, counts), table @ counts)
+    for count in {projective.point_count(q, digits - 1) + 1, len(table) // 2 + 2, len(table)}:
+        if projective.digits(q, count) == digits:
+            few = projective.sums(q, digits, numbers[:count])
+            np.testing.assert_allclose(few, table[:, :count] @ numbers[:count], atol=1e-9)
+            some = projective.supported(q, digits, count, *numbers.T)
+            np.testing.assert_allclose(np.array(some).T, table[:count] @ numbers, atol=1e-9)
     least = np.where(table, numbers[:, 0], np.inf).min(axis=1)
     np.testing.assert_array_equal(projective.least(q, digits, numbers[:, 0]), least)
 
 
-@pytest.mark.parametrize("each", [1, 1 << 20, 1 << 24])
+@pytest.mark.parametrize("each", [1, 1 << 20, 1 << 30])
 def test_supports_are_exact_whether_transformed_or_added_up(each: int) -> None:
-    """Of 53 digits mod 53 both ways are open; the sums reach 2**50, beyond what a transform is used for."""
+    """Points of 3 digits mod 53, for which both ways are open; the largest sums are for the second alone."""
     rng = np.random.default_rng(2)
-    points = projective.point_count(53, 3)
-    counts = rng.integers(0, 100, points) * each
-    counts[rng.integers(points)] += each << 26
-    value, other = rng.integers(points, size=2)
-    got = projective.supports(53, 3, counts)
-    table = np.eye(points)[[value, other]].T
-    rows = np.rint(projective.sums(53, 3, table)).astype(np.int64)
-    np.testing.assert_array_equal(got[[value, other]], counts @ rows)
-    assert got.sum() == counts.sum() * projective.point_count(53, 2)
+    code = mechanism(53, 2000).codes[0]
+    counts = rng.integers(0, 100, code.level.code_count) * each
+    counts[rng.integers(len(counts))] += each << 16
+    np.testing.assert_array_equal(code.class_supports(counts), projective.supports(53, 3, counts)[:2000])
+    assert projective.supports(53, 3, counts).sum() == counts.sum() * projective.point_count(53, 2)
 
 
 @each_shape
@@ -139,6 +145,32 @@ def test_its_figures(domain: int, epsilon: int, q: int, codes: int, variance: fl
     assert pgr.experiment.code_count == codes
     assert pgr.codes[0].channel.variance == pytest.approx(variance, abs=5e-5)
     assert frequency_variance(pgr.codes[0].channel, 0.0) <= variance * 1.0001
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "design-codes.md"
+LINES = PAGE.read_text("utf-8").splitlines()
+ROWS = [line.strip("|").split("|") for line in LINES if line[:3].strip("| ").isdigit()]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(cell.strip() for cell in row[:2]))
+def test_the_page_shows_what_is_chosen_and_why(row: list[str]) -> None:
+    """Each row: values, ε, what the older ones and pgr offer, and which of them is taken."""
+    domain, epsilon = int(row[0].replace(",", "")), int(row[1]) * 1_000_000
+    taken = choose(domain, epsilon, FREQUENCIES).mechanism
+    assert row[4].strip(" `") == taken
+    offered = sorted(designs(domain, epsilon, FREQUENCIES), key=lambda choice: choice.variance)
+    for cell, ours in ((row[2], False), (row[3], True)):
+        choices = [choice for choice in offered if (choice.mechanism == "pgr") is ours]
+        if ours and taken == "pgr":
+            choices = [choose(domain, epsilon, FREQUENCIES)]
+        experiment = experiment_over(domain, epsilon, choices[0].fields())
+        variance, codes, size = cell.strip().split(", ")
+        assert f"{choices[0].variance:.4f}" == variance
+        assert (f"{experiment.code_count:,}", str(experiment.code_bytes)) == (codes, size)
+
+
+def test_the_page_has_its_table() -> None:
+    assert len(ROWS) == 11
 
 
 def test_errors_of_a_large_domain_are_as_its_formula_says() -> None:

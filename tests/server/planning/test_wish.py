@@ -49,6 +49,7 @@ def test_a_reading_is_yes_or_no_labels_or_a_range_in_round_bins(text: str, readi
             "Which share of the boards reads 18 °C or more, and less than 22 °C?",
         ),
         ("the median, ±2 %", Question("quantile", 0.5), 0.02, "What is the median reading (in °C)?"),
+        ("the mean to 2 %", Question("mean"), 0.02, "What is the mean reading (in °C)?"),
         (
             "90 % quantile",
             Question("quantile", 0.9),

@@ -83,12 +83,15 @@ def about():
 def parse(payload):
     """The numbers of an experiment that the page shows and estimates with."""
     exp = ldp_client.Experiment.parse(binascii.unhexlify(payload))
+    if exp.type not in ("bool", "choice", "number"):
+        raise ldp_client.ExperimentRefused(exp.name + ": this page has no field for a " + exp.type)
     names = "name type labels low high domain mechanism epsilon every rule cap window code_count code_bytes"
     result = {name: getattr(exp, name) for name in names.split()}
     result["digest"] = _hex(exp.digest)
     result["levels"] = [
         {name: getattr(x, name) for name in ("domain", "g", "t", "seeds", "threshold", "code_count")}
         for x in exp.levels
+        if isinstance(x, ldp_client.Level)
     ]
     return result
 
@@ -165,14 +168,19 @@ def crowd(device, payload, value):
     return {"index": exp.bucket(value), "report": made and _hex(made)}
 
 
-_check = {}  # cases of vectors.json that are still to be checked, and the experiments that they name
+def _all_cases():
+    for name in ("/vectors.json", "/vectors_further.json"):
+        with open(name) as lines:
+            yield from check_vectors.cases(lines)
+
+
+_check = {}  # cases of the vectors that are still to be checked, and the experiments that they name
 
 
 def vectors(many):
-    """Check so many more cases of vectors.json from where the last call stopped; what failed, and the end."""
+    """Check so many more cases of the vectors from where the last call stopped; what failed, and the end."""
     if not _check:
-        lines = open("/vectors.json")  # noqa: SIM115 - read on by the next call
-        _check.update(cases=check_vectors.cases(lines), experiments={})
+        _check.update(cases=_all_cases(), experiments={})
     done, failed = 0, []
     for section, case in _check["cases"]:
         done += 1

@@ -1,0 +1,187 @@
+"""pgr beside olh, each with the parameter of least variance: errors, codes, decoding, drawing on a board.
+
+    python benchmarks/design_codes.py [--quick]
+
+Both take turns in one run. Variance: of the frequency of a value that nobody holds, times reports, by the
+exact formula; codes and code bytes of a report; processor time from a histogram of 1,000,000 reports to all
+frequencies, and to all frequencies, the distribution function and the errors of both; time of one randomize()
+on this machine, on CPython and on MicroPython for 32 bits, as boards have it. Times are the least of several
+rounds, as others may be using the machine. --quick takes less,
+and writes nothing; else prints tables and writes benchmarks/results/design_codes.json. Stops where pgr errs
+more than 2 % more than olh, where it saves no codes, or where the figures that the documents give are not
+reached.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from results_file import machine, write
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.device import ldp_client, ldp_pgr
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.mechanisms import choose as oracle
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.workload import FREQUENCIES
+from hushmote.simulator import vectorised
+
+ROOT = Path(__file__).resolve().parent.parent
+MICROPYTHON = ROOT / ".rig" / "unix32f" / "micropython"
+DOMAINS = (64, 256, 1024, 4096, 65_536)
+EPSILONS = (1, 2, 3, 4, 5, 6, 7)
+REPORTS = 1_000_000
+# Domain, ε: how many times less than olh's the variance is at least.
+PROMISED = {(65_536, 5): 1.21, (65_536, 6): 2.2, (65_536, 7): 5.0}
+
+# Runs on CPython and on MicroPython alike: microseconds of one call, the least of several rounds.
+BOARD = """
+import json, sys, time
+import ldp_client, ldp_pgr
+ticks = getattr(time, "ticks_us", None) or (lambda: time.perf_counter_ns() // 1000)
+rng = ldp_client.DRBG(b"benchmark")
+for line in open("experiments.txt"):
+    exp = ldp_client.Experiment.parse(line.strip().encode())
+    rounds = []
+    for number in range(20):
+        start = ticks()
+        for i in range(50):
+            exp.randomize((i * 7919 + number) % exp.domain, rng)
+        rounds.append((ticks() - start) / 50)
+    print(min(rounds))
+"""
+
+
+def payload(domain: int, epsilon: int, mechanism: dict[str, object]) -> str:
+    fields: dict[str, object] = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1_000_000}
+    fields |= {"bins": domain, **mechanism, "epsilon": epsilon * 1_000_000, "window": "all"}
+    return json.dumps({**fields, "budget": {"rule": "unlimited"}})
+
+
+def designs(domain: int, epsilon: int) -> list[str]:
+    """Experiments of olh and of pgr, each of least variance."""
+    texts = []
+    for name in ("olh", "pgr"):
+        offered = oracle.designs(domain, epsilon * 1_000_000, FREQUENCIES, name)
+        texts.append(payload(domain, epsilon, min(offered, key=lambda choice: choice.variance).fields()))
+    return texts
+
+
+def seconds(work: Callable[[], object], rounds: int) -> float:
+    """Of the processor, the least of several rounds."""
+    taken = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def measure(published: str, rounds: int) -> dict:
+    experiment = Experiment.parse(published.encode())
+    mechanism = mechanism_of(experiment)
+    shares = np.arange(1, experiment.domain + 1) ** -1.1
+    rng = np.random.default_rng(1)
+    readings = rng.multinomial(REPORTS, shares / shares.sum())
+    counts = vectorised.histogram(experiment, readings, rng)
+
+    def everything() -> None:
+        decoded = mechanism.decode(counts)
+        assert decoded.frequencies.sum() > 0
+        assert decoded.frequency_spread.variance[0] > 0
+        assert decoded.cdf_spread.variance[0] > 0
+
+    everything()  # what is computed once for a domain is there from now on
+    return {
+        "mechanism": experiment.mechanism,
+        "domain": experiment.domain,
+        "epsilon": experiment.epsilon / 1e6,
+        "parameter": next(value for name, value in mechanism.fields().items() if name in "gq"),
+        "variance": mechanism.frequency_variance(0.0),
+        "codes": experiment.code_count,
+        "code_bytes": experiment.code_bytes,
+        "decode": seconds(lambda: mechanism.decode(counts).frequencies, rounds),
+        "everything": seconds(everything, rounds),
+    }
+
+
+def draw_times(published: list[str]) -> list[list[float]]:
+    """Microseconds of a randomize() of each experiment, on CPython and on MicroPython."""
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        for module in (ldp_client, ldp_pgr):
+            shutil.copy(str(module.__file__), folder)
+        (Path(folder) / "experiments.txt").write_text("\n".join(published))
+        (Path(folder) / "board.py").write_text(BOARD)
+        for runtime in (sys.executable, str(MICROPYTHON)):
+            done = subprocess.run(
+                [runtime, "board.py"], cwd=folder, capture_output=True, text=True, check=True
+            )
+            times.append([float(line) for line in done.stdout.split()])
+    return times
+
+
+def check(rows: list[dict]) -> list[str]:
+    """What is not as it should be."""
+    wrong = []
+    for olh, pgr in zip(rows[::2], rows[1::2], strict=True):
+        ratio = olh["variance"] / pgr["variance"]
+        where = f"{olh['domain']} values, ε = {olh['epsilon']:g}"
+        if ratio < max(0.98, PROMISED.get((olh["domain"], olh["epsilon"]), 0)):
+            wrong.append(f"{where}: olh errs {ratio:.3f} times as much as pgr")
+        if pgr["codes"] >= olh["codes"]:
+            wrong.append(f"{where}: pgr has {pgr['codes']} codes, olh {olh['codes']}")
+    return wrong
+
+
+def show(rows: list[dict], console: Console) -> None:
+    columns = ("values, ε", "g, q", "variance", "codes", "bytes", "decoding ms", "with errors", "CPython µs")
+    table = Table(title="olh / pgr")
+    table.add_column(columns[0])
+    for column in (*columns[1:], "MicroPython"):
+        table.add_column(column, justify="right")
+    for pair in zip(rows[::2], rows[1::2], strict=True):
+        cells = [f"{pair[0]['domain']:,}, {pair[0]['epsilon']:g}"]
+        for name, form in (
+            ("parameter", "{}"),
+            ("variance", "{:.4g}"),
+            ("codes", "{:,}"),
+            ("code_bytes", "{}"),
+        ):
+            cells.append(" / ".join(form.format(row[name]) for row in pair))
+        cells += [" / ".join(f"{1000 * row[name]:.1f}" for row in pair) for name in ("decode", "everything")]
+        cells += [" / ".join(f"{row[name]:.0f}" for row in pair) for name in ("cpython", "micropython")]
+        table.add_row(*cells)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer domains and rounds")
+    quick = parser.parse_args().quick
+    if not MICROPYTHON.exists():
+        sys.exit("no MicroPython for 32 bits here: python firmware_tests/runtimes.py --install")
+    domains, epsilons, rounds = (DOMAINS[:3], EPSILONS[:5:3], 3) if quick else (DOMAINS, EPSILONS, 3)
+    published = [text for d in domains for e in epsilons for text in designs(d, e)]
+    rows = [measure(text, rounds) for text in published]
+    for row, cpython, micropython in zip(rows, *draw_times(published), strict=True):
+        row |= {"cpython": cpython, "micropython": micropython}
+    console = Console(width=160)
+    show(rows, console)
+    wrong = check(rows)
+    if wrong:
+        sys.exit("\n".join(wrong))
+    if not quick:
+        write("design_codes.json", {"machine": machine(), "reports": REPORTS, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""`hushmote estimate --discover`: texts that nobody listed, of a simulated fleet, and mistakes."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+
+DEFINITION = """
+name = "error_codes"
+purpose = "Which error codes come up in the field?"
+owner = "firmware@example.org"
+expires = 9999-12-31
+type = "text"
+slots = 16384
+prefixes = [2, 3, 4, 4]
+epsilon = 4
+window = "day"
+[budget]
+rule = "sum"
+cap = 8
+"""
+STORE = "sqlite:///store.sqlite"
+HELD = {"E42": 0.4, "W7": 0.3, "E421": 0.2, "": 0.1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two days of such reports, beside its experiment's file."""
+    made = tmp_path_factory.mktemp("discover")
+    (made / "e.toml").write_text(DEFINITION, encoding="utf-8")
+    rows = "".join(f"{text},{share}\n" for text, share in HELD.items())
+    (made / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
+    options = ["--days", "2", "--devices", "30000", "--drift", "0", "--seed", "1", "--store", STORE]
+    hushmote("simulate", "e.toml", "--population", "file:held.csv", *options, cwd=made)
+    return made
+
+
+def asked(folder: Path, *options: str, expect: int = 0) -> str:
+    return hushmote("estimate", "error_codes", "--store", STORE, *options, cwd=folder, expect=expect)
+
+
+def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
+    shown = asked(folder, "--discover", "--alphabet", "A-Z0-9")
+    for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
+        assert text in shown
+    assert "texts that came so far are listed" in shown
+    assert "A text is found about 9 times in 10" in shown
+    assert "Chance lists a text that nobody sent in 4 of 100 such tables at most." in shown
+    assert "--trend" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_json_and_csv_say_the_same(folder: Path, tmp_path: Path):
+    """Each share within its interval at 1 - 1e-9."""
+    files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
+    options = [part for file in files for part in ("--output", str(file))]
+    run = asked(folder, "--alphabet", "A-Z0-9", "--confidence", "0.999999999", "--json", *options)
+    shown = json.loads(run)
+    assert shown["answers"] == json.loads(files[1].read_text(encoding="utf-8"))["answers"]
+    (answer,) = shown["answers"]
+    rows = {row["text"]: row for row in answer["rows"]}
+    assert rows.keys() == HELD.keys()
+    assert not rows["E421"]["whole"]
+    for text, share in HELD.items():
+        assert rows[text]["low"] < share < rows[text]["high"]
+    lines = [*csv.DictReader(files[0].read_text(encoding="utf-8").splitlines())]
+    assert [line["text"] for line in lines] == [row["text"] for row in answer["rows"]]
+    assert files[2].stat().st_size > 5000
+
+
+def test_without_common_texts_the_table_is_empty(tmp_path: Path):
+    (tmp_path / "e.toml").write_text(DEFINITION, encoding="utf-8")
+    rows = "".join(f"{i:04x},1\n" for i in range(3000, 6000))
+    (tmp_path / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
+    options = ["--devices", "5000", "--calls", "1", "--seed", "2"]
+    shown = hushmote("simulate", "e.toml", "--population", "file:held.csv", *options, cwd=tmp_path)
+    assert "0 of 100 texts that came so far are listed" in shown
+    assert "±0 points" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--alphabet", ""], 'an alphabet needs a character, such as "a-z0-9._-"'),
+        (["--alphabet", "z-a"], "in an alphabet a range rises: a-z, not z-a"),
+        (["--range", "E42"], "leave --range, --above and --below out"),
+        (["--top", "3"], "leave --top out"),
+        (["--trend"], "leave --trend out"),
+        (["--quantile", "0.5"], "leave --quantile out"),
+    ],
+)
+def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], reason: str):
+    assert reason in asked(folder, "--discover", *options, expect=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "reason"),
+    [
+        ("prefixes = [2, 3, 4, 4]", "prefixes = [2, 3, 4]", "and the last stand twice"),
+        ("prefixes = [2, 3, 4, 4]", "prefixes = [3, 2, 2]", "prefixes must rise from 1"),
+        ("prefixes = [2, 3, 4, 4]", "prefixes = [17, 17]", "to at most 16 bytes"),
+        ('type = "text"\nslots = 16384', 'type = "bool"', "salt, slots and prefixes are only for a text"),
+        ("slots = 16384", 'slots = 16384\nmechanism = "olh"', "no olh fits"),
+        ("prefixes = [2, 3, 4, 4]", 'mechanism = "prefix"', "no prefix fits"),
+        ("slots = 16384", 'slots = 16384\nmechanism = "prefix"\nq = 4', "q must be a prime"),
+    ],
+)
+def test_a_file_that_does_not_fit_gets_one_line(tmp_path: Path, line: str, instead: str, reason: str):
+    assert line in DEFINITION
+    (tmp_path / "e.toml").write_text(DEFINITION.replace(line, instead), encoding="utf-8")
+    assert reason in hushmote("experiment", "show", "e.toml", cwd=tmp_path, expect=1)

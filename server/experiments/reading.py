@@ -21,6 +21,7 @@ USUAL_SLOTS = 1 << 16
 """Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
 MOST_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
+FEWEST_SEARCHED = 1 << 13  # below it too few texts can be told from those that share their slots
 
 
 class DefinitionError(HushmoteError):
@@ -126,6 +127,8 @@ class ReadingDefinition(_Values):
                     f"prefixes must rise from 1 to at most {LONGEST_PREFIX} bytes, and the last stand twice, "
                     "as in [2, 3, 4, 5, 6, 6]: once to search and once to state shares"
                 )
+            if (self.slots or USUAL_SLOTS) < FEWEST_SEARCHED:
+                raise ValueError(f"with prefixes slots must be {FEWEST_SEARCHED} at least, not {self.slots}")
         return self
 
     @model_validator(mode="before")

@@ -102,6 +102,7 @@ def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], re
         ("prefixes = [2, 3, 4, 4]", "prefixes = [3, 2, 2]", "prefixes must rise from 1"),
         ("prefixes = [2, 3, 4, 4]", "prefixes = [17, 17]", "to at most 16 bytes"),
         ('type = "text"\nslots = 16384', 'type = "bool"', "salt, slots and prefixes are only for a text"),
+        ("slots = 16384", "slots = 4096", "with prefixes slots must be 8192 at least, not 4096"),
         ("slots = 16384", 'slots = 16384\nmechanism = "olh"', "no olh fits"),
         ("prefixes = [2, 3, 4, 4]", 'mechanism = "prefix"', "no prefix fits"),
         ("slots = 16384", 'slots = 16384\nmechanism = "prefix"\nq = 4', "q must be a prime"),

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import pair_tables
-from hushmote.server.answers.pair_tables import Asked, AskedTable
+from hushmote.server.answers.pair_tables import PairStatistic, PairTable
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.conditional import LEAST_ERRORS, Ratio, RatioDifference, difference_apart
@@ -171,7 +171,7 @@ def configurations(share: float) -> Iterator[Configuration]:
         yield Configuration(question, design, epsilon, reports, max(2, round(FLEETS * share)))
 
 
-def _tables(experiment: Experiment, question: str) -> dict[str, AskedTable]:
+def _tables(experiment: Experiment, question: str) -> dict[str, PairTable]:
     of = "crashed=yes" if question == "crashes" else "delay"
     part = parts_of(experiment)[0]
     first, second = (f"{part.name}={label}" for label in part.labels[:2])
@@ -214,7 +214,7 @@ def cover(configuration: Configuration) -> Counter:
         held = rng.multinomial(configuration.reports, shares)
         return estimate(experiment, vectorised.histogram(experiment, held, rng))
 
-    def count(kind: str, one: Asked, statistic: Statistic, truth: float | None = None) -> None:
+    def count(kind: str, one: PairStatistic, statistic: Statistic, truth: float | None = None) -> None:
         true = one.of_truth(shares) if truth is None else truth
         assert true is not None
         low, high = statistic.interval(CONFIDENCE)

@@ -17,7 +17,7 @@ from .options import AsJson, print_json
 from .progress import progress
 
 
-class Question(enum.StrEnum):
+class FlightQuestion(enum.StrEnum):
     """What is asked of flights instead of temperatures."""
 
     mean = "mean"
@@ -39,7 +39,7 @@ def demo_command(
         Path, typer.Option(metavar="FOLDER", help="Folder for the plots, the store and the log.")
     ] = Path("out"),
     question: Annotated[
-        Question | None,
+        FlightQuestion | None,
         typer.Option(
             help="Of flights: their mean delay, which airlines are late, where they go without a list.",
             show_default=False,

@@ -23,6 +23,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments.payload import chosen_fields
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
+from hushmote.server.privacy.audit import subject
 from hushmote.server.provisioning import usb as board
 from hushmote.server.provisioning.flash import MODULES
 from hushmote.server.wire.board_files import needed, shipped, with_imports
@@ -33,8 +34,6 @@ EPSILON = 1_000_000  # micro-nats
 CAP = 10**16  # no budget ends while this measures
 HEAPS_KIB = range(24, 129)
 LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
-# What is read in a report of each type; a list is handed over as a tuple.
-VALUES = {"bool": True, "number": 21.4, "choice": "a", "text": "1.4.2", "pair": ["a", True]}
 ROOMY = "256k"  # heap for whatever is not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
@@ -219,7 +218,9 @@ def measure() -> Costs:
                 for path in (*with_imports(file.read_bytes()), file)
             ]
             modules = ",".join(path.stem for path in files)
-            value = json.dumps(VALUES[experiment.type])
+            # Of other types than numbers what an audit reads; a list is handed over as a tuple.
+            reading = 21.4 if experiment.type == "number" else subject(payload, whole=False).readings[0]
+            value = json.dumps(reading)
             fields = must_ask(runtime, staged, "report", mechanism, value, modules)[1:]
             reports.append(Report(mechanism, experiment.domain, modules, *(int(x) for x in fields)))
         kept = must_ask(runtime, staged, "import", *_BY_ITSELF, *further)

@@ -179,15 +179,16 @@ def _pairs_said(estimates: FleetEstimate, answers: Answers) -> str:
     said = (
         f"{late} was late by a quarter of an hour or more with {often.value:.0%} of its flights, "
         f"{punctual} with {seldom.value:.0%}. The difference is {difference.low:.0%} to "
-        f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. They were picked because they "
+        f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. These two were picked as they "
         "stand out, so such an interval holds less often than it says. Each board sent one report of both "
         "readings: of no flight anybody knows the airline, or whether it was late."
     )
     return said.replace("%", " %")
 
 
-def _first_picture(path: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported) -> object:
-    return answers[0].plot(path, *_headings(estimates))
+def _pairs_picture(path: Path, estimates: FleetEstimate, answers: Answers, _reported: Reported) -> object:
+    title, subtitle = _headings(estimates)
+    return answers[0].plot(path, f"{title}, {answers[0].title}", subtitle)
 
 
 # --- Labels: where flights go, without a list on the boards ----------------------------------------
@@ -256,7 +257,7 @@ QUESTIONS: Mapping[str, DemoQuestion] = MappingProxyType(
             lambda flight: (flight.airline, flight.delay >= _LATE_MIN),
             _pairs,
             _pairs_said,
-            _first_picture,
+            _pairs_picture,
         ),
         "labels": DemoQuestion(
             _LABELS,

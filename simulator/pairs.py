@@ -18,7 +18,7 @@ COUNT = "count"
 
 
 @dataclass(frozen=True)
-class Counted(Population):
+class CountedReadings(Population):
     """Readings of a table, each held as often as its count says."""
 
     readings: tuple[Reading, ...]
@@ -53,7 +53,7 @@ def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
     return read_counts(path, parts) if kind == "file" else population.parse(spec)
 
 
-def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Counted:
+def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> CountedReadings:
     """The readings in a CSV file that has a column for each part, and one for how often each row counts.
 
     A blank or NA is no reading. Raises PopulationError with one line: no such file or column, a text that is
@@ -73,7 +73,7 @@ def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Counted:
         held[tuple(readings)] += _count(where, often)  # type: ignore[assignment]
     if not sum(held.values()):
         raise PopulationError(f"{path} counts nothing: its column {COUNT} has no number above 0")
-    return Counted(tuple(held), tuple(float(count) for count in held.values()))
+    return CountedReadings(tuple(held), tuple(float(count) for count in held.values()))
 
 
 def _count(where: str, text: str | None) -> float:

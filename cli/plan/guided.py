@@ -48,7 +48,7 @@ _SHARE = (
 )
 _NUMBER = (
     "3. What do you want to learn, and how exactly? Write above 8, below 5, 18 to 22, the mean, the median,"
-    " 90 % quantile or everything, and then ± how many % of the boards, or of the range for the mean. Example:"
+    " 90 % quantile or everything, then ± how many % of the boards, or of the range for the mean. Example:"
     " above 8 to 5 %."
 )
 _BELIEF = (

@@ -33,8 +33,8 @@ _SEEN |= {"all of it": "all reports"}
 def in_unit(error: float, domain: int, reading: Reading, density: float | None) -> dict[str, float]:
     """A quantile's or a mean's half-width in the reading's unit, and half of a bin, which comes on top.
 
-    density: share of devices for each unit around a quantile, or the part of the range that a unit is. Without
-    it there is nothing.
+    density: share of devices for each unit around a quantile, or the part of the range that a unit is; else
+    nothing is shown.
     """
     if density is None:
         return {}

@@ -17,7 +17,7 @@ from ..estimate.conditional import Ratio, RatioDifference, difference_of_two, ra
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
 from ..experiments import cells
-from ..experiments.cells import Condition
+from ..experiments.cells import CellCondition
 from ..experiments.units import edges_between
 from ..mechanisms.factors import parts_of
 
@@ -59,7 +59,7 @@ NO_QUESTION = PairQuestion()
 
 
 @dataclass(frozen=True)
-class Asked:
+class PairStatistic:
     """One statistic: a sum of cells, that among those of a condition, or that less that among others.
 
     name     of its row
@@ -71,8 +71,8 @@ class Asked:
 
     name: str
     of: Floats
-    given: Condition | None = None
-    versus: Condition | None = None
+    given: CellCondition | None = None
+    versus: CellCondition | None = None
     cell: tuple[tuple[str, str], ...] = ()
 
     def of_truth(self, truth: Floats) -> float | None:
@@ -89,16 +89,16 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class AskedTable:
+class PairTable:
     """Statistics of one kind, which are shown together."""
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
     title: str
-    asked: tuple[Asked, ...]
+    asked: tuple[PairStatistic, ...]
     quantity: Quantity = "share"
 
 
-def statistics(estimates: Estimates, asked: Sequence[Asked]) -> list[Statistic]:
+def statistics(estimates: Estimates, asked: Sequence[PairStatistic]) -> list[Statistic]:
     """Estimates of statistics of one kind. Raises EstimateError for what the reports do not tell."""
     of = np.stack([one.of for one in asked], axis=1)
     if asked[0].given is None:
@@ -116,7 +116,7 @@ def statistics(estimates: Estimates, asked: Sequence[Asked]) -> list[Statistic]:
     return result
 
 
-def denominators(one: Asked, statistic: Statistic) -> list[tuple[Condition, Ratio]]:
+def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
     """The conditions that a statistic is divided by, and the ratios with them."""
     if isinstance(statistic, Ratio) and one.given:
         return [(one.given, statistic)]
@@ -125,18 +125,18 @@ def denominators(one: Asked, statistic: Statistic) -> list[tuple[Condition, Rati
     return []
 
 
-def joint(experiment: Experiment, rows: int) -> AskedTable:
+def joint(experiment: Experiment, rows: int) -> PairTable:
     """The share of every cell, a number's values in at most so many ranges. Raises UsageError for many."""
     names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
         raise UsageError(f"the joint table has {count:,} cells: ask for some, with --of and --given")
-    asked: list[Asked] = []
+    asked: list[PairStatistic] = []
     for cell in product(*(cells.groups(experiment, part, rows) for part in range(len(names)))):
         values = (condition.text.partition("=")[2] for condition in cell)
         weights = np.prod([condition.cells for condition in cell], axis=0)
         text = ", ".join(condition.text for condition in cell)
-        asked.append(Asked(text, weights, cell=tuple(zip(names, values, strict=True))))
-    return AskedTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(asked))
+        asked.append(PairStatistic(text, weights, cell=tuple(zip(names, values, strict=True))))
+    return PairTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(asked))
 
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
@@ -144,14 +144,14 @@ def joint_cells(experiment: Experiment, rows: int) -> int:
     return math.prod(min(rows, p.domain) if p.type == "number" else p.domain for p in parts_of(experiment))
 
 
-def marginal(experiment: Experiment, part: str, rows: int) -> AskedTable:
+def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
     """The share of each value of a part, a number's in at most so many ranges."""
     shown = cells.groups(experiment, cells.part_number(experiment, part), rows)
-    asked = tuple(Asked(c.text, c.cells) for c in shown)
-    return AskedTable("marginal", f"share of the fleet: {part}", asked)
+    asked = tuple(PairStatistic(c.text, c.cells) for c in shown)
+    return PairTable("marginal", f"share of the fleet: {part}", asked)
 
 
-def conditional(experiment: Experiment, of: str, given: str, rows: int) -> AskedTable:
+def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairTable:
     """What `of` names among those of each condition that `given` names.
 
     Without `of` it is the last part, without `given` the first one that `of` does not tell of. Raises
@@ -163,7 +163,7 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> Asked
         raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
     single = len(wanted) == 1
     asked = tuple(
-        Asked(
+        PairStatistic(
             condition.text if single else f"{one.text} given {condition.text}",
             one.cells,
             condition,
@@ -172,10 +172,10 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> Asked
         for one in wanted
     )
     shown = wanted[0].text if single else _part_of(experiment, wanted[0])
-    return AskedTable("conditional", f"{shown} given {text}", asked, quantity)
+    return PairTable("conditional", f"{shown} given {text}", asked, quantity)
 
 
-def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[AskedTable, AskedTable]:
+def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
     """What `of` names among those of each of two conditions, and the first less the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
     wanted, quantity = _wanted(experiment, of, "", first.parts)
@@ -186,15 +186,15 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
         )
     (one,) = wanted
     title = f"{one.text} given"
-    sides = tuple(Asked(side.text, one.cells, side) for side in (first, second))
-    less = Asked(f"{first.text} less {second.text}", one.cells, first, second)
+    sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
+    less = PairStatistic(f"{first.text} less {second.text}", one.cells, first, second)
     return (
-        AskedTable("conditional", title, sides, quantity),
-        AskedTable("difference", f"{one.text}: {less.name}", (less,), quantity),
+        PairTable("conditional", title, sides, quantity),
+        PairTable("difference", f"{one.text}: {less.name}", (less,), quantity),
     )
 
 
-def summary(experiment: Experiment, rows: int) -> list[AskedTable]:
+def summary(experiment: Experiment, rows: int) -> list[PairTable]:
     """The joint table if it is small, that of each part, and the last part given the first."""
     small = joint_cells(experiment, rows) <= MOST_CELLS
     tables = [joint(experiment, rows)] if small else []
@@ -204,7 +204,7 @@ def summary(experiment: Experiment, rows: int) -> list[AskedTable]:
     return tables
 
 
-def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[AskedTable]:
+def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
     """All that a question asks for, in the order in which it is shown."""
     if question.versus and question.given:
         raise UsageError("--versus has two conditions, and --given a third: leave one of them out")
@@ -220,7 +220,7 @@ def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[As
 
 def _wanted(
     experiment: Experiment, of: str, given: str, told: tuple[int, ...] = ()
-) -> tuple[list[Condition], Quantity]:
+) -> tuple[list[CellCondition], Quantity]:
     """What is asked for: the cells of a condition or of each value of a part, or a number's middles.
 
     told: parts that conditions are of; the last part that is not among them is asked for where `of` is empty.
@@ -237,7 +237,7 @@ def _wanted(
     if reading.type == "number":
         edges = edges_between(reading.low, reading.high, reading.domain)
         middles = cells.indicator(experiment, part, (edges[:-1] + edges[1:]) / 2)
-        return [Condition(f"mean {reading.name}", (part,), middles)], "reading"
+        return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
     shown = cells.values(experiment, part)
     return shown[1:] if reading.type == "bool" else shown, "share"
 
@@ -249,8 +249,8 @@ def _told(experiment: Experiment, given: str) -> tuple[int, ...]:
 
 
 def _conditions(
-    experiment: Experiment, given: str, wanted: Sequence[Condition], rows: int
-) -> tuple[list[Condition], str]:
+    experiment: Experiment, given: str, wanted: Sequence[CellCondition], rows: int
+) -> tuple[list[CellCondition], str]:
     """The conditions that `given` names, and what they are called together."""
     if "=" in given:
         condition = cells.parse(experiment, given)
@@ -264,5 +264,5 @@ def _conditions(
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
-def _part_of(experiment: Experiment, condition: Condition) -> str:
+def _part_of(experiment: Experiment, condition: CellCondition) -> str:
     return parts_of(experiment)[condition.parts[0]].name

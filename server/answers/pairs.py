@@ -11,10 +11,10 @@ from ..estimate.conditional import Ratio, difference_apart, reports_needed
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity
 from ..estimate.statistic import EstimateError, Statistic, difference
-from ..experiments.cells import Condition
+from ..experiments.cells import CellCondition
 from . import change, pair_tables
 from .answer import CONFIDENCE, Answer, Answers, CellRow, ChangeRow, DifferenceRow, Row
-from .pair_tables import Asked, AskedTable, PairQuestion
+from .pair_tables import PairQuestion, PairStatistic, PairTable
 
 ROWS = 16
 
@@ -88,7 +88,7 @@ class PairAnswers:
         for table in pair_tables.tables(self._experiment, question, rows):
             old = pair_tables.statistics(before, table.asked)
             new = pair_tables.statistics(self.estimates, table.asked)
-            made, lost = list[ChangeRow](), list[tuple[Condition, Ratio, int]]()
+            made, lost = list[ChangeRow](), list[tuple[CellCondition, Ratio, int]]()
             for one, a, b in zip(table.asked, old, new, strict=True):
                 unknown = [*_unknown(one, a, before.reports), *_unknown(one, b, self.estimates.reports)]
                 lost += unknown
@@ -108,9 +108,9 @@ class PairAnswers:
         ends = moved.interval(self.confidence)
         return ChangeRow(name, moved.value, *ends, before=before.value, after=after.value, p=moved.p)
 
-    def _answer(self, table: AskedTable) -> Answer:
+    def _answer(self, table: PairTable) -> Answer:
         found = pair_tables.statistics(self.estimates, table.asked)
-        made, lost = list[Row](), list[tuple[Condition, Ratio, int]]()
+        made, lost = list[Row](), list[tuple[CellCondition, Ratio, int]]()
         for one, statistic in zip(table.asked, found, strict=True):
             unknown = _unknown(one, statistic, self.estimates.reports)
             lost += unknown
@@ -120,7 +120,7 @@ class PairAnswers:
         common = (self._experiment.name, table.quantity, self.unit, self.estimates.reports, self.confidence)
         return Answer(table.kind, *common, tuple(made), note, self.about, title=table.title)
 
-    def _row(self, one: Asked, statistic: Statistic) -> Row:
+    def _row(self, one: PairStatistic, statistic: Statistic) -> Row:
         truth = None if self.truth is None else one.of_truth(self.truth)
         row = Row(one.name, statistic.value, *statistic.interval(self.confidence), truth)
         if one.cell:
@@ -148,7 +148,7 @@ def trend(
     shown: list[Answer] = []
     for table in asked if question else asked[-1:]:
         by_window = {w: pair_tables.statistics(e, table.asked) for w, e in windows.items()}
-        lost: list[tuple[Condition, Ratio, int]] = []
+        lost: list[tuple[CellCondition, Ratio, int]] = []
         known: dict[str, dict[str, Statistic]] = {}
         for number, one in enumerate(table.asked):
             unknown = [x for w, e in windows.items() for x in _unknown(one, by_window[w][number], e.reports)]
@@ -163,12 +163,14 @@ def trend(
     return Answers(shown)
 
 
-def _unknown(one: Asked, statistic: Statistic, reports: int) -> list[tuple[Condition, Ratio, int]]:
+def _unknown(
+    one: PairStatistic, statistic: Statistic, reports: int
+) -> list[tuple[CellCondition, Ratio, int]]:
     """The conditions that too few boards meet for a statistic, with the reports that it rests on."""
     return [(c, ratio, reports) for c, ratio in pair_tables.denominators(one, statistic) if not ratio.known]
 
 
-def _note(made: Sequence[object], lost: Sequence[tuple[Condition, Ratio, int]]) -> str:
+def _note(made: Sequence[object], lost: Sequence[tuple[CellCondition, Ratio, int]]) -> str:
     """What is left out, in words; raises EstimateError where that is all."""
     if not lost:
         return ""

@@ -31,7 +31,7 @@ class Shares:
     """Shares of the values after a post-processing step.
 
     method: "raw", "nonnegative", "smooth", "ems", or the package.module:function of one's own. frequencies:
-    shape (domain,), read-only. reports: behind them. notes: sentences on the bias, for whoever reads the result.
+    shape (domain,), read-only. reports: behind them. notes: sentences on the bias for whoever reads it.
     """
 
     method: str
@@ -51,8 +51,8 @@ _SMOOTH = (
     "A peak that reports were forged for also lowers the smoothing of all other bins.",
 )
 _EMS = (
-    "Biased: smoothed alike however many reports there are. A common value, an edge or a narrow peak comes out"
-    " low and broad.",
+    "Biased: smoothed alike however many reports there are. A common value, an edge or a narrow peak comes"
+    " out low and broad.",
 )
 _NO_INTERVALS = "These shares have no intervals: intervals are those of the unbiased estimates."
 _POOLED = "All reports of the pool are taken to be about one population."
@@ -131,7 +131,7 @@ def smooth(estimate: Estimates) -> Shares:
 
 
 def ems(estimate: Estimates) -> Shares:
-    """Shares of a number by expectation maximisation with one fixed smoothing step, from codes near the value.
+    """Shares of a number by expectation maximisation with a fixed smoothing step, from codes near the value.
 
     After each step of the maximisation the shares are averaged with their neighbours, 1-2-1, until the
     likelihood hardly changes. That is the published method for the square wave (sw). Under hashed codes a

@@ -19,7 +19,7 @@ EXAMPLE = (
 
 
 @dataclass(frozen=True)
-class Condition:
+class CellCondition:
     """Cells of the joint table that are meant.
 
     text   what they are called
@@ -67,17 +67,17 @@ def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
     return factors.spread_out(own, shape(experiment), (part,))
 
 
-def values(experiment: Experiment, part: int) -> list[Condition]:
+def values(experiment: Experiment, part: int) -> list[CellCondition]:
     """Each value of a part as a condition, in order."""
     reading = parts_of(experiment)[part]
     alone = np.eye(reading.domain)
     return [
-        Condition(where(reading, name), (part,), indicator(experiment, part, alone[i]))
+        CellCondition(where(reading, name), (part,), indicator(experiment, part, alone[i]))
         for i, name in enumerate(index_names(reading))
     ]
 
 
-def groups(experiment: Experiment, part: int, most: int) -> list[Condition]:
+def groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
     """A part's values as conditions, a number's in at most so many ranges of equally many bins."""
     reading = parts_of(experiment)[part]
     width = math.ceil(reading.domain / most) if reading.type == "number" else 1
@@ -89,11 +89,11 @@ def groups(experiment: Experiment, part: int, most: int) -> list[Condition]:
         own = np.zeros(reading.domain)
         own[first:last] = 1
         text = where(reading, range_name(reading, first, last, edges))
-        result.append(Condition(text, (part,), indicator(experiment, part, own)))
+        result.append(CellCondition(text, (part,), indicator(experiment, part, own)))
     return result
 
 
-def parse(experiment: Experiment, text: str) -> Condition:
+def parse(experiment: Experiment, text: str) -> CellCondition:
     """The cells of a condition; UnitsError for one that does not fit.
 
     "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
@@ -120,4 +120,4 @@ def parse(experiment: Experiment, text: str) -> Condition:
         shown.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
     if not cells.any():
         raise UnitsError(f"{text} holds no cell: nothing can be both")
-    return Condition(" & ".join(shown), tuple(sorted(told)), cells)
+    return CellCondition(" & ".join(shown), tuple(sorted(told)), cells)

@@ -52,7 +52,7 @@ def energy(workload: Workload) -> Energy:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateViews:
     """Views that can be asked for, and what is asked of them."""
 
     shape: tuple[int, ...]
@@ -101,7 +101,7 @@ def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice
     shape = workload.shape
     if workload.kind not in PAIR_KINDS or math.prod(shape) != domain:
         return
-    candidates = Candidates(shape, _channels(shape, epsilon), energy(workload))
+    candidates = CandidateViews(shape, _channels(shape, epsilon), energy(workload))
     costs = {view: channel.even for view, channel in candidates.channels.items()}
     weights = candidates.rounded(factors.least_variance(shape, costs, candidates.energy))
     variance = candidates.variance(weights)

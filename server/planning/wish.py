@@ -133,7 +133,7 @@ def _threshold(what: str, reading: Reading, unit: str) -> str:
     side, ends = _SIDE.fullmatch(what), _RANGE.fullmatch(what)
     if not side and not ends:
         raise PlanError(
-            "write above 8, below 5, 18 to 22, the mean, the median, 90 % quantile or everything, and then how"
+            "write above 8, below 5, 18 to 22, the mean, the median, 90 % quantile or everything, then how"
             " exactly: to 5 %"
         )
     assert reading.low is not None

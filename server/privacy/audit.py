@@ -84,7 +84,9 @@ def subject(payload: bytes, whole: bool) -> Subject:
             f"{_MOST_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
         )
     readings = _ends(experiment)
-    first, last = (experiment.bucket(reading) for reading in readings)
+    first, last = map(experiment.bucket, readings)
+    assert first is not None
+    assert last is not None
     return Subject(experiment, free, whole, readings, (first, last))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ...device import ldp_client
 
@@ -27,8 +29,9 @@ def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     words = {path: word for word, path in shipped().items()}
-    for entry in (ldp_client.TYPES[experiment.type], ldp_client.MECHANISMS[experiment.mechanism]):
-        path = Path(entry[0].__code__.co_filename)
+    tables: Mapping[str, Any] = vars(ldp_client)
+    for setup, _ in (tables["TYPES"][experiment.type], tables["MECHANISMS"][experiment.mechanism]):
+        path = Path(setup.__code__.co_filename)
         if path.stem not in _CORE:
             found[words.get(path, experiment.mechanism)] = path
     imported = {path for file in found.values() for path in with_imports(file.read_bytes())}

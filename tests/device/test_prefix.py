@@ -143,4 +143,5 @@ def test_all_levels_of_all_slots_fit_an_index():
     experiment = Experiment.parse(prefix_json(slots=2, prefixes=[1] * 16, q=2))
     indices = {experiment.bucket(bytes([a, b])) for a, b in product(range(40), range(2))}
     assert len(indices) == 40
-    assert max(indices) < experiment.domain == 1 << 16
+    assert all(index is not None and 0 <= index < 1 << 16 for index in indices)
+    assert experiment.domain == 1 << 16

@@ -33,6 +33,7 @@ REFUSED = {
     for row in rows("The JSON that boards get")
     if " " in (texts := re.findall(r"`([^`]+)`", row[2]) or [""])[-1]
 }
+TWO = [{"name": "a", "type": "bool"}, {"name": "b", "type": "bool"}]
 WRONG = {
     "v": {"v": 2},
     "name": {"name": "Room"},
@@ -40,6 +41,15 @@ WRONG = {
     "labels": {"type": "choice", "labels": ["a", "a"]},
     "salt": {"type": "text", "salt": ""},
     "slots": {"type": "text", "salt": "s", "slots": 1000},
+    "of": {"type": "pair", "of": []},
+    "views": {
+        "type": "pair",
+        "of": TWO,
+        "mechanism": "views",
+        "views": [[1, 0]],
+        "cells": [2],
+        "weights": [1],
+    },
     "low": {"low": 60_000},
     "bins": {"bins": 1},
     "mechanism": {"mechanism": "rappor"},
@@ -67,7 +77,7 @@ def test_every_field_of_the_file_and_of_the_json_is_there():
     for example in EXAMPLES:
         fields = json.loads(definition.load(example).payload())
         known |= set(fields) | set(fields["budget"])
-    assert named == known | {"g", "q", "reach"}
+    assert named == known | {"g", "reach", "views"}
 
 
 @pytest.mark.parametrize(("written", "said"), MISTAKES)

@@ -51,7 +51,7 @@ def experiment() -> Experiment:
     return Experiment.parse(json.dumps(fields).encode())
 
 
-def read(tmp_path, text: str) -> pairs.Counted:
+def read(tmp_path, text: str) -> pairs.CountedReadings:
     (tmp_path / "counts.csv").write_text(text)
     return pairs.read_counts(tmp_path / "counts.csv", PARTS)
 
@@ -115,7 +115,7 @@ def test_a_table_of_another_experiment_is_refused(tmp_path):
 
 def test_named_distributions_and_files_by_their_text(tmp_path):
     (tmp_path / "c.csv").write_text("version,crashed\n1.2,no\n")
-    assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), pairs.Counted)
+    assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), pairs.CountedReadings)
     assert pairs.parse("zipf:1", PARTS).probabilities(experiment())[0] > 0.2
     with pytest.raises(PopulationError, match="cannot read"):
         pairs.parse("file:nowhere.csv", PARTS)

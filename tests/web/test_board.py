@@ -11,6 +11,7 @@ import pytest
 from accessibility import barriers
 from browser import Browser, browsing, needs_chromium
 from browser_board import BoardPage, served
+from kinds import PAIR, TEXT
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -277,6 +278,23 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, folder: Path):
         assert HOSTILE in page.browser.find("#rows").text
         assert page.browser.script("return document.querySelectorAll('img').length") == 0
         assert page.browser.driver.title != "1"
+    finally:
+        examples.write_text(kept)
+
+
+@pytest.mark.parametrize(("payload", "kind"), [(TEXT, "text"), (PAIR, "pair")], ids=("text", "pair"))
+def test_what_the_page_has_no_field_for_is_refused_by_name(
+    page: BoardPage, folder: Path, payload: bytes, kind: str
+):
+    examples = folder / "a" / "board" / "examples.json"
+    kept = examples.read_text()
+    examples.write_text(json.dumps([{"title": kind, "payload": payload.decode()}]))
+    try:
+        page.open(fresh=True)
+        name = json.loads(payload)["name"]
+        said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
+        page.says("trouble-text", said)
+        assert not page.browser.find("#measure").is_displayed()
     finally:
         examples.write_text(kept)
 

@@ -67,8 +67,10 @@ def test_what_is_too_large_or_a_tree_is_only_counted(page: BoardPage):
     tree = number_json(16, mechanism="hh", fanout=4, cells=[4, 3])
     large = number_json(60_000, mechanism="olh", g=3)
     small = number_json(1024, mechanism="olh", g=3)
+    mean = number_json(16, mechanism="sw", reach=4)
+    designed = number_json(16, mechanism="pgr", q=3)
     can = [
         page.module("estimate.js", "return m.canEstimate(a[0])", page.call("parse", one.hex()))
-        for one in (tree, large, small)
+        for one in (tree, large, small, mean, designed)
     ]
-    assert can == [False, False, True]
+    assert can == [False, False, True, False, False]

@@ -5,7 +5,7 @@ import pytest
 from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import PostRow
+from hushmote.server.answers.answer import ChangeRow, PostRow
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import Estimate, estimate
@@ -51,6 +51,7 @@ def test_a_change_of_the_mean_is_seen_between_versions_of_other_reach():
     before, after = (FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0)))
     (readings,) = after.change_since(before)
     mean = readings.rows[0]
+    assert isinstance(mean, ChangeRow)
     assert mean.name == "mean"
     assert mean.p < 1e-9
     assert mean.low < mean_of(19) - mean_of(15) < mean.high

@@ -174,7 +174,7 @@ def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
 @pytest.mark.parametrize("reports", [300, 3_000])
 @pytest.mark.parametrize("kind", ["share", "difference", "change"])
 def test_intervals_hold_the_population_s_ratio(kind, reports):
-    """300 fleets of 300 and of 3,000 reports, of which the rarest version has 30: taken to cover 92 % at least.
+    """300 fleets of 300 and of 3,000 reports, the rarest version has 30 of them: taken to cover 92 % or more.
 
     Fewer hits than the bound come by chance 1e-11. benchmarks/pairs.py has the coverage itself.
     """

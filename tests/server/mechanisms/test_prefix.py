@@ -25,7 +25,7 @@ def test_sums_over_each_level_s_slots_are_estimated_without_bias():
     rng = np.random.default_rng(1)
     index = np.arange(64)
     numbers = rng.normal(size=(3, 4))
-    statistic = sum(numbers[level][index >> 2 * level & 3] for level in range(3))[:, None] + 5
+    statistic = np.sum([numbers[level][index >> 2 * level & 3] for level in range(3)], axis=0)[:, None] + 5
     weights, constant = mechanism.weights(statistic, [1, 1, 1])
     mean = constant + sum(
         law.T @ w for w, law in zip(weights, mechanism.law(np.eye(64)), strict=True) if w is not None

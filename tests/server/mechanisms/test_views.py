@@ -1,4 +1,4 @@
-"""Views of a pair: least squares over them, what it leaves unknown, and which are chosen for what is asked."""
+"""Views of a pair: least squares over them, what it leaves unknown, which are chosen for what is asked."""
 
 import json
 from itertools import product
@@ -139,7 +139,7 @@ def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = 
 
 
 def test_sixteen_by_sixteen_at_2_reaches_the_numbers_of_each_question():
-    """A cell 0.730 and a marginal 0.722 where each is asked for; 11.5 and 1.445 are what they cost otherwise."""
+    """A cell 0.730 and a marginal 0.722 where each is asked for; 11.5 and 1.445 are what they cost else."""
     shape = (16, 16)
     cell, part = np.eye(256, 1), indicator(shape, (0,))
     joint = pair(shape, chosen_fields(256, EPSILON, FREQUENCIES))

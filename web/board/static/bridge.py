@@ -83,12 +83,15 @@ def about():
 def parse(payload):
     """The numbers of an experiment that the page shows and estimates with."""
     exp = ldp_client.Experiment.parse(binascii.unhexlify(payload))
+    if exp.type not in ("bool", "choice", "number"):
+        raise ldp_client.ExperimentRefused(exp.name + ": this page has no field for a " + exp.type)
     names = "name type labels low high domain mechanism epsilon every rule cap window code_count code_bytes"
     result = {name: getattr(exp, name) for name in names.split()}
     result["digest"] = _hex(exp.digest)
     result["levels"] = [
         {name: getattr(x, name) for name in ("domain", "g", "t", "seeds", "threshold", "code_count")}
         for x in exp.levels
+        if isinstance(x, ldp_client.Level)
     ]
     return result
 

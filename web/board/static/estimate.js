@@ -39,7 +39,7 @@ function simplex(values) {
 }
 
 export const canEstimate = (exp) =>
-  exp.mechanism !== 'hh' && exp.code_count * exp.domain <= MOST_WORK;
+  ['rr', 'grr', 'olh'].includes(exp.mechanism) && exp.code_count * exp.domain <= MOST_WORK;
 
 /** A function from counts, one a code, and groups of values to {share, low, high} of each group. */
 export function estimator(exp) {

@@ -1,5 +1,6 @@
 // device/ldp_client.py, as it is, on MicroPython's WebAssembly port; bridge.py is the way in.
-const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py']; // mechanisms and types: all that device/ has
+// Mechanisms and types: all that device/ has.
+const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
 const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'check_vectors.py', ...VECTORS, 'bridge.py'];
 const CHUNK = 65536; // the most that getRandomValues gives at once

@@ -45,6 +45,15 @@ export function makeView(exp, to) {
     }));
   }
 
+  /** What is learned where there is no histogram, such as a mean alone. */
+  function alone(result) {
+    if (result.histogram.length) return '';
+    const value = (x) => `${number(x)} ${result.unit ?? ''}`.trim();
+    return result.statistics
+      .map((one) => ` The ${one.name} of all is ${value(one.value)}, between ${value(one.low)} and ${value(one.high)}.`)
+      .join('');
+  }
+
   function source() {
     const sent = reports(counted);
     if (silent) {
@@ -54,7 +63,7 @@ export function makeView(exp, to) {
     }
     if (last) {
       const other = counted && !isAll() ? ' Not all that is counted was sent from here, so nobody here knows the truth of it.' : '';
-      return `The aggregator has counted ${reports(last.reports)}; ${sent} went out from here.${other}`;
+      return `The aggregator has counted ${reports(last.reports)}; ${sent} went out from here.${other}${alone(last)}`;
     }
     const where = to.broker
       ? `This server publishes no results. So this page counts what it sent itself: ${sent}.`

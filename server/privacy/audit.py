@@ -156,6 +156,11 @@ def learn_event(favoured: Tally, other: Tally, draws: tuple[int, int], alpha: fl
     return frozenset(codes[i] for i in order[: int(np.argmax(bounds)) + 1])
 
 
+def favoured_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
+    """Which codes are likelier under one input; those alike but for rounding would only dilute the event."""
+    return favoured > other * (1 + 1e-9)
+
+
 @dataclass(frozen=True)
 class Finding:
     """What an audit found of one subject on one runtime; ε in nats.
@@ -220,7 +225,7 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
     chances = (channel(experiment, audited.indices[0]), channel(experiment, audited.indices[1]))
     known = learned = 0.0
     for first, second in ((0, 1), (1, 0)):
-        likelier = chances[first] > chances[second]
+        likelier = favoured_codes(chances[first], chances[second])
         exact = frozenset(c for c in {*both[0], *both[1]} if 0 <= c < experiment.code_count and likelier[c])
         known = max(known, _bound(exact, both[first], both[second], alpha))
         draws = sum(training[first].values()), sum(training[second].values())

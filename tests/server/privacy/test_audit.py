@@ -25,6 +25,7 @@ from hushmote.server.privacy.audit import (
     Finding,
     channel,
     exact_epsilon,
+    favoured_codes,
     judge,
     learn_event,
     lower_bound,
@@ -179,6 +180,18 @@ def test_a_broken_randomizer_is_flagged(name, tmp_path):
         else:
             assert not finding.private, finding
         assert finding.fit < 1e-12, finding
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_codes_alike_for_both_inputs_are_no_part_of_the_event(name):
+    """The event is what the enumerated chances say, to the code: rounding must not add equal ones."""
+    audited = subject(SHAPES[name], False)
+    first, second = (
+        distribution(lambda rng, i=i: audited.experiment.randomize(i, rng)) for i in audited.indices
+    )
+    wanted = {code for code in {*first, *second} if first.get(code, 0) > second.get(code, 0)}
+    event = favoured_codes(*(channel(audited.experiment, index) for index in audited.indices))
+    assert set(np.flatnonzero(event).tolist()) == wanted
 
 
 def test_silence_that_depends_on_the_value_is_flagged_by_the_whole_of_report(tmp_path):

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
 from multiprocessing.pool import Pool
+from typing import cast
 
 import numpy as np
 from accuracy import experiment
@@ -88,7 +89,7 @@ DISCRETE = ("quantile", "change of a quantile")
 def _temperatures(exp: Experiment) -> np.ndarray:
     readings = temperatures()
     low, high = exp.low / 1000, exp.high / 1000
-    scaled = tuple(None if x is None else low + float(x) / 128 * (high - low) for x in readings)
+    scaled = tuple(None if x is None else low + float(cast(float, x)) / 128 * (high - low) for x in readings)
     counts = Recorded(scaled).counts(exp)[:-1]
     return counts / counts.sum()
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
+from typing import cast
 
 import numpy as np
 from accuracy import experiment
@@ -77,7 +78,7 @@ def spikes(*parts: tuple[float, float]) -> Population:
 
 
 def real_temperatures(i: np.ndarray, _: np.random.Generator) -> Shares:
-    readings = [reading for reading in temperatures() if reading is not None]
+    readings = [float(cast(float, reading)) for reading in temperatures() if reading is not None]
     return np.histogram(readings, bins=len(i))[0].astype(float)
 
 

@@ -11,7 +11,7 @@ Identification", IEEE TDSC 2021; Bassily, Nissim, Stemmer, Thakurta, "Practical 
 Hitters", NIPS 2017.
 """
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client, ldp_pgr

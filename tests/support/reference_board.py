@@ -205,6 +205,7 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         rests = [1 + below(q ** (t - 1) - 1), below(q ** (t - 1))]
         side = int(lies)
         return offset + point_at(q, t, index or 0, rests[side], side), draws
+    assert index is not None
     if fields["mechanism"] == "sw":
         return wave_code_of(fields, index, below, bernoulli), draws
     levels = levels_of(fields)

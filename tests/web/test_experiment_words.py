@@ -13,7 +13,6 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
-from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
@@ -159,8 +158,8 @@ def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
     def newest(name: str, choices: Choices):
         with StoreReader(url) as reader:
             of = described(reader, "home", name)
-            kind = of.newest.experiment.type
-            return looked.newest(reader, of, choices.newest("home", name, kind, tuple(of.windows)))
+            can = of.can
+            return looked.newest(reader, of, choices.newest("home", name, can, tuple(of.windows)))
 
     assert newest("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
     with Store(url) as opened:

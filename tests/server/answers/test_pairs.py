@@ -99,7 +99,7 @@ def test_a_number_s_rows_are_as_few_as_asked():
 
 def test_do_old_versions_crash_more():
     sides, less = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2", "version!=1.2")
-    covered([sides, less])
+    covered(Answers([sides, less]))
     (row,) = less.rows
     assert isinstance(row, DifferenceRow)
     assert row.value == pytest.approx(sides.rows[0].value - sides.rows[1].value)

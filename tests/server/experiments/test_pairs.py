@@ -176,7 +176,7 @@ def test_a_number_s_values_are_put_together_and_labels_are_not():
     e = defined(VERSION, DELAY).experiment()
     shown = cells.groups(e, 1, 3)
     assert [c.text for c in shown] == ["delay=below 15", "delay=15 to 30", "delay=30 and above"]
-    assert sum(c.cells for c in shown).tolist() == [1.0] * 24
+    assert np.sum([c.cells for c in shown], axis=0).tolist() == [1.0] * 24
     assert [c.text for c in cells.groups(e, 0, 1)] == ["version=1.2", "version=1.3", "version=other"]
 
 

@@ -13,6 +13,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import ChangeRow, Row
 from hushmote.server.answers.query import Selection
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
@@ -158,8 +159,7 @@ def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
     def newest(name: str, choices: Choices):
         with StoreReader(url) as reader:
             of = described(reader, "home", name)
-            can = of.can
-            return looked.newest(reader, of, choices.newest("home", name, can, tuple(of.windows)))
+            return looked.newest(reader, of, choices.newest("home", name, of.can, tuple(of.windows)))
 
     assert newest("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
     with Store(url) as opened:

@@ -10,6 +10,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
+        "hushmote demo --question pairs",
     ),
     "simulate": (
         "hushmote simulate room_temp.toml --population normal:21:3",
@@ -129,6 +130,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote estimate room_temp",
         "hushmote estimate room_temp --range 18:24 --quantile 0.5",
         "hushmote estimate room_temp --trend --above 24",
+        "hushmote estimate firmware --candidates versions.txt",
+        "hushmote estimate crash_by_version --of crashed=yes --given version",
     ),
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
     "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),

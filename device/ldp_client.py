@@ -1,8 +1,8 @@
 """Hushmote's board side: randomize a reading, debit the privacy budget, hand over a report.
 
-This one file is all that ever sees a reading. Read it top to bottom: arithmetic, randomness, experiments
-(value -> index -> code), the budget ledger, the client. It knows nothing of networks, needs only modules
-of stock MicroPython firmware, and runs unchanged on CPython.
+All that ever sees a reading is this file, and those beside it that the application imports: ldp_*.py. Read
+top to bottom: arithmetic, randomness, experiments (value -> index -> code), the budget ledger, the client. It
+knows nothing of networks, needs only modules of stock MicroPython, and runs unchanged on CPython.
 
 Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are micro-nats
 squared, numbers are milli-units. From index to code, and in the budget, there is no float.

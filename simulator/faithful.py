@@ -352,9 +352,13 @@ class SimulatedFleet:
         else:
             device.client.sent(delivery.payload)
 
-    def index_counts(self, name: str) -> tuple[np.ndarray, int]:
-        """Return how many acknowledged reports had each index, shape (domain,), and how many no reading."""
-        counts = np.zeros(self._experiments[name].domain, np.int64)
+    def index_counts(self, name: str, of: Sequence[int] | None = None) -> tuple[np.ndarray, int]:
+        """Return how many acknowledged reports had each index, shape (domain,), and how many no reading.
+
+        of: the indices that there are, where a domain is too large for an array; the counts are of these.
+        """
+        place = None if of is None else {int(index): i for i, index in enumerate(of)}
+        counts = np.zeros(self._experiments[name].domain if of is None else len(of), np.int64)
         missing = 0
         for report_id in self.acknowledged:
             if report_id.experiment == name:
@@ -362,7 +366,7 @@ class SimulatedFleet:
                 if index is None:
                     missing += 1
                 else:
-                    counts[index] += 1
+                    counts[index if place is None else place[index]] += 1
         return counts, missing
 
     def histogram(self, experiment: Experiment) -> np.ndarray:

@@ -195,7 +195,7 @@ def _faithful(
             fleet.acknowledge(delivery)
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
-    index_counts, missing = fleet.index_counts(experiment.name)
+    index_counts, missing = fleet.index_counts(experiment.name, people.indices(experiment))
     reports = list(fleet.acknowledged.values())
     grown = growing(experiment, reports) if steps else [fleet.histogram(experiment)]
     return reported_shares(index_counts, missing), grown

@@ -141,3 +141,13 @@ def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Pa
         "estimate", "firmware", "--store", "sqlite:///s.sqlite", "--range", "text-1", "--trend", cwd=tmp_path
     )
     assert "over time" in trend
+
+
+def test_real_clients_report_beginnings_of_a_domain_larger_than_any_array():
+    """1,000 boards hold texts of which one has half: it is found, and each row that is found has its truth."""
+    from hushmote.simulator.faithful import Faults
+
+    path = Path(__file__).parents[2] / "examples" / "error_codes.toml"
+    found = simulate(path, devices=1000, population="zipf:2", faults=Faults(), seed=4).discover()
+    assert found.rows
+    assert all(row.truth is not None and row.truth > 0 for row in found.rows)

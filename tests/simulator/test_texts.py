@@ -144,7 +144,7 @@ def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Pa
 
 
 def test_real_clients_report_beginnings_of_a_domain_larger_than_any_array():
-    """1,000 boards hold texts of which one has half: it is found, and each row that is found has its truth."""
+    """1,000 boards hold texts of which one has half: it is found, and each row found has its truth."""
     from hushmote.simulator.faithful import Faults
 
     path = Path(__file__).parents[2] / "examples" / "error_codes.toml"

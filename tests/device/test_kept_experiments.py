@@ -214,7 +214,7 @@ def test_a_name_that_is_nested_deep_is_refused_and_no_text_is_made_of_it(folder:
     deep: Any = "a"
     for _ in range(400):
         deep = [deep]
-    with pytest.raises(ExperimentRefused, match="^name must be"):
+    with pytest.raises(ExperimentRefused, match=r"^name must be"):
         start(folder).take("room_temp", experiment_json(name=deep))
 
 

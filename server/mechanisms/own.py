@@ -6,18 +6,32 @@ ldp_client.MECHANISMS. docs/own-mechanism.md builds one from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from ...device import ldp_client
 from ..errors import HushmoteError
 from ..wire import board_files
-from ..wire.experiments import OwnCodeError, is_own, load_name
+from ..wire.experiments import OwnCodeError, is_own, load_name, raised
 from .mechanism import Mechanism
 
 
 class MechanismError(HushmoteError):
     """A word that names no mechanism; the text says what is missing."""
+
+
+@contextlib.contextmanager
+def own_code(word: str, what: str) -> Generator[None]:
+    """Turn what a mechanism of one's own raises within into MechanismError; a shipped one's goes through."""
+    try:
+        yield
+    except MechanismError:
+        raise
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        if not is_own(word):
+            raise
+        raise MechanismError(f"{word}: its {what} raises {raised(e)}") from None
 
 
 def mechanism_class(word: str) -> type[Mechanism]:

@@ -57,7 +57,7 @@ def load_module(word: str) -> ModuleType:
             raise OwnCodeError(text) from None
         raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
     except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
-        raise OwnCodeError(f"{name} cannot be imported: {type(e).__name__}: {_one_line(e)}") from None
+        raise OwnCodeError(f"{name} cannot be imported: {raised(e)}") from None
 
 
 def load_name(word: str) -> object:
@@ -94,6 +94,11 @@ def _own_word(payload: bytes) -> str | None:
     except (ValueError, RecursionError, TypeError, KeyError):
         return None
     return word if isinstance(word, str) and is_own(word) else None
+
+
+def raised(error: BaseException) -> str:
+    """What somebody's code raised, in a line."""
+    return f"{type(error).__name__}: {_one_line(error)}"
 
 
 def _one_line(error: BaseException) -> str:

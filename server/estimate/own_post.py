@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..wire.experiments import OwnCodeError, is_own, load_name
+from ..wire.experiments import OwnCodeError, is_own, load_name, raised
 from .estimate import Estimates
 from .postprocess import METHODS, Shares, shares_of
 from .statistic import EstimateError
@@ -48,9 +48,8 @@ def _takes_one(function: Callable[..., object]) -> bool:
 def _called(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
     try:
         result: Any = function(estimates)
-    except Exception as e:  # somebody's code: it raises what it likes
-        text = " ".join(str(e).split())[:200]
-        raise EstimateError(f"{name} raised {type(e).__name__}: {text}") from None
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        raise EstimateError(f"{name} raised {raised(e)}") from None
     try:
         shares = np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError):

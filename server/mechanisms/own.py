@@ -13,7 +13,7 @@ from pathlib import Path
 from ...device import ldp_client
 from ..errors import HushmoteError
 from ..wire import board_files
-from ..wire.experiments import OwnCodeError, is_own, load_name, raised
+from ..wire.experiments import OwnCodeError, is_own, load_name, need_pair, raised
 from .mechanism import Mechanism
 
 
@@ -42,6 +42,7 @@ def mechanism_class(word: str) -> type[Mechanism]:
     """
     try:
         found = load_name(word)
+        need_pair(word)
     except OwnCodeError as e:
         raise MechanismError(f"mechanism {word}: {e}") from None
     if not (isinstance(found, type) and issubclass(found, Mechanism)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,9 @@ from .exact import MOST_BRANCHES, BranchingRng, distribution
 
 EPSILONS = (500_000, 2_000_000)
 """Of one report, in micro-nats: what each example is checked at."""
+
+
+_GIVE = 'give the class fields of small experiments, as examples = ({"type": "bool"},)'
 
 
 class ContractError(HushmoteError):
@@ -106,24 +109,27 @@ def cases(word: str) -> tuple[Case, ...]:
 
     word: of the registry, or package.module:Class. Raises ContractError or MechanismError in one line.
     """
-    mechanism = class_of(word)
     found: list[Case] = []
-    for number, example in enumerate(mechanism.examples, 1):
+    for number, example in enumerate(_examples(word), 1):
         fields = {"mechanism": word} | dict(example)
         if fields["mechanism"] != word:  # a class may serve several words
             continue
         for epsilon in EPSILONS:
-            published = payload("example", fields, {}, epsilon)
             try:
+                published = payload("example", fields, {}, epsilon)
                 found.append(Case(parse_experiment(published), published))
-            except ExperimentRefused as e:
+            except (ExperimentRefused, TypeError) as e:  # TypeError: what no JSON has
                 raise ContractError(f"{word}: boards refuse its example {number}: {e}") from None
     if not found:
-        raise ContractError(
-            f"{word} names no examples of it: give the class fields of small experiments, as "
-            'examples = ({"type": "bool"},)'
-        )
+        raise ContractError(f"{word} names no examples of it: {_GIVE}")
     return tuple(found)
+
+
+def _examples(word: str) -> Sequence[Mapping[str, Any]]:
+    examples: object = class_of(word).examples
+    if not (isinstance(examples, Sequence) and all(isinstance(example, Mapping) for example in examples)):
+        raise ContractError(f"{word} has examples that are no sequence of dictionaries: {_GIVE}")
+    return examples
 
 
 def registered() -> dict[str, tuple[Case, ...]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...server.mechanisms.own import files_of
+from ...server.wire.experiments import raised
 from . import channel, estimates, runtimes
 from .cases import Case, cases
 from .channel import Broken, Unasked
@@ -62,9 +63,8 @@ def look(name: str, found: Sequence[Case]) -> Property:
             unasked = str(e)
         except (Broken, EnumerationError) as e:
             return Property(name, says(name), False, f"{case.where}: {e}")
-        except Exception as e:  # somebody's code: it raises what it likes
-            text = " ".join(str(e).split())[:200]
-            return Property(name, says(name), False, f"{case.where}: it raises {type(e).__name__}: {text}")
+        except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+            return Property(name, says(name), False, f"{case.where}: it raises {raised(e)}")
     if words:
         return Property(name, says(name), True, words)
     return Property(name, says(name), None, unasked)

@@ -58,6 +58,7 @@ def test_the_shipped_ones_keep_their_names():
         ("def x(e): return e.frequencies / 0 * 0", "bad_post_5:x", "gave shares that are not finite"),
         ("def x(e): return {'a': 1}", "bad_post_6:x", "gave no array of shares but dict"),
         ("def x(e): return None", "bad_post_7:x", "gave "),
+        ("def x(e): raise SystemExit(0)", "bad_post_9:x", "bad_post_9:x raised SystemExit: 0"),
         ("def x(e): raise KeyError('two\\nlines')", "bad_post_8:x", "bad_post_8:x raised KeyError: "),
     ],
 )  # fmt: skip

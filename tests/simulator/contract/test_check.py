@@ -58,6 +58,7 @@ FAULTS = {
     "no_bernoulli": ("rng.bernoulli(exp.threshold)", "rng.bernoulli(exp.truth)", "private"),
     "of_the_past": ("def randomize(exp, index, rng):", "PAST = [0]\ndef randomize(exp, index, rng):\n"
     "    PAST[0] += 1\n    rng.below(2 + (PAST[0] > 9))", "private"),
+    "leaves_law": ("p = self.experiment.truth\n        return", "raise SystemExit(0)\n        return", "law"),
     "raises": ("inverse = np.linalg.inv", "inverse = np.linalg.nothing", "unbiased"),
     "narrow": (
         "    def draw(",
@@ -184,6 +185,13 @@ def test_examples_are_needed_and_must_be_what_boards_take(own_folder: Write):
             'examples = ({"type": "bool"}, {"type": "number"})',
             "boards refuse its example 2: low is missing",
         ),
+        (
+            "a_number",
+            "examples = (5,)",
+            "a_number:Coin has examples that are no sequence of dictionaries: give",
+        ),
+        ("a_dict", 'examples = {"type": "bool"}', "a_dict:Coin has examples that are no sequence of dict"),
+        ("not_json", 'examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
     ]:
         word = own_folder(name, COIN.replace(whole, examples) + f'\nregister("{name}")\n')
         with pytest.raises(ContractError, match=text):

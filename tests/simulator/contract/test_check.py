@@ -14,7 +14,7 @@ from hushmote.device.ldp_client import ONE, truth_threshold
 from hushmote.server.mechanisms.own import MechanismError
 from hushmote.server.wire import experiments as wire
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases
+from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, further
 from hushmote.simulator.contract.exact import EnumerationError, distribution, log
 
 Write = Callable[[str, str], str]
@@ -108,6 +108,36 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
     assert (over > 0) is not holds
     if not holds:
         assert f"e^(ε + {over:.2g})" in private.words
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("exp.epsilon", "at most e^(ε - 7e-10); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 example, 2 values"),
+        (
+            "- 2e-09); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 ex",
+        ),
+        ("exp.epsilon + 100 * (exp.epsilon == 8_000_000)", "2 values, ε = 8: code 0 is e^(ε + "),
+        ("exp.epsilon + (exp.epsilon == 1_000)", "2 values, ε = 0.001: code 0 is e^(ε + "),
+        ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
+    ],
+)
+def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_folder: Write, wrong: str, words: str):
+    name = f"coin_of_{len(wrong)}"
+    text = COIN.replace("(exp.epsilon, 2)", f"({wrong}, 2)")
+    word = own_folder(name, text + f'\nregister("{name}")\n')
+    assert check.look("private", cases(word)).holds
+    found = check.proven(cases(word), further(word))
+    assert found.holds is ("code" not in words)
+    assert words in found.words
+    assert found.to_dict()["words"] == found.words
+
+
+def test_what_raises_at_a_further_epsilon_is_no_refusal(own_folder: Write):
+    text = COIN.replace("    exp.code_count = 2", "    exp.code_count = 2 // (exp.epsilon < 16_000_000)")
+    word = own_folder("coin_raising", text + '\nregister("coin_raising")\n')
+    with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
+        further(word)
 
 
 BOARD = """

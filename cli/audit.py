@@ -93,12 +93,11 @@ def audit_command(
         print_json({"confidence": confidence, "findings": rows})
     else:
         _print(findings, confidence)
-    worst = max(findings, key=lambda f: f.lower - f.nominal)
+    worst = max(findings, key=lambda f: (not f.private, f.lower - f.nominal))
     if not worst.private:
-        raise PrivacyViolated(
-            f"not {worst.nominal:g}-LDP: {worst.name} by {worst.path} on {worst.runtime} has ε of at least "
-            f"{worst.lower:.4g}; do not let it report"
-        )
+        seen = f"by {worst.path} on {worst.runtime} has ε of at least {worst.lower:.4g}"
+        words = seen if worst.lower > worst.nominal else f"has an exact ε of {_exact(worst)}"
+        raise PrivacyViolated(f"not {worst.nominal:g}-LDP: {worst.name} {words}; do not let it report")
 
 
 def _findings(
@@ -113,6 +112,12 @@ def _findings(
             judge(job.subject, t.runtime, t.halves, error) for job, t in zip(jobs, tallies, strict=True)
         ]
     return findings
+
+
+def _exact(finding: Finding) -> str:
+    """The exact ε by how far it is from the nominal one."""
+    over = finding.exact - finding.nominal
+    return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
 
 def _print(findings: list[Finding], confidence: float) -> None:
@@ -133,7 +138,7 @@ def _print(findings: list[Finding], confidence: float) -> None:
                 f.name if f.name == f.mechanism else f"{f.name} ({f.mechanism})",
                 f.path,
                 f"{f.nominal:g}",
-                f"{f.nominal:g} - {f.nominal - f.exact:.1g}",
+                _exact(f),
                 f"{f.lower:.4f}",
                 fits,
                 style=style,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..wire.experiments import OwnCodeError, is_own, load_name
+from ..wire.experiments import OwnCodeError, is_own, load_name, raised
 from .estimate import Estimates
 from .postprocess import METHODS, Shares, shares_of
 from .statistic import EstimateError
@@ -47,14 +48,17 @@ def _takes_one(function: Callable[..., object]) -> bool:
 
 def _called(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
     try:
-        result: Any = function(estimates)
-    except Exception as e:  # somebody's code: it raises what it likes
-        text = " ".join(str(e).split())[:200]
-        raise EstimateError(f"{name} raised {type(e).__name__}: {text}") from None
+        result: Any = function(copy.deepcopy(estimates))  # whatever it changes, intervals stay what they are
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        raise EstimateError(f"{name} raised {raised(e)}") from None
     try:
-        shares = np.asarray(result, dtype=np.float64)
+        shares = np.asarray(result)
     except (TypeError, ValueError):
         raise EstimateError(f"{name} gave no array of shares but {type(result).__name__}") from None
+    if shares.dtype.kind not in "iuf":  # text would be read as numbers, and complex ones lose a part
+        kind = type(result).__name__ if shares.dtype.kind == "O" else shares.dtype
+        raise EstimateError(f"{name} gave no array of shares but {kind}: give integers or floats")
+    shares = shares.astype(np.float64)
     if shares.shape != (estimates.domain,):
         raise EstimateError(
             f"{name} gave the shape {shares.shape}, not ({estimates.domain},): a share a value"

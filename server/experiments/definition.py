@@ -24,6 +24,7 @@ from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
+from ..mechanisms.own import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from .budget import ExperimentBudget, Quantity
@@ -122,7 +123,7 @@ class Definition(ReadingDefinition):
     def payload(self) -> bytes:
         """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
 
-        Raises DefinitionError where a board would refuse it.
+        Raises DefinitionError where a board would refuse it, or a mechanism of one's own is above its ε.
         """
         reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
@@ -137,10 +138,12 @@ class Definition(ReadingDefinition):
         )
         try:
             experiment = parse_experiment(published)
-        except ldp_client.ExperimentRefused as e:
+            mechanism = mechanism_of(experiment)
+            need_private(mechanism)
+        except (ldp_client.ExperimentRefused, MechanismError) as e:
             raise DefinitionError(str(e)) from None
         if self.statistics and self.type == "number":
-            answers = mechanism_of(experiment).answers
+            answers = mechanism.answers
             if self.statistics not in answers:
                 only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
                 raise DefinitionError(f"{only}: leave the mechanism out, or the statistics")

@@ -9,7 +9,7 @@ from .direct import Direct
 from .hierarchy import Hierarchy
 from .local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum
-from .own import MechanismError, mechanism_class
+from .own import MechanismError, mechanism_class, own_code
 from .pgr import ProjectiveGeometry
 from .prefix import Prefix
 from .sw import SquareWave
@@ -46,8 +46,10 @@ def class_of(word: str) -> type[Mechanism]:
 
 
 def mechanism_of(experiment: Experiment) -> Mechanism:
-    """The mechanism of an experiment. Raises MechanismError for one's own that cannot be loaded."""
-    return class_of(experiment.mechanism)(experiment)
+    """The mechanism of an experiment. Raises MechanismError for one's own that cannot be loaded or made."""
+    made_by = class_of(experiment.mechanism)
+    with own_code(experiment.mechanism, "constructor"):
+        return made_by(experiment)
 
 
 __all__ = ["MECHANISMS", "Mechanism", "MechanismError", "Stratum", "class_of", "mechanism_of"]

@@ -250,6 +250,9 @@ class Mechanism(ABC):
             for low, high, law in zip(least, most, self.law(alone), strict=True):
                 np.minimum(low, law.min(axis=1), out=low)
                 np.maximum(high, law.max(axis=1), out=high)
-        for chance, low, high in zip(self.drawn, least, most, strict=True):
-            worst = max(worst, float((high / low).max())) if chance else worst
+        with np.errstate(divide="ignore"):
+            for chance, low, high in zip(self.drawn, least, most, strict=True):
+                if chance:  # a class that is never drawn tells nothing
+                    ratios = np.divide(high, np.maximum(low, 0), out=np.ones_like(high), where=high != 0)
+                    worst = float(np.maximum(worst, ratios.max()))  # NaN stays
         return worst

@@ -6,18 +6,37 @@ ldp_client.MECHANISMS. docs/own-mechanism.md builds one from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import math
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from ...device import ldp_client
+from ..epsilon import MICRO
 from ..errors import HushmoteError
 from ..wire import board_files
-from ..wire.experiments import OwnCodeError, is_own, load_name
+from ..wire.experiments import OwnCodeError, is_own, load_name, need_pair, raised
 from .mechanism import Mechanism
+
+_MOST_ODDS = 4_000_000  # numbers in a law that odds are taken from: under a second
+_ROUNDING = 1e-12  # of floats
 
 
 class MechanismError(HushmoteError):
     """A word that names no mechanism; the text says what is missing."""
+
+
+@contextlib.contextmanager
+def own_code(word: str, what: str) -> Generator[None]:
+    """Turn what a mechanism of one's own raises within into MechanismError; a shipped one's goes through."""
+    try:
+        yield
+    except MechanismError:
+        raise
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        if not is_own(word):
+            raise
+        raise MechanismError(f"{word}: its {what} raises {raised(e)}") from None
 
 
 def mechanism_class(word: str) -> type[Mechanism]:
@@ -28,6 +47,7 @@ def mechanism_class(word: str) -> type[Mechanism]:
     """
     try:
         found = load_name(word)
+        need_pair(word)
     except OwnCodeError as e:
         raise MechanismError(f"mechanism {word}: {e}") from None
     if not (isinstance(found, type) and issubclass(found, Mechanism)):
@@ -43,6 +63,29 @@ def mechanism_class(word: str) -> type[Mechanism]:
             f'{word}: its board file enters no such word: ldp_client.MECHANISMS["{word}"] = (take, randomize)'
         )
     return found
+
+
+def need_private(mechanism: Mechanism) -> None:
+    """Raise MechanismError where the law of a mechanism of one's own is above e^ε, or cannot be computed.
+
+    Looked at where domain times classes is at most 4 million; of a shipped one nothing is.
+    """
+    experiment = mechanism.experiment
+    word, most = experiment.mechanism, experiment.epsilon / MICRO
+    if not is_own(word) or 2 * mechanism.domain > _MOST_ODDS:
+        return
+    with own_code(word, "law"):
+        if mechanism.domain * mechanism.class_count > _MOST_ODDS:
+            return
+        odds = mechanism.odds
+        private = odds <= math.exp(most) * (1 + _ROUNDING)
+        # The law alone is compared; that boards do as it says, check-mechanism proves.
+        real = f"{math.log(odds):.9g}" if odds > 0 else str(odds)
+    if not private:
+        raise MechanismError(
+            f"{word}: by its law a report has an ε of {real}, which is above {most:g}: see what hushmote "
+            f"check-mechanism {word} says"
+        )
 
 
 def files_of(word: str) -> tuple[Path, ...]:

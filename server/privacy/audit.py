@@ -27,6 +27,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..errors import HushmoteError
 from ..mechanisms import mechanism_of
+from ..mechanisms.own import own_code
 from ..wire.experiments import parse_experiment
 
 Tally = Mapping[int, int]
@@ -35,6 +36,7 @@ Tallied = tuple[Tally, Tally]  # of the first input and of the second
 SILENCE = -1  # the "code" of a call that made no report
 _BOUNDS = 4  # two directions, two ways to choose the event
 _MOST_VALUES = 1 << 24
+_ROUNDING = 1e-12  # of floats in an exact ε
 _LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
 
 
@@ -120,12 +122,16 @@ def _apart(reading: Any, one: str, other: str) -> bool:
 
 def exact_epsilon(experiment: Experiment) -> float:
     """The ε in nats that the thresholds really give: the largest log ratio over codes and pairs of inputs."""
-    return math.log(mechanism_of(experiment).odds)
+    mechanism = mechanism_of(experiment)
+    with own_code(experiment.mechanism, "law"):
+        return math.log(mechanism.odds)
 
 
 def channel(experiment: Experiment, index: int) -> Floats:
     """Probability of every code for an index, shape (code_count,), from the experiment's numbers alone."""
-    return mechanism_of(experiment).code_law(np.eye(1, experiment.domain, index)[0])
+    mechanism = mechanism_of(experiment)
+    with own_code(experiment.mechanism, "law"):
+        return mechanism.code_law(np.eye(1, experiment.domain, index)[0])
 
 
 def lower_bound(
@@ -166,6 +172,7 @@ class Finding:
     """What an audit found of one subject on one runtime; ε in nats.
 
     draws     of each input
+    exact     what the mechanism's own law gives, over all inputs and codes
     lower     lower bound of ε, the best of the others: from the exact channel's event, from a learned one
     fit       p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
               small one says that the randomizer is another one than it says, private or not
@@ -189,8 +196,13 @@ class Finding:
 
     @property
     def private(self) -> bool:
-        """Whether the counts are compatible with the nominal ε; True is no proof."""
-        return self.lower <= self.nominal
+        """Whether neither the counts nor the exact channel are above the nominal ε; True is no proof."""
+        return self.lower <= self.nominal and self.lawful
+
+    @property
+    def lawful(self) -> bool:
+        """Whether the exact channel keeps the nominal ε, but for the rounding of floats."""
+        return self.exact <= self.nominal * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -202,7 +214,7 @@ class Finding:
             "indices": list(self.indices),
             "draws_per_input": self.draws,
             "nominal": self.nominal,
-            "exact": self.exact,
+            "exact": self.exact if math.isfinite(self.exact) else None,
             "lower_bound": self.lower,
             "lower_bound_exact_event": self.lower_exact_event,
             "lower_bound_learned_event": self.lower_learned_event,

@@ -11,9 +11,11 @@ import importlib
 import json
 import re
 import sys
-from types import ModuleType
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+from typing import Any, cast
 
+from ...device import ldp_client
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..errors import HushmoteError
 
@@ -27,12 +29,20 @@ folder in it.
 """
 
 
+_TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
+_SHIPPED: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
+"""What the words that Hushmote ships stand for: no code of one's own may make them mean something else."""
+
+_REPLACES: dict[str, str] = {}
+"""Why a module is refused that replaced one of them: it stays imported, and a second try enters nothing."""
+
+
 class OwnCodeError(HushmoteError):
     """A `package.module:name` that cannot be loaded; the text says why and what would be right."""
 
 
 class OwnCodeRefused(ExperimentRefused):
-    """An experiment that is none here, because its mechanism's own code cannot be loaded."""
+    """An experiment that is none here, because its mechanism's own code cannot be loaded, or fails."""
 
 
 def is_own(word: str) -> bool:
@@ -49,6 +59,29 @@ def load_module(word: str) -> ModuleType:
     for folder in FOLDERS:
         if folder not in sys.path:
             sys.path.append(folder)
+    if name in _REPLACES:
+        raise OwnCodeError(_REPLACES[name])
+    try:
+        return _imported(name)
+    finally:
+        replaced = _restore()
+        if replaced:
+            _REPLACES[name] = f"{name} replaces {replaced}, which Hushmote ships: enter a word of your own"
+            raise OwnCodeError(_REPLACES[name]) from None
+
+
+def _restore() -> str:
+    """Give the shipped words their meaning again; those that had lost it, as people read them."""
+    lost: dict[str, None] = {}
+    for table, shipped in zip(_TABLES, _SHIPPED, strict=True):
+        for word, entry in shipped.items():
+            if table.get(word) is not entry:
+                table[word] = entry
+                lost[word] = None
+    return ", ".join(lost)
+
+
+def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
@@ -57,7 +90,7 @@ def load_module(word: str) -> ModuleType:
             raise OwnCodeError(text) from None
         raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
     except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
-        raise OwnCodeError(f"{name} cannot be imported: {type(e).__name__}: {_one_line(e)}") from None
+        raise OwnCodeError(f"{name} cannot be imported: {raised(e)}") from None
 
 
 def load_name(word: str) -> object:
@@ -74,15 +107,40 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
     """The Experiment in the bytes of its JSON, after loading its mechanism where that is somebody's own.
 
     Only for what the analyst or the store has; what comes from a network is read by Experiment.parse, which
-    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused where the code is what is missing.
+    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused where the code is what is missing
+    or fails.
     """
     word = _own_word(bytes(payload))
-    if word is not None:
-        try:
-            load_module(word)
-        except OwnCodeError as e:
-            raise OwnCodeRefused(f"mechanism {word}: {e}") from None
-    return Experiment.parse(payload)
+    if word is None:
+        return Experiment.parse(payload)
+    try:
+        load_module(word)
+        need_pair(word)
+        return _taken(payload)
+    except OwnCodeError as e:
+        raise OwnCodeRefused(f"mechanism {word}: {e}") from None
+
+
+def need_pair(word: str) -> None:
+    """Raise OwnCodeError where a board file has entered something else than two functions under a word."""
+    pair = _TABLES[0].get(word)
+    whole = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]
+    if pair is not None and not whole:
+        raise OwnCodeError(
+            f'its board file must enter two functions: MECHANISMS["{word}"] = (take, randomize)'
+        )
+
+
+def _taken(payload: bytes | bytearray | memoryview) -> Experiment:
+    try:
+        experiment = Experiment.parse(payload)
+    except ExperimentRefused:
+        raise
+    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+        raise OwnCodeError(f"its take raises {raised(e)}") from None
+    if type(experiment.code_count) is not int:
+        raise OwnCodeError(f"its take sets code_count to {experiment.code_count!r:.40}, which is no integer")
+    return experiment
 
 
 def _own_word(payload: bytes) -> str | None:
@@ -94,6 +152,11 @@ def _own_word(payload: bytes) -> str | None:
     except (ValueError, RecursionError, TypeError, KeyError):
         return None
     return word if isinstance(word, str) and is_own(word) else None
+
+
+def raised(error: BaseException) -> str:
+    """What somebody's code raised, in a line."""
+    return f"{type(error).__name__}: {_one_line(error)}"
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ...device.ldp_client import Experiment, ExperimentRefused
+from ...device.ldp_client import EPSILON_MAX, EPSILON_MIN, Experiment, ExperimentRefused
 from ...server.arrays import Counts, Floats
 from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError
 from ...server.experiments.payload import payload
 from ...server.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
-from ...server.wire.experiments import parse_experiment
+from ...server.wire.experiments import OwnCodeRefused, parse_experiment
 from .. import vectorised
 from .exact import MOST_BRANCHES, BranchingRng, distribution
 
 EPSILONS = (500_000, 2_000_000)
 """Of one report, in micro-nats: what each example is checked at."""
+
+FURTHER_EPSILONS = (EPSILON_MIN, 4_000_000, 8_000_000, EPSILON_MAX)
+"""What privacy is proven at besides, where boards take an example: thresholds are rounded more there."""
+
+
+_GIVE = 'give the class fields of small experiments, as examples = ({"type": "bool"},)'
 
 
 class ContractError(HushmoteError):
@@ -106,24 +112,36 @@ def cases(word: str) -> tuple[Case, ...]:
 
     word: of the registry, or package.module:Class. Raises ContractError or MechanismError in one line.
     """
-    mechanism = class_of(word)
-    found: list[Case] = []
-    for number, example in enumerate(mechanism.examples, 1):
+    found = tuple(_cases(word, EPSILONS, all_taken=True))
+    if not found:
+        raise ContractError(f"{word} names no examples of it: {_GIVE}")
+    return found
+
+
+def further(word: str) -> tuple[Case, ...]:
+    """The same experiments at those of FURTHER_EPSILONS at which boards take them."""
+    return tuple(_cases(word, FURTHER_EPSILONS, all_taken=False))
+
+
+def _cases(word: str, epsilons: tuple[int, ...], all_taken: bool) -> Iterator[Case]:
+    for number, example in enumerate(_examples(word), 1):
         fields = {"mechanism": word} | dict(example)
         if fields["mechanism"] != word:  # a class may serve several words
             continue
-        for epsilon in EPSILONS:
-            published = payload("example", fields, {}, epsilon)
+        for epsilon in epsilons:
             try:
-                found.append(Case(parse_experiment(published), published))
-            except ExperimentRefused as e:
-                raise ContractError(f"{word}: boards refuse its example {number}: {e}") from None
-    if not found:
-        raise ContractError(
-            f"{word} names no examples of it: give the class fields of small experiments, as "
-            'examples = ({"type": "bool"},)'
-        )
-    return tuple(found)
+                published = payload("example", fields, {}, epsilon)
+                yield Case(parse_experiment(published), published)
+            except (ExperimentRefused, TypeError) as e:  # TypeError: what no JSON has
+                if all_taken or not isinstance(e, ExperimentRefused) or isinstance(e, OwnCodeRefused):
+                    raise ContractError(f"{word}: boards refuse its example {number}: {e}") from None
+
+
+def _examples(word: str) -> Sequence[Mapping[str, Any]]:
+    examples: object = class_of(word).examples
+    if not (isinstance(examples, Sequence) and all(isinstance(example, Mapping) for example in examples)):
+        raise ContractError(f"{word} has examples that are no sequence of dictionaries: {_GIVE}")
+    return examples
 
 
 def registered() -> dict[str, tuple[Case, ...]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ...server.epsilon import MICRO
 from ...server.mechanisms.own import files_of
+from ...server.wire.experiments import raised
 from . import channel, estimates, runtimes
-from .cases import Case, cases
+from .cases import EPSILONS, Case, cases, further
 from .channel import Broken, Unasked
 from .exact import EnumerationError
 
@@ -30,7 +32,7 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
 }
 """What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""
 
-SAME_CODES = "same codes"
+PRIVATE, SAME_CODES = "private", "same codes"
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,28 @@ def look(name: str, found: Sequence[Case]) -> Property:
             unasked = str(e)
         except (Broken, EnumerationError) as e:
             return Property(name, says(name), False, f"{case.where}: {e}")
-        except Exception as e:  # somebody's code: it raises what it likes
-            text = " ".join(str(e).split())[:200]
-            return Property(name, says(name), False, f"{case.where}: it raises {type(e).__name__}: {text}")
+        except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+            return Property(name, says(name), False, f"{case.where}: it raises {raised(e)}")
     if words:
         return Property(name, says(name), True, words)
     return Property(name, says(name), None, unasked)
+
+
+def proven(found: Sequence[Case], more: Sequence[Case]) -> Property:
+    """Privacy, with what it is proven for: at every other ε too, where thresholds are rounded otherwise."""
+    first = look(PRIVATE, found)
+    if not (first.holds and more):
+        return first
+    beyond = look(PRIVATE, more)
+    if not beyond.holds:
+        return beyond
+    epsilons = sorted({case.experiment.epsilon for case in (*found, *more)})
+    *listed, last = [f"{epsilon / MICRO:g}" for epsilon in epsilons]
+    values = sorted({case.experiment.domain for case in found})
+    examples = len(found) // len(EPSILONS)
+    words = f"{first.words}; at ε {', '.join(listed)} and {last}, {examples} example{'s' * (examples > 1)}, "
+    words += " to ".join(map(str, dict.fromkeys((values[0], values[-1])))) + " values"
+    return replace(first, words=words)
 
 
 def says(name: str) -> str:
@@ -85,8 +103,9 @@ def check(word: str, micropython: str | None = None) -> Iterator[Property]:
     """
     found, runtime = cases(word), runtimes.find(micropython)
     files_of(word)
+    more = further(word)
     for name in PROPERTIES:
-        yield look(name, found)
+        yield proven(found, more) if name == PRIVATE else look(name, found)
     yield compare(word, found, runtime)
 
 

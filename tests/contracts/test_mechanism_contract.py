@@ -17,7 +17,7 @@ from micropython import find_runtime
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, Case, registered
+from hushmote.simulator.contract.cases import EPSILONS, FURTHER_EPSILONS, Case, further, registered
 from hushmote.simulator.contract.channel import Unasked
 
 VECTORS: dict[str, list[Any]] = {"experiments": [], "codes": []}
@@ -62,6 +62,16 @@ def test_every_entry_names_its_experiments_and_answers_something(word: str):
     for case in CASES[word]:
         assert case.mechanism.answers
         assert case.mechanism.words().startswith(word)
+
+
+@pytest.mark.slow
+@each_mechanism
+def test_private_at_every_further_epsilon(word: str):
+    more = further(word)
+    assert {case.experiment.epsilon for case in more} == set(FURTHER_EPSILONS)
+    found = check.proven(CASES[word], more)
+    assert found.holds, found.words
+    assert "; at ε 0.001, 0.5, 2, 4, 8 and 16, " in found.words
 
 
 @pytest.mark.micropython

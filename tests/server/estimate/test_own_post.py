@@ -58,6 +58,10 @@ def test_the_shipped_ones_keep_their_names():
         ("def x(e): return e.frequencies / 0 * 0", "bad_post_5:x", "gave shares that are not finite"),
         ("def x(e): return {'a': 1}", "bad_post_6:x", "gave no array of shares but dict"),
         ("def x(e): return None", "bad_post_7:x", "gave "),
+        ("def x(e): raise SystemExit(0)", "bad_post_9:x", "bad_post_9:x raised SystemExit: 0"),
+        ("def x(e): return e.frequencies + 1j", "bad_post_10:x", "no array of shares but complex128: give"),
+        ("def x(e): return ['0.1'] * 16", "bad_post_11:x", "gave no array of shares but <U3: give integers"),
+        ("def x(e): return e.frequencies > 0", "bad_post_12:x", "gave no array of shares but bool: give"),
         ("def x(e): raise KeyError('two\\nlines')", "bad_post_8:x", "bad_post_8:x raised KeyError: "),
     ],
 )  # fmt: skip
@@ -68,3 +72,21 @@ def test_a_mistake_is_one_line(own_folder: Write, estimate: Estimate, text: str,
         method_of(name)(estimate)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_nothing_that_a_function_does_to_the_estimates_moves_them(own_folder: Write):
+    text = """
+def x(e):
+    e.frequencies.flags.writeable = True
+    e.frequencies[:] = 9
+    e.spread.variance[:] = 0
+    e.reports = 1
+    return [0] * 16
+"""
+    own_folder("moving_post", text)
+    estimate = draw(number(16, 2.0), bell(16, 8, 3), 2000, np.random.default_rng(2))
+    again = draw(number(16, 2.0), bell(16, 8, 3), 2000, np.random.default_rng(2))
+    assert estimate.frequencies.max() < 9
+    shares = method_of("moving_post:x")(estimate)
+    assert (shares.frequencies.sum(), shares.reports) == (0, 2000)
+    np.testing.assert_array_equal(estimate.frequency_intervals(), again.frequency_intervals())

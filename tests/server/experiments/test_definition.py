@@ -1,16 +1,20 @@
 """The analyst's TOML file: what is chosen for them, what goes out to boards, what is refused in one line."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from own_channels import COIN
 
 from hushmote.device import ldp_client
 from hushmote.server.experiments.definition import load, parse
 from hushmote.server.experiments.reading import DefinitionError
 from hushmote.server.experiments.units import bin_edges
 
-ROOM = (Path(__file__).parents[3] / "examples" / "room_temp.toml").read_text()
+ROOM_FILE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
+ROOM = ROOM_FILE.read_text()
 
 
 def changed(old: str, new: str) -> str:
@@ -188,3 +192,30 @@ def test_every_default_is_a_board_experiment_over_many_domains():
             text = changed("bins = 256", f"bins = {bins}").replace("epsilon = 1.0", f"epsilon = {epsilon}")
             text = text.replace("cap = 4.0", "cap = 16")
             assert isinstance(parse(text).experiment(), ldp_client.Experiment)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "text"),
+    [
+        ("exp.epsilon, 2)", "exp.epsilon, 2)", ""),
+        ("exp.epsilon, 2)", "exp.epsilon + 500_000, 2)", "by its law a report has an ε of 1.5, which is"),
+        ("[np.array([[p, 1 - p]", "[np.array([[p, 0 * p]", "by its law a report has an ε of inf, which is"),
+        ("return [np.array(", "return [np.nan * np.array(", "by its law a report has an ε of nan, which is"),
+        ("return [np.array(", "return 1 / 0, [np.array(", "its law raises ZeroDivisionError"),
+        ("    def law(", "    def __init__(self, e): 1 / 0\n    def law(", "its constructor raises Zero"),
+    ],
+)  # fmt: skip
+def test_a_mechanism_of_ones_own_above_its_epsilon_goes_out_to_no_board(
+    own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
+):
+    assert COIN.count(right) == 1
+    name = "own_" + re.sub(r"\W", "", wrong)
+    word = own_folder(name, COIN.replace(right, wrong) + f'\nregister("{name}")\n')
+    door = (ROOM_FILE.parent / "door_open.toml").read_text()
+    definition = parse(re.sub(r"epsilon = .*", f'epsilon = 1\nmechanism = "{word}"', door, count=1))
+    if not text:
+        assert json.loads(definition.payload())["mechanism"] == word
+        return
+    with pytest.raises(DefinitionError, match=re.escape(text)) as caught:
+        definition.payload()
+    assert "\n" not in str(caught.value)

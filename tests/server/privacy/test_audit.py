@@ -7,6 +7,8 @@ file with a line replaced.
 import math
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,11 @@ import pytest
 from command_line import hushmote
 from enumeration import distribution, worst_ratio
 from experiments import experiment_json
+from own_channels import COIN, EXAMPLES
 from scipy.stats import binom, binomtest
 
 from hushmote.cli.audit import payloads
-from hushmote.server.mechanisms import MECHANISMS
+from hushmote.server.mechanisms import MECHANISMS, MechanismError
 from hushmote.server.privacy import audit_runtimes
 from hushmote.server.privacy.audit import (
     SILENCE,
@@ -274,3 +277,61 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
         (finding,) = audit(CLIENT, SHAPES["rr"], draws=400, runtime=audit_runtimes.board(board.port))
     assert finding.runtime.startswith("board: micropython")
     assert not finding.private, "the file on the board was not the one that ran"
+
+
+def leaky(own_folder: Callable[[str, str], str], name: str, *replaced: tuple[str, str]) -> str:
+    """A file that has a coin of one's own with these lines replaced."""
+    text = COIN
+    for right, wrong in replaced:
+        assert text.count(right) == 1, right
+        text = text.replace(right, wrong)
+    return own_folder(name, text + f'\nregister("{name}")\n')
+
+
+def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
+    own_folder: Callable[[str, str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    board = (EXAMPLES / "unary_board.py").read_text().replace("unary:Unary", "loud:Unary")
+    assert board.count("truth_threshold(exp.epsilon, 2)") == 1
+    own_folder("loud_board", board.replace("exp.epsilon, 2)", "exp.epsilon + 500_000, 2)"))
+    own_folder("loud", (EXAMPLES / "unary.py").read_text().replace("unary_board", "loud_board"))
+    payload = experiment_json(mechanism="loud:Unary", epsilon=2_000_000)
+    audited = subject(payload, False)
+    empty = ({0: 50, 1: 50}, {0: 50, 1: 50})
+    finding = judge(audited, "cpython", (empty, empty), FALSE_ALARM)
+    assert finding.lower == 0
+    assert finding.exact == pytest.approx(2.5, abs=1e-8)
+    assert not finding.private
+    assert not finding.to_dict()["private"]
+    monkeypatch.setattr("hushmote.cli.audit.payloads", lambda file, further=True: [payload])
+    said = hushmote("audit", "--samples", "100", cwd=tmp_path, expect=1)
+    assert "not 2-LDP: e has an exact ε of 2 + 0.5; do not let it report" in said
+
+
+def test_a_rounding_of_floats_is_no_excess_and_what_is_unbounded_is_one():
+    finding = Finding("x", "x", "randomize()", "cpython", (0, 1), 10, 2.0, 2.0 * (1 + 5e-13), 0.1, 0.1, 1.0)
+    assert finding.private
+    assert not replace(finding, exact=2.0 * (1 + 2e-12)).private
+    for exact in (math.inf, math.nan):
+        assert not replace(finding, exact=exact).private
+        assert replace(finding, exact=exact).to_dict()["exact"] is None
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "text"),
+    [
+        ("return [np.array([[p, 1 - p], [1 - p, p]]) @ shares]", "return np.eye(2) @ shares", "law raises V"),
+        ("p = self.experiment.truth\n        return", "raise SystemExit(0)\n        return", "SystemExit: 0"),
+        ("    def law(", "    def __init__(self, e):\n        1 / 0\n\n    def law(", "constructor raises Z"),
+    ],
+)  # fmt: skip
+def test_what_code_of_ones_own_raises_is_a_line(
+    own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
+):
+    name = f"raises_{len(wrong)}"
+    audited = experiment_json(mechanism=leaky(own_folder, name, (right, wrong)))
+    empty = ({0: 50, 1: 50}, {0: 50, 1: 50})
+    with pytest.raises(MechanismError, match=text) as caught:
+        judge(subject(audited, False), "cpython", (empty, empty), FALSE_ALARM)
+    assert str(caught.value).startswith(f"{name}:Coin: its ")
+    assert "\n" not in str(caught.value)

@@ -80,3 +80,51 @@ def test_nothing_else_on_the_server_parses_experiments():
 def test_both_ways_of_reading_give_the_same():
     payload = json.dumps(json.loads(experiment_json())).encode()
     assert vars(parse_experiment(payload)).keys() == vars(Experiment.parse(payload)).keys()
+
+
+TAKES = "    exp.code_count = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "text"),
+    [
+        (TAKES, "    raise SystemExit(0)\n", "its take raises SystemExit: 0"),
+        (TAKES, "    raise ValueError('two\\nlines')\n", "its take raises ValueError: two lines"),
+        (TAKES, "    exp.code_count = 16.0\n", "its take sets code_count to 16.0, which is no integer"),
+        (TAKES, "    exp.code_count = 1 << 25\n", "more than 16777216 codes"),
+        (TAKES, "    exp.code_count = True\n", "more than 16777216 codes"),
+        ("(take, randomize)", "take", 'enter two functions: MECHANISMS["{name}:Coin"] = (take, randomize)'),
+        ("(take, randomize)", "(take, 3)", "must enter two functions"),
+    ],
+)
+def test_what_a_board_file_does_wrong_is_refused_in_a_line(
+    own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
+):
+    assert COIN.count(right) == 1
+    name = "wrong_" + re.sub(r"\W", "", wrong)
+    word = own_folder(name, COIN.replace(right, wrong) + f'\nregister("{name}")\n')
+    with pytest.raises(ExperimentRefused) as caught:
+        parse_experiment(experiment_json(mechanism=word))
+    assert text.format(name=name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'ldp_client.MECHANISMS["grr"] = (take, randomize)',
+        'del ldp_client.MECHANISMS["grr"]',
+        'ldp_client.TYPES["number"] = (take, randomize)',
+        'ldp_client.MECHANISMS["pgr"] = (take, randomize)\n1 / 0',
+    ],
+)
+def test_a_shipped_word_keeps_its_meaning(own_folder: Callable[[str, str], str], line: str):
+    before = dict(ldp_client.MECHANISMS), dict(ldp_client.TYPES)
+    name = "replaces_" + re.sub(r"\W", "", line)
+    word = own_folder(name, COIN + f'\nregister("{name}")\n{line}\n')
+    for _ in range(2):  # the second time it is imported already
+        with pytest.raises(ExperimentRefused, match=rf"{name} replaces (grr|number|pgr), which Hushmote"):
+            parse_experiment(experiment_json(mechanism=word))
+        for shipped, now in zip(before, (ldp_client.MECHANISMS, ldp_client.TYPES), strict=True):
+            assert {word: now[word] for word in shipped} == shipped
+    assert parse_experiment(experiment_json()).mechanism == "rr"

@@ -14,7 +14,7 @@ from hushmote.device.ldp_client import ONE, truth_threshold
 from hushmote.server.mechanisms.own import MechanismError
 from hushmote.server.wire import experiments as wire
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases
+from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, further
 from hushmote.simulator.contract.exact import EnumerationError, distribution, log
 
 Write = Callable[[str, str], str]
@@ -58,6 +58,7 @@ FAULTS = {
     "no_bernoulli": ("rng.bernoulli(exp.threshold)", "rng.bernoulli(exp.truth)", "private"),
     "of_the_past": ("def randomize(exp, index, rng):", "PAST = [0]\ndef randomize(exp, index, rng):\n"
     "    PAST[0] += 1\n    rng.below(2 + (PAST[0] > 9))", "private"),
+    "leaves_law": ("p = self.experiment.truth\n        return", "raise SystemExit(0)\n        return", "law"),
     "raises": ("inverse = np.linalg.inv", "inverse = np.linalg.nothing", "unbiased"),
     "narrow": (
         "    def draw(",
@@ -107,6 +108,36 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
     assert (over > 0) is not holds
     if not holds:
         assert f"e^(ε + {over:.2g})" in private.words
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("exp.epsilon", "at most e^(ε - 7e-10); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 example, 2 values"),
+        (
+            "- 2e-09); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 ex",
+        ),
+        ("exp.epsilon + 100 * (exp.epsilon == 8_000_000)", "2 values, ε = 8: code 0 is e^(ε + "),
+        ("exp.epsilon + (exp.epsilon == 1_000)", "2 values, ε = 0.001: code 0 is e^(ε + "),
+        ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
+    ],
+)
+def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_folder: Write, wrong: str, words: str):
+    name = f"coin_of_{len(wrong)}"
+    text = COIN.replace("(exp.epsilon, 2)", f"({wrong}, 2)")
+    word = own_folder(name, text + f'\nregister("{name}")\n')
+    assert check.look("private", cases(word)).holds
+    found = check.proven(cases(word), further(word))
+    assert found.holds is ("code" not in words)
+    assert words in found.words
+    assert found.to_dict()["words"] == found.words
+
+
+def test_what_raises_at_a_further_epsilon_is_no_refusal(own_folder: Write):
+    text = COIN.replace("    exp.code_count = 2", "    exp.code_count = 2 // (exp.epsilon < 16_000_000)")
+    word = own_folder("coin_raising", text + '\nregister("coin_raising")\n')
+    with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
+        further(word)
 
 
 BOARD = """
@@ -184,6 +215,13 @@ def test_examples_are_needed_and_must_be_what_boards_take(own_folder: Write):
             'examples = ({"type": "bool"}, {"type": "number"})',
             "boards refuse its example 2: low is missing",
         ),
+        (
+            "a_number",
+            "examples = (5,)",
+            "a_number:Coin has examples that are no sequence of dictionaries: give",
+        ),
+        ("a_dict", 'examples = {"type": "bool"}', "a_dict:Coin has examples that are no sequence of dict"),
+        ("not_json", 'examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
     ]:
         word = own_folder(name, COIN.replace(whole, examples) + f'\nregister("{name}")\n')
         with pytest.raises(ContractError, match=text):

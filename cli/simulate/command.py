@@ -281,6 +281,7 @@ def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, widt
         result["answers"] = [one.to_dict() for one in answers]
     else:
         result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+    result["notes"] = [note for one in answers for note in one.notes]
     result |= {"intervals": known, "intervals_that_hold_the_truth": covered, "half_width": width}
     if estimate.attack:
         result["attack"] = estimate.attack.to_dict()

@@ -283,7 +283,7 @@ class Answer(Shown):
 
         Raises EstimateError where pandas is not installed.
         """
-        return _data_frame(row.to_dict() for row in self.rows)
+        return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
         """Draw a picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
@@ -303,7 +303,7 @@ class Answers(Shown, tuple[Answer, ...]):
         """All in one table, the first column says which."""
         text = io.StringIO()
         lines = self._lines()
-        columns = list(dict.fromkeys(key for line in lines for key in line))
+        columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows({k: json.dumps(v) if type(v) is tuple else v for k, v in x.items()} for x in lines)
@@ -311,7 +311,7 @@ class Answers(Shown, tuple[Answer, ...]):
 
     def to_pandas(self) -> DataFrame:
         """One data frame of all, with the columns of to_csv(); EstimateError where pandas is missing."""
-        return _data_frame(self._lines())
+        return _data_frame(self._lines(), _NO_LINE)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
         """Draw all below one another and return the figure; with a path it is also written, see Answer."""
@@ -343,12 +343,19 @@ def _outside(row: Row) -> bool:
     return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
 
 
-def _data_frame(lines: Iterable[dict[str, Any]]) -> DataFrame:
+_NO_ROW = FoundRow("", 0.0, 0.0, 0.0).to_dict()
+"""For the columns of a table without rows, which a discovery alone can be."""
+_NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
+
+
+def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> DataFrame:
+    """otherwise: a line whose columns there are where there is no line."""
     try:
         import pandas
     except ImportError:
         raise EstimateError("to_pandas needs pandas: pip install 'hushmote[pandas]'") from None
-    return pandas.DataFrame(list(lines))
+    rows = list(lines)
+    return pandas.DataFrame(rows, columns=None if rows else list(otherwise))
 
 
 def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:

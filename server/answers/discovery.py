@@ -60,8 +60,10 @@ def _goes_on(found: FoundText, text: str) -> bool:
 
 def _note(found: Discovery) -> str:
     """What has to be known of the list: what is not in it, and how sure it is that what is in it was sent."""
-    listed = f"{len(found.found)} of {found.stated} texts that came so far are listed"
-    least = f"A text is found about 9 times in 10 from a share of {100 * found.least:.2g} % on."
+    from_share = f"found about 9 times in 10 from a share of {100 * found.least:.2g} % on."
+    if not found.found:
+        return f"No text stands out; one is {from_share}"
+    came = f"{found.stated} texts came to the last level, whether anybody sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
     goes_on = "" if all(one.whole for one in found.found) else f" What ends with {MORE} may go on."
-    return f"{listed}. {least}\n{sure}{goes_on}"
+    return f"{came}: {len(found.found)} of them are listed. A text is {from_share}\n{sure}{goes_on}"

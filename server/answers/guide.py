@@ -80,6 +80,8 @@ def _exact(answers: Sequence[Answer]) -> str:
         reading = median((row.high - row.low) / 2 for row in same)
         error = f"{_short(reading)} {readings[0].unit}".strip()
         parts.append(f"the {first.name}{'' if parts else known} to about ±{error}")
+    if not any(a.rows for a in answers):
+        return "No text stands out from what chance shows."
     if not parts:
         return "What was asked for holds all reports, whatever the readings are."
     text = f"{kind}{' and '.join(parts)}; {sure}."
@@ -92,6 +94,8 @@ def _next(answers: Sequence[Answer], windows: int) -> str:
         return "Four times as many reports in each window halve the intervals."
     if first.kind == "change":
         return "Four times as many reports on both sides show changes half as large."
+    if not first.rows:
+        return f"Four times as many reports ({4 * first.reports:,}) find texts of about half that share."
     halve = f"four times as many reports ({4 * first.reports:,}) halve the intervals"
     if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
         wider = "Ask for fewer, wider rows (--rows 8, --range)" if first.rows[0].upper is not None else ""

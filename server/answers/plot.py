@@ -224,6 +224,12 @@ def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
 def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
     """A line for each row: the value and its interval; changes are marked by what they are."""
     scale, xlabel = _quantity(answer)
+    if not answer.rows:
+        axes.set_axis_off()
+        axes.text(
+            0.5, 0.5, "\n".join(answer.notes), transform=axes.transAxes, ha="center", va="center", wrap=True
+        )
+        return "", ""
     values, low, high, truths = _numbers(answer.rows, scale)
     names = [
         f"{row.name}\n{row.probability * 100:.0f} % belongs" if isinstance(row, TopRow) else row.name

@@ -45,7 +45,7 @@ def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
     shown = asked(folder, "--discover", "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
         assert text in shown
-    assert "texts that came so far are listed" in shown
+    assert "100 texts came to the last level, whether anybody sent them or not: 4" in shown
     assert "A text is found about 9 times in 10" in shown
     assert "Chance lists a text that nobody sent in 4 of 100 such tables at most." in shown
     assert "--trend" not in shown
@@ -76,8 +76,35 @@ def test_without_common_texts_the_table_is_empty(tmp_path: Path):
     (tmp_path / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
     options = ["--devices", "5000", "--calls", "1", "--seed", "2"]
     shown = hushmote("simulate", "e.toml", "--population", "file:held.csv", *options, cwd=tmp_path)
-    assert "0 of 100 texts that came so far are listed" in shown
+    assert "No text stands out; one is found about 9 times in 10 from a share of" in shown
     assert "±0 points" not in shown
+
+
+def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
+    """Boards hold none of the texts of this alphabet, and with these seeds chance lists none either."""
+    (tmp_path / "e.toml").write_text(DEFINITION, encoding="utf-8")
+    rows = "".join(f"{i:04x},1\n" for i in range(3000, 6000))
+    (tmp_path / "held.csv").write_text(f"text,share\n{rows}", encoding="utf-8")
+    options = ["--population", "file:held.csv", "--devices", "3000", "--drift", "0", "--seed", "1"]
+    hushmote("simulate", "e.toml", *options, "--days", "2", "--store", STORE, cwd=tmp_path)
+    files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
+    options = [part for file in files for part in ("--output", str(file))]
+    shown = " ".join(asked(tmp_path, "--discover", "--alphabet", "x-z", *options).split())
+    assert "No text stands out; one is found about 9 times in 10 from a share of" in shown
+    assert "How exact: No text stands out" in shown
+    assert "What next: Four times as many reports" in shown
+    columns = next(csv.reader(files[0].read_text(encoding="utf-8").splitlines()))
+    assert {"kind", "text", "whole", "value", "low", "high"} <= {*columns}
+    said = json.loads(files[1].read_text(encoding="utf-8"))
+    assert said["answers"][0]["rows"] == []
+    assert said["answers"][0]["notes"][0].startswith("No text stands out")
+    assert files[2].stat().st_size > 5000
+    options = ["--devices", "2000", "--calls", "1", "--seed", "3", "--population", "file:held.csv", "--force"]
+    options += [part for file in files for part in ("--output", str(file))]
+    said = json.loads(hushmote("simulate", "e.toml", *options, "--json", cwd=tmp_path))
+    assert said["discovery"] == []
+    assert said["notes"][0].startswith("No text stands out")
+    assert files[2].stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -103,8 +130,21 @@ def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], re
         ("prefixes = [2, 3, 4, 4]", "prefixes = [17, 17]", "to at most 16 bytes"),
         ('type = "text"\nslots = 16384', 'type = "bool"', "salt, slots and prefixes are only for a text"),
         ("slots = 16384", "slots = 4096", "with prefixes slots must be 8192 at least, not 4096"),
-        ("slots = 16384", 'slots = 16384\nmechanism = "olh"', "no olh fits"),
-        ("prefixes = [2, 3, 4, 4]", 'mechanism = "prefix"', "no prefix fits"),
+        (
+            "slots = 16384",
+            'slots = 16384\nmechanism = "olh"',
+            "mechanism olh is not for texts with prefixes: take prefix, or leave the mechanism out",
+        ),
+        (
+            "prefixes = [2, 3, 4, 4]",
+            'mechanism = "prefix"',
+            "mechanism prefix is for texts with prefixes: take auto",
+        ),
+        (
+            "prefixes = [2, 3, 4, 4]",
+            'prefixes = "2"',
+            "prefixes must be a list of whole numbers such as [2, 3, 4, 4]",
+        ),
         ("slots = 16384", 'slots = 16384\nmechanism = "prefix"\nq = 4', "q must be a prime"),
     ],
 )

@@ -71,7 +71,8 @@ class AskedPanel:
                 self._table(answer)
 
     def _table(self, answer: Answer) -> None:
-        share, rows = answer.quantity == "share", []
+        share = answer.quantity == "share"
+        rows: list[dict[str, str | int]] = []
         for number, row in enumerate(answer.rows):
             scale = 100 if share else 1
             places = sentences.digits(row.low * scale, row.high * scale)
@@ -79,8 +80,12 @@ class AskedPanel:
             value, low, high = (write(x, places) for x in (row.value, row.low, row.high))
             rows.append({"of": visible(row.name), "estimate": value, "from": low, "to": high, "key": number})
         heading(sentence(visible(answer.title or TITLES[answer.kind])).removesuffix("."), 3)
+        if rows:
+            self._rows(rows)
+        for note in answer.notes:
+            ui.label(visible(note)).classes("experiment-note")
+
+    def _rows(self, rows: list[dict[str, str | int]]) -> None:
         columns = [{"name": n, "label": n, "field": n, "align": "left"} for n in _COLUMNS]
         table = ui.table(rows=rows, columns=columns, row_key="key", pagination=0)
         table.props("dense wrap-cells")
-        for note in answer.notes:
-            ui.label(visible(note)).classes("experiment-note")

@@ -44,9 +44,10 @@ def _name_in(payload):
     """What an experiment calls itself; None where that cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
-        return json.loads(payload if end < 0 else payload[:end])["name"]
+        name = json.loads(payload if end < 0 else payload[:end])["name"]
     except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
         return None
+    return name if isinstance(name, str) else None
 
 
 class KeptExperiments:
@@ -145,7 +146,7 @@ class KeptExperiments:
     def _write(self, name, payload):
         if self._folder is None:
             return
-        least = self._client.serials.get(name, 0)
+        least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)  # withdrawn after the last that there is
         if not payload and not least:
             self._remove(name)
             return

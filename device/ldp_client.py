@@ -247,7 +247,8 @@ def take_ints(fields, name, count, low, high, default=None):
 
 def take_choice(fields, name, choices):
     value = take(fields, name)
-    if type(value) is not str or value not in choices:
+    value = value if type(value) is str else "?"  # text of what is nested deep would end in RuntimeError
+    if value not in choices:
         if type(choices) is dict:
             raise ExperimentRefused("no %s %s on this board" % (name, value))
         raise ExperimentRefused("%s must be one of %s" % (name, ", ".join(choices)))
@@ -375,7 +376,7 @@ def _take_levels(exp, fields):
     elif exp.mechanism == "hh":
         exp.fanout = take_int(fields, "fanout", 2, domain)
         height, nodes = 0, 1
-        while nodes < domain:
+        while nodes < domain and height < 24:  # more than 2**24 leaves have too many codes anyway
             nodes *= exp.fanout
             height += 1
         cells = take_ints(fields, "cells", height, 2, _MAX_CODES)
@@ -473,8 +474,7 @@ class Experiment:
 
     def cost(self):
         """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
-        each = self.epsilon if self.rule in ("sum", "squares") else 1
-        return each * each if self.rule == "squares" else each
+        return self.epsilon ** {"sum": 1, "squares": 2}.get(self.rule, 0)
 
     def bucket(self, value):
         """Return the index of a reading, in range(domain), or None for no reading (None, NaN).

@@ -88,7 +88,9 @@ def take_views(exp, fields):
             steps.append((stride, size))
             nodes *= size
         # Rising numbers of parts and nothing else; "true" is 1 in Python, and no number here.
-        _check(numbers and repr(numbers) == repr(view) and view not in seen, "views must differ and rise")
+        # Compared before they are made text: what is nested deep would end in RuntimeError.
+        good = numbers and view == numbers and repr(view) == repr(numbers) and view not in seen
+        _check(good, "views must differ and rise")
         seen.append(view)
         level = ldp_client.Level(exp.epsilon, nodes, g, 1, exp.code_count, weight)
         level.steps = steps

@@ -215,7 +215,8 @@ def test_names_of_1_to_32_characters_are_taken(name):
 )
 @pytest.mark.parametrize("value", ["", "RR", "rr ", 1, ["rr"], {}, True, "r", "week"])
 def test_a_choice_lists_what_would_be_right_and_what_a_board_lacks_is_named(field, choices, value):
-    text = f"{field} must be one of {choices}" if choices else f"no {field} {value} on this board"
+    shown = value if isinstance(value, str) else "?"
+    text = f"{field} must be one of {choices}" if choices else f"no {field} {shown} on this board"
     assert refusal(experiment_json(**{field: value})) == text
 
 

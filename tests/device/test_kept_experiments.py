@@ -208,3 +208,18 @@ def test_without_a_folder_nothing_is_kept():
     kept.take("room_temp", b"")
     assert kept.fault is None
     assert states(kept) == ["absent", "absent"]
+
+
+def test_a_name_that_is_nested_deep_is_refused_and_no_text_is_made_of_it(folder: Path):
+    deep: Any = "a"
+    for _ in range(400):
+        deep = [deep]
+    with pytest.raises(ExperimentRefused, match="^name must be"):
+        start(folder).take("room_temp", experiment_json(name=deep))
+
+
+def test_the_last_serial_number_can_be_withdrawn(folder: Path):
+    kept = start(folder)
+    kept.take("room_temp", signed(0xFFFFFFFF))
+    kept.take("room_temp", b"")
+    assert states(start(folder)) == ["absent", "absent"]

@@ -410,6 +410,11 @@ def ledgers() -> list[dict[str, Any]]:
     return cases
 
 
+def nested(depth: int) -> list[Any]:
+    """A list in a list, that deep."""
+    return [nested(depth - 1)] if depth else []
+
+
 def malformed() -> list[dict[str, Any]]:
     """Experiments that are refused, and the text of the ExperimentRefused."""
     cases = []
@@ -455,9 +460,11 @@ def malformed() -> list[dict[str, Any]]:
     for bad in ("", "A", "a/b", "a" * 33, 5):
         add(change(rr, "name", bad), "name must be 1 to 32 of a-z, 0-9, _ and -")
     for bad in ("Bool", 1):
-        add(change(rr, "type", bad), f"no type {bad} on this board")
-        add(change(rr, "mechanism", bad), f"no mechanism {bad} on this board")
+        shown = bad if isinstance(bad, str) else "?"
+        add(change(rr, "type", bad), f"no type {shown} on this board")
+        add(change(rr, "mechanism", bad), f"no mechanism {shown} on this board")
         add(change(rr, "window", bad), "window must be one of hour, day, all")
+    add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
     for bad in ([], ["a", "a"], [""], ["a" * 65], [1]):
         add(change(choice, "labels", bad), "labels must be different, of 1 to 64 characters")
     for bad in (-1099511627777, 10**30, 0.5):
@@ -472,6 +479,7 @@ def malformed() -> list[dict[str, Any]]:
     add(number(11, "pgr", q=4), "q must be a prime")
     add(change(PREFIXES, "weights", [1, 1]), "weights must be a list of 3 integers from 1 to 65535")
     add(change(PAIRS[1], "weights", [0, 0, 0]), "weights must not all be 0")
+    add(change(PAIRS[1], "views", [[0], [1], [0, nested(150)]]), "views must differ and rise")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     for bad in (1, 256):

@@ -205,7 +205,7 @@ class FleetEstimate(Shown):
         return self._answer("quantiles", rows)
 
     def mean(self) -> Answer:
-        """Mean and, as far as it is known, standard deviation of a number; readings count as bins' middles."""
+        """Mean of a number and, where it is known, standard deviation; readings count as bins' middles."""
         middles = moments.bin_middles(self.estimates)
         true = None if self.truth is None else float(self.truth @ middles)
         rows = [self._row("mean", moments.mean(self.estimates), true)]

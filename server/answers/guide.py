@@ -62,7 +62,7 @@ def _short(error: float) -> str:
 
 
 def asked_about(answers: Sequence[Answer]) -> Answer:
-    """The table that errors are said of: of a pair a difference, or one part given another; else the first."""
+    """The table that errors are said of: a pair's difference, or one part given another, or the first."""
     of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
     return next(iter(of_pairs), answers[0])
 

@@ -115,7 +115,8 @@ class Coin(Mechanism):
         return [np.array([[-first], [1 - first]]) * slope], statistic[0].copy()
 
     def draw(self, indices, rng):
-        return (rng.integers(0, ONE, len(indices)) < np.array(self.experiment.steps)[indices]).astype(np.uint32)
+        steps = np.array(self.experiment.steps)[indices]
+        return (rng.integers(0, ONE, len(indices)) < steps).astype(np.uint32)
 
 def take(exp, fields):
     exp.code_count = 2

@@ -21,7 +21,7 @@ from ..server.answers.answer import Answer, Answers, CandidateRow, Row
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.query import Selection
 from ..server.answers.second_epsilon import TwoEpsilons
-from ..server.epsilon import MICRO
+from ..server.epsilon import MICRO, belief
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.units import bin_edges
@@ -181,7 +181,8 @@ def _pairs_said(estimates: FleetEstimate, answers: Answers) -> str:
         f"{punctual} with {seldom.value:.0%}. The difference is {difference.low:.0%} to "
         f"{difference.high:.0%}, and in truth {difference.truth or 0:.0%}. These two were picked as they "
         "stand out, so such an interval holds less often than it says. Each board sent one report of both "
-        "readings: of no flight anybody knows the airline, or whether it was late."
+        "readings, which may be a lie, but tells something of its flight. "
+        f"{belief(estimates.experiment.epsilon / MICRO, 'a pair of readings')}"
     )
     return said.replace("%", " %")
 

@@ -10,7 +10,7 @@ import typer
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers, coverage
-from ...server.answers.guide import half_width
+from ...server.answers.guide import asked_about, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...simulator.convergence import Showing
@@ -198,8 +198,7 @@ def simulate(
         except EstimateError as e:
             raise EstimateError(f"{e}: take more --devices or --calls") from None
     answers = _answers(estimate, rows, ranges or [], quantiles or [])
-    width = half_width(answers[0])
-    result = _plain(estimate, answers, seed, width)
+    result = _plain(estimate, answers, seed)
     for path in written:
         _write(path, estimate, answers, result)
     if estimate.convergence:
@@ -208,7 +207,7 @@ def simulate(
         print_json(result)
         return
     words.heading(estimate)
-    if few := words.too_few(estimate, width):
+    if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")
     tables.out.print()
     tables.answers(answers)
@@ -218,7 +217,7 @@ def simulate(
         tables.out.print(f"{hold} (95 % of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
-    words.conclusion(estimate, file, width, estimate.confidence)
+    words.conclusion(estimate, file, answers)
     for path in (*written, *pictured):
         tables.out.print(f"written: {path}", soft_wrap=True)
 
@@ -252,17 +251,19 @@ def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantile
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":
         return estimate.pairs.summary(rows)
-    answers: list[Answer] = [estimate.histogram(rows)]
+    answers: list[Answer] = []
+    if "frequencies" in estimate.answers:
+        answers.append(estimate.histogram(rows))
     if ranges:
         answers.append(estimate.share(*ranges))
     if quantiles:
         answers.append(estimate.quantile(*quantiles))
-    if estimate.experiment.type == "number":
+    if "mean" in estimate.answers and estimate.experiment.type == "number":
         answers.append(estimate.mean())
     return Answers(answers)
 
 
-def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, width: float) -> dict[str, Any]:
+def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None) -> dict[str, Any]:
     """Plain values, for JSON."""
     covered, known = coverage(answers)
     made = estimate.reporting
@@ -282,7 +283,11 @@ def _plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None, widt
     else:
         result |= {one.kind: [row.to_dict() for row in one.rows] for one in answers}
     result["notes"] = [note for one in answers for note in one.notes]
-    result |= {"intervals": known, "intervals_that_hold_the_truth": covered, "half_width": width}
+    result |= {
+        "intervals": known,
+        "intervals_that_hold_the_truth": covered,
+        "half_width": half_width(asked_about(answers)),
+    }
     if estimate.attack:
         result["attack"] = estimate.attack.to_dict()
     if estimate.convergence:

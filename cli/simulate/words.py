@@ -7,6 +7,8 @@ import textwrap
 from pathlib import Path
 
 from ...server.answers import tables as show
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.guide import asked_about, exact, half_width
 from ...server.epsilon import MICRO, belief
 from ...server.experiments import words
 from ...simulator.attack import AttackOutcome
@@ -48,9 +50,11 @@ def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
     return f"{made.spoke:,} boards reported, in {times} to report(){coin}{spent}"
 
 
-def too_few(estimate: SimulatedEstimate, width: float) -> str:
+def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     """What to do where intervals show nothing; an empty text where they show something."""
-    if width < FEW:
+    about = asked_about(answers)
+    width = half_width(about)
+    if width < FEW or about.quantity != "share":
         return ""
     return f"Too few reports: a share is known to ±{_points(width)} points only. {_more(estimate, width)}"
 
@@ -78,17 +82,26 @@ def _rounded_up(boards: float) -> int:
     return max(2, math.ceil(boards / unit) * unit)
 
 
-def conclusion(estimate: SimulatedEstimate, file: Path, width: float, confidence: float) -> None:
+def conclusion(estimate: SimulatedEstimate, file: Path, answers: Answers) -> None:
     """How private, how exact, what next."""
     e = estimate.experiment
     show.out.print()
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
-    exact = f"A row's share is known to ±{_points(width)} points ({confidence * 100:g} %)."
-    if width:  # else nothing was found that could be known
-        say("how exact", f"{exact} {_more(estimate, width)}")
+    about = asked_about(answers)
+    if width := half_width(about):  # else nothing was found that could be known
+        say("how exact", _exact(estimate, answers, about, width))
     say("what next", "Fill a store with 30 days of such boards, then ask it:")
     show.out.print(f"  hushmote simulate {file} --store {DEFAULT_STORE}", soft_wrap=True)
+
+
+def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
+    if about.quantity == "reading":
+        return f"{exact(answers)} Four times as many boards halve that."
+    if estimate.experiment.type == "pair":
+        return f"{exact(answers)} In the middle of them it is ±{_points(width)}. {_more(estimate, width)}"
+    known = f"A row's share is known to ±{_points(width)} points ({estimate.confidence * 100:g} %)."
+    return f"{known} {_more(estimate, width)}"
 
 
 def attack(outcome: AttackOutcome) -> None:

@@ -73,22 +73,25 @@ def changed_readings(
     unit: str = "",
     confidence: float = CONFIDENCE,
 ) -> Answer:
-    """Changes of a number's mean, standard deviation and quantiles.
+    """Changes of a number's mean, standard deviation, as far as that is known, and quantiles.
 
     Intervals of the last two are put together from those of both sides. Zou and Donner, "Construction of
     confidence limits about effect measures", Statistics in Medicine 2008. Raises EstimateError where type,
     range or bins differ, UnitsError for another type than a number.
     """
     check_same_quantity([before, after])
-    spreads = [moments.deviation(e) for e in (before, after)]
-    rows = [change_row("mean", spreads[0].mean, spreads[1].mean, confidence)]
-    values = (spreads[0].value, spreads[1].value)
-    change = _from_both(*values, spreads[0].interval, spreads[1].interval)
-    p = _p_of_no_change(change)
-    moved, ends = values[1] - values[0], change(confidence)
-    rows.append(ChangeRow("standard deviation", moved, *ends, before=values[0], after=values[1], p=p))
+    rows = [change_row("mean", moments.mean(before), moments.mean(after), confidence)]
+    if moments.has_deviation(before) and moments.has_deviation(after):
+        rows.append(_deviation_row(before, after, confidence))
     rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
     return together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
+
+
+def _deviation_row(before: Estimates, after: Estimates, confidence: float) -> ChangeRow:
+    old, new = moments.deviation(before), moments.deviation(after)
+    interval = _from_both(old.value, new.value, old.interval, new.interval)
+    moved, ends, p = new.value - old.value, interval(confidence), _p_of_no_change(interval)
+    return ChangeRow("standard deviation", moved, *ends, before=old.value, after=new.value, p=p)
 
 
 def _from_both(before: float, after: float, before_interval: ByLevel, after_interval: ByLevel) -> ByLevel:

@@ -205,19 +205,18 @@ class FleetEstimate(Shown):
         return self._answer("quantiles", rows)
 
     def mean(self) -> Answer:
-        """Mean and standard deviation of a number, readings taken as the middles of their bins."""
-        spread = moments.deviation(self.estimates)
-        true = [None, None]
-        if self.truth is not None:
-            x = moments.bin_middles(self.estimates)
-            centre = float(self.truth @ x)
-            true = [centre, float(np.sqrt(self.truth @ (x - centre) ** 2))]
-        interval = spread.interval(self.confidence)
-        rows = [
-            self._row("mean", spread.mean, true[0]),
-            Row("standard deviation", spread.value, *interval, true[1]),
-        ]
-        return self._answer("moments", rows)
+        """Mean of a number and, where it is known, standard deviation; readings count as bins' middles."""
+        middles = moments.bin_middles(self.estimates)
+        true = None if self.truth is None else float(self.truth @ middles)
+        rows = [self._row("mean", moments.mean(self.estimates), true)]
+        note = moments.bins_note(self.estimates, self.unit, (rows[0].high - rows[0].low) / 2)
+        if moments.has_deviation(self.estimates):
+            spread = moments.deviation(self.estimates)
+            if true is not None and self.truth is not None:
+                true = float(np.sqrt(self.truth @ (middles - true) ** 2))
+            ends = spread.interval(self.confidence)
+            rows.append(Row("standard deviation", spread.value, *ends, true))
+        return self._answer("moments", rows, note)
 
     def top(self, k: int) -> Answers:
         """The k most common values, each with the probability that it is one; below, others that may be.

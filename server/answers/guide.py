@@ -13,6 +13,7 @@ from .second_epsilon import TwoEpsilons
 NOISY = 0.25
 """Part of the largest share: an interval of more on each side hides what the others are."""
 
+_OF_PAIRS = ("difference", "conditional", "marginal", "joint")
 _MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
 _MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
@@ -36,7 +37,7 @@ class Guide:
 
 def guide(answers: Sequence[Answer], epsilons: TwoEpsilons, windows: int) -> Guide:
     """Sentences on answers; windows: in how many the reports came, where more could be asked about them."""
-    return Guide(_private(epsilons), _exact(answers), _next(answers, windows))
+    return Guide(_private(epsilons), exact(answers), _next(answers, windows))
 
 
 def _private(epsilons: TwoEpsilons) -> str:
@@ -60,8 +61,17 @@ def _short(error: float) -> str:
     return f"{float(f'{error:.2g}'):,.10g}"
 
 
-def _exact(answers: Sequence[Answer]) -> str:
+def asked_about(answers: Sequence[Answer]) -> Answer:
+    """The table that errors are said of: a pair's difference, or one part given another, or the first."""
+    of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
+    return next(iter(of_pairs), answers[0])
+
+
+def exact(answers: Sequence[Answer]) -> str:
+    """How exact the answers are, in a sentence; of a pair from the best known row to the worst."""
     sure = f"{answers[0].confidence * 100:g} of 100 such intervals hold the truth"
+    if answers[0].kind in _OF_PAIRS:
+        return f"{_from_best_to_worst(asked_about(answers))}; {sure}."
     parts, known = [], " is known"
     shares = [a for a in answers if a.quantity == "share"]
     readings = [a for a in answers if a.quantity == "reading"]
@@ -86,6 +96,16 @@ def _exact(answers: Sequence[Answer]) -> str:
         return "What was asked for holds all reports, whatever the readings are."
     text = f"{kind}{' and '.join(parts)}; {sure}."
     return text[0].upper() + text[1:]
+
+
+def _from_best_to_worst(answer: Answer) -> str:
+    scale, unit = (100, "percentage points") if answer.quantity == "share" else (1, answer.unit)
+    rows = sorted(answer.rows, key=lambda row: row.high - row.low)
+    ends = [f"±{_short((row.high - row.low) / 2 * scale)}" for row in (rows[0], rows[-1])]
+    if len(rows) == 1:
+        return f'"{answer.heading}" is known to about {ends[0]} {unit}'.rstrip()
+    about = " to ".join(f"{end} ({row.name})" for end, row in zip(ends, (rows[0], rows[-1]), strict=True))
+    return f'Rows of "{answer.heading}" are known to about {about} {unit}'.rstrip()
 
 
 def _next(answers: Sequence[Answer], windows: int) -> str:

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Floats, Statistic, Statistics
 from ..experiments.units import bin_edges
+from ..mechanisms import mechanism_of
+from ..mechanisms.workload import positions
+
+_BIASED = 1e-6  # of the range squared: more is no rounding
+_SMALL = 0.1  # of half an interval: what bins add is not worth a word below
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,36 @@ def bin_middles(estimate: Estimates) -> Floats:
 def mean(estimate: Estimates) -> Statistic:
     """Mean of a number in whole units. Raises UnitsError for another type."""
     return estimate.linear(bin_middles(estimate))
+
+
+def has_deviation(estimate: Estimates) -> bool:
+    """Whether its mechanisms tell mean squares as well: one's own may answer the mean and nothing else."""
+    return all(map(_tells_squares, estimate.versions))
+
+
+def _tells_squares(experiment: Experiment) -> bool:
+    """Whether the weights for squares are without bias, in parts of the range squared."""
+    mechanism = mechanism_of(experiment)
+    if "frequencies" in mechanism.answers:
+        return True
+    squares = positions(experiment.domain)[:, None] ** 2
+    weights, constant = mechanism.weights(squares, mechanism.drawn)
+    numbers = [
+        np.zeros(len(size)) if w is None else w[:, 0]
+        for w, size in zip(weights, mechanism.class_sizes, strict=True)
+    ]
+    expected = mechanism.law_transposed(numbers) + constant[0]
+    return bool(np.abs(expected - squares[:, 0]).max() <= _BIASED)
+
+
+def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
+    """What counting middles adds to the error of a mean, where that is not small beside it; else empty."""
+    width = float(np.diff(bin_edges(estimate.experiment)).max())
+    if width / 2 <= _SMALL * half_width:
+        return ""
+    bin_width, off = (f"{x:.3g} {unit}".strip() for x in (width, width / 2))
+    counted = f"Readings count as the middle of their bin of {bin_width}"
+    return f"{counted}: the mean may be off by up to {off} besides."
 
 
 def deviation(estimate: Estimates) -> Deviation:

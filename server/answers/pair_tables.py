@@ -159,6 +159,8 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     """
     wanted, quantity = _wanted(experiment, of, given)
     conditions, text = _conditions(experiment, given, wanted, rows)
+    if "=" in given:
+        _check_open(wanted, conditions, "--given")
     if len(wanted) * len(conditions) > _MOST_ROWS:
         raise UsageError(f"that is more than {_MOST_ROWS:,} rows: ask for one of them with --of or --given")
     single = len(wanted) == 1
@@ -178,12 +180,15 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
 def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
     """What `of` names among those of each of two conditions, and the first less the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
-    wanted, quantity = _wanted(experiment, of, "", first.parts)
+    if np.array_equal(first.cells, second.cells):
+        raise UsageError(f"both conditions of --versus hold the same, {first.text}: name two that differ")
+    wanted, quantity = _wanted(experiment, of, "", first.parts + second.parts)
     if len(wanted) > 1:
         name = _part_of(experiment, wanted[0])
         raise UsageError(
             f'a difference is of one share: name a value of {name}, as in --of "{wanted[0].text}"'
         )
+    _check_open(wanted, (first, second), "--versus")
     (one,) = wanted
     title = f"{one.text} given"
     sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
@@ -206,16 +211,19 @@ def summary(experiment: Experiment, rows: int) -> list[PairTable]:
 
 def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
     """All that a question asks for, in the order in which it is shown."""
+    if question.joint and (question.of or question.given or question.versus):
+        raise UsageError(
+            "--joint shows every cell, and --of, --given and --versus some: leave one or the other out"
+        )
     if question.versus and question.given:
         raise UsageError("--versus has two conditions, and --given a third: leave one of them out")
     if not question:
         return summary(experiment, rows)
-    asked = [joint(experiment, rows)] if question.joint else []
+    if question.joint:
+        return [joint(experiment, rows)]
     if question.versus:
-        asked += difference(experiment, question.of, question.versus)
-    elif question.of or question.given:
-        asked.append(conditional(experiment, question.of, question.given, rows))
-    return asked
+        return [*difference(experiment, question.of, question.versus)]
+    return [conditional(experiment, question.of, question.given, rows)]
 
 
 def _wanted(
@@ -262,6 +270,18 @@ def _conditions(
     if part in wanted[0].parts:
         raise UsageError(f"--of and --given are both about {parts_of(experiment)[part].name}: take two parts")
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
+
+
+def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondition], option: str) -> None:
+    """Raise UsageError where the words of a condition say already what is asked for."""
+    for condition in conditions:
+        for one in wanted if len(wanted) == 1 else ():
+            inside = one.cells[condition.cells > 0]
+            if inside.min() == inside.max():
+                raise UsageError(
+                    f"{condition.text} says already what {one.text} is: name a condition of another part "
+                    f"with {option}"
+                )
 
 
 def _part_of(experiment: Experiment, condition: CellCondition) -> str:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from ..arrays import Floats
 from . import heat_map
-from .answer import Answer, ChangeRow, PostRow, Row, TopRow, TrendRow
+from .answer import Answer, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 from .figure import (
     BAR,
     COLOURS,
@@ -231,11 +231,7 @@ def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
         )
         return "", ""
     values, low, high, truths = _numbers(answer.rows, scale)
-    names = [
-        f"{row.name}\n{row.probability * 100:.0f} % belongs" if isinstance(row, TopRow) else row.name
-        for row in answer.rows
-    ]
-    at = named_rows(axes, names)
+    at = named_rows(axes, list(map(_side_name, answer.rows)))
     label = f"estimate and its {_interval_name(answer)}"
     for i, row in enumerate(answer.rows):
         error = np.maximum([[values[i] - low[i]], [high[i] - values[i]]], 0)
@@ -252,6 +248,13 @@ def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
     if len(axes.get_legend_handles_labels()[1]) > 1:
         _legend(axes)
     return xlabel, ""
+
+
+def _side_name(row: Row) -> str:
+    """A row's name in lines that are short enough to be read whole."""
+    if isinstance(row, TopRow):
+        return f"{row.name}\n{row.probability * 100:.0f} % belongs"
+    return row.name.replace(" less ", "\nless ") if isinstance(row, DifferenceRow) else row.name
 
 
 def _look(row: Row, confidence: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
+from ..mechanisms.factors import parts_of
 from . import second_epsilon
 from .answer import CONFIDENCE, Answer, Answers
 from .candidates import MOST_SHOWN
@@ -233,11 +234,19 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     )
     for option, words, wanted in options:
         if wanted:
-            require(asked, words, f"leave {option} out")
+            require(asked, words, f"leave {option} out{_instead(asked[-1])}")
     require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
     if not question.ranges:
         unnamed = OF_VALUES | OTHERWISE.keys() - {"candidates"}
         require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")
+
+
+def _instead(experiment: Experiment) -> str:
+    """How a pair is asked, which has its own options."""
+    if experiment.type != "pair":
+        return ""
+    first, *_, last = (part.name for part in parts_of(experiment))
+    return f", and ask with --of and --given, as in --of {last} --given {first}"
 
 
 def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:

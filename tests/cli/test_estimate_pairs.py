@@ -118,7 +118,10 @@ def test_pictures_tables_and_files_agree(hushmote, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["crash_by_version", "--range", "1.2"], "leave --range, --above and --below out"),
+        (
+            ["crash_by_version", "--range", "1.2"],
+            "out, and ask with --of and --given, as in --of crashed --given version",
+        ),
         (["crash_by_version", "--quantile", "0.5"], "leave --quantile out"),
         (["crash_by_version", "--top", "3"], "leave --top out"),
         (["crash_by_version", "--post", "nonnegative"], "leave --post out"),

@@ -55,6 +55,18 @@ def test_a_share_is_as_exact_as_is_said(folder: Path):
     assert 0.008 < json.loads(many)["half_width"] < 0.0105
 
 
+def test_a_mean_and_a_pair_are_simulated_and_as_exact_as_is_said(folder: Path):
+    (folder / "mean.toml").write_text(ROOM.replace("bins = 32", 'bins = 32\nstatistics = "mean"'))
+    told = hushmote("simulate", "mean.toml", "--devices", "20000", "--seed", "1", cwd=folder)
+    told = " ".join(told.split())
+    assert "The mean is known to about ±" in told
+    assert "the mean may be off by up to 0.5 °C besides." in told
+    assert "A row's share" not in told
+    pair = str(Path(__file__).parents[2] / "examples" / "crash_by_version.toml")
+    told = " ".join(hushmote("simulate", pair, "--devices", "20000", "--seed", "1", cwd=folder).split())
+    assert 'Rows of "crashed=yes given each version" are known to about ±' in told
+
+
 def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
     arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
     files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")

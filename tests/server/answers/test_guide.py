@@ -58,3 +58,18 @@ def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
     )
     labels = histogram((0.02, 0.01))
     assert "--rows" not in guide([labels], epsilons(1, 1), 1).next
+
+
+def part_given(kind: str, *rows: tuple[str, float]) -> Answer:
+    shown = tuple(Row(name, 0.5, 0.5 - e, 0.5 + e) for name, e in rows)
+    title = {"title": f"{kind} of v"}
+    return Answer(kind, "x", "share", "", 2500, 0.95, shown, **title)  # type: ignore[arg-type]
+
+
+def test_of_a_pair_the_best_and_the_worst_row_of_what_is_asked_for_are_said():
+    joint, given = part_given("joint", ("a", 0.004)), part_given("conditional", ("a", 0.013), ("b", 0.26))
+    said = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) percentage points; 95 of 100'
+    assert guide([joint, given], epsilons(1, 1), 1).exact.startswith(said)
+    less = part_given("difference", ("a less b", 0.05))
+    said = '"difference of v" is known to about ±5 percentage points; 95 of 100'
+    assert guide([given, less], epsilons(1, 1), 1).exact.startswith(said)

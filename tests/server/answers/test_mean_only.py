@@ -1,5 +1,7 @@
 """An experiment that answers its mean and nothing else, asked for everything."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from experiments import number_json
@@ -11,6 +13,7 @@ from hushmote.server.arrays import Floats
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.wire.experiments import parse_experiment
 from hushmote.simulator import vectorised
 
 
@@ -85,3 +88,71 @@ def test_a_distribution_is_made_where_it_is_named(method: str):
     assert sum(processed) == pytest.approx(1)
     assert table.post == method
     assert "no intervals" in table.note
+
+
+ONE_BIT = """
+from pathlib import Path
+import numpy as np
+from hushmote.device import ldp_client
+from hushmote.device.ldp_client import ONE
+from hushmote.server.mechanisms import Mechanism
+
+class Coin(Mechanism):
+    answers = frozenset({"mean"})
+    board = Path(__file__)
+    examples = ({"type": "number", "low": 0, "high": 1000, "bins": 5},)
+
+    def __init__(self, experiment):
+        super().__init__(experiment)
+        self.ones = np.array(experiment.steps) / ONE
+
+    def law(self, shares):
+        return [np.stack([1 - self.ones, self.ones]) @ shares]
+
+    def weights(self, statistic, reports):
+        first, last = self.ones[[0, -1]]
+        slope = (statistic[-1] - statistic[0]) / (last - first)
+        return [np.array([[-first], [1 - first]]) * slope], statistic[0].copy()
+
+    def draw(self, indices, rng):
+        steps = np.array(self.experiment.steps)[indices]
+        return (rng.integers(0, ONE, len(indices)) < steps).astype(np.uint32)
+
+def take(exp, fields):
+    exp.code_count = 2
+    lie = ONE - ldp_client.truth_threshold(exp.epsilon, 2)
+    exp.steps = tuple(lie + i * (ONE - 2 * lie) // (exp.domain - 1) for i in range(exp.domain))
+
+def randomize(exp, index, rng):
+    return int(rng.bernoulli(exp.steps[index]))
+
+def register(name):
+    ldp_client.MECHANISMS[name + ":Coin"] = (take, randomize)
+
+register(__name__)
+"""
+"""A bit that is 1 the more often, the higher the reading: it tells the mean, and no square."""
+
+
+def test_one_bit_has_a_mean_and_no_standard_deviation(own_folder: Callable[[str, str], str]):
+    """20,000 reports; the interval of 1 - 1e-9 misses that often. Two values have one: squares are linear."""
+    word = own_folder("one_bit_of_a_mean", ONE_BIT)
+    bits = {n: parse_experiment(number_json(n, mechanism=word, epsilon=2_000_000)) for n in (2, 40)}
+    of = FleetEstimate(fleet(bits[40], 15, 6), confidence=1 - 1e-9, truth=shares(15))
+    (row,) = of.mean().rows
+    assert row.name == "mean"
+    assert row.covered
+    (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
+    assert [row.name for row in changed.rows] == ["mean"]
+    both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))
+    assert [row.name for row in both.mean().rows] == ["mean"]
+    assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2
+
+
+def test_what_bins_add_to_a_mean_is_said_where_it_is_not_small():
+    """40 bins of 0.025: half of one is little beside the error of 20 reports, and most of it of 20,000."""
+    said = "Readings count as the middle of their bin of 0.025 V: the mean may be off by up to 0.0125 V"
+    assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)
+    ends = np.zeros(version(10).code_count, int)
+    ends[[0, -1]] = 10
+    assert FleetEstimate(estimate(version(10), ends), unit="V").mean().notes == ()

@@ -105,9 +105,13 @@ def test_do_old_versions_crash_more():
     assert row.value == pytest.approx(sides.rows[0].value - sides.rows[1].value)
     assert (row.first, row.second) == (sides.rows[0].value, sides.rows[1].value)
     assert row.p < 1e-6
-    same = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.3", "version=1.3")[1].rows[0]
-    assert isinstance(same, DifferenceRow)
-    assert same.p == pytest.approx(1, abs=1e-6)
+
+
+def test_a_difference_in_a_picture_names_both_sides_whole():
+    made = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2|1.3", "version=other | other|other")
+    axes = made[-1].plot().axes[0]
+    (label,) = axes.get_yticklabels()
+    assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
 
 
 def test_what_too_few_boards_have_is_left_out_and_said():
@@ -147,8 +151,20 @@ def test_where_parts_are_asked_apart_their_tables_are_shown_and_the_rest_is_said
             "and --given a third",
         ),
         (PairQuestion(of="speed"), UnitsError, "no part speed"),
+        (PairQuestion(versus=("version=1.2", "version=1.2")), UsageError, "name two that differ"),
+        (
+            PairQuestion(of="crashed=yes", versus=("version=1.2", "crashed=no")),
+            UsageError,
+            "crashed=no says already what crashed=yes is: name a condition of another part with --versus",
+        ),
+        (
+            PairQuestion(of="crashed=yes", given="crashed=yes"),
+            UsageError,
+            "says already what crashed=yes is: name a condition of another part with --given",
+        ),
+        (PairQuestion(of="crashed", joint=True), UsageError, "leave one or the other out"),
     ],
-    ids=range(6),
+    ids=range(10),
 )
 def test_questions_that_make_no_sense_get_one_line(question, error, text):
     with pytest.raises(error, match=text):

@@ -114,9 +114,6 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(
     ("wrong", "words"),
     [
         ("exp.epsilon", "at most e^(ε - 7e-10); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 example, 2 values"),
-        (
-            "- 2e-09); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 ex",
-        ),
         ("exp.epsilon + 100 * (exp.epsilon == 8_000_000)", "2 values, ε = 8: code 0 is e^(ε + "),
         ("exp.epsilon + (exp.epsilon == 1_000)", "2 values, ε = 0.001: code 0 is e^(ε + "),
         ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),

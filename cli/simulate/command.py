@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from ...server.answers.answer import Answer, Answers, coverage
 from ...server.answers.guide import half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import require
 from ...simulator.convergence import Showing
 from ...simulator.faithful import Faults
 from ...simulator.population import PopulationError
@@ -198,7 +200,8 @@ def simulate(
         except EstimateError as e:
             raise EstimateError(f"{e}: take more --devices or --calls") from None
     answers = _answers(estimate, rows, ranges or [], quantiles or [])
-    width = half_width(answers[0])
+    mean_alone = answers[0].quantity == "reading"
+    width = half_width(replace(answers[0], rows=answers[0].rows[:1]) if mean_alone else answers[0])
     result = _plain(estimate, answers, seed, width)
     for path in written:
         _write(path, estimate, answers, result)
@@ -208,7 +211,8 @@ def simulate(
         print_json(result)
         return
     words.heading(estimate)
-    if few := words.too_few(estimate, width):
+    few = "" if mean_alone else words.too_few(estimate, width)
+    if few:
         tables.out.print(few, style="bold red")
     tables.out.print()
     tables.answers(answers)
@@ -252,10 +256,13 @@ def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantile
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":
         return estimate.pairs.summary(rows)
-    answers: list[Answer] = [estimate.histogram(rows)]
+    versions = estimate.estimates.versions
+    answers: list[Answer] = [estimate.histogram(rows)] if "frequencies" in estimate.answers else []
     if ranges:
+        require(versions, "ranges", "leave --range out")
         answers.append(estimate.share(*ranges))
     if quantiles:
+        require(versions, "quantiles", "leave --quantile out")
         answers.append(estimate.quantile(*quantiles))
     if estimate.experiment.type == "number":
         answers.append(estimate.mean())

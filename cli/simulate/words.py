@@ -84,6 +84,11 @@ def conclusion(estimate: SimulatedEstimate, file: Path, width: float, confidence
     show.out.print()
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
+    if estimate.answers == {"mean"}:
+        unit = f" {estimate.unit}" if estimate.unit else ""
+        exact = f"The mean is known to ±{width:.2g}{unit} ({confidence * 100:g} %)."
+        say("how exact", f"{exact} Four times as many boards halve that.")
+        width = 0.0
     exact = f"A row's share is known to ±{_points(width)} points ({confidence * 100:g} %)."
     if width:  # else nothing was found that could be known
         say("how exact", f"{exact} {_more(estimate, width)}")

@@ -73,7 +73,7 @@ class Mechanism(ABC):
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 
     reads: ClassVar[Literal["", "pair", "prefixes"]] = ""
-    """The one kind of reading that it is for: a pair, or a text with prefixes; "" for all that have values."""
+    """The one kind of reading that it is for: a pair, or a text with prefixes; "" for all with values."""
 
     def __init__(self, experiment: Experiment):
         self.experiment = experiment

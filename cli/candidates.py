@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..server.answers.candidates import MOST_CANDIDATES
+from ..server.answers.candidates import LONGEST, MOST_CANDIDATES
 from ..server.errors import UsageError, refusing
-
-LONGEST = 255
-"""Bytes of a text that a board looks at."""
 
 
 def read_candidates(path: Path) -> list[str]:

@@ -14,6 +14,7 @@ from ..server.answers.answer import CONFIDENCE
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
+from ..server.experiments.asking import answers_of, require
 from ..server.experiments.definition import load
 from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
@@ -94,6 +95,9 @@ def simulate(
         forgery = attacks.parse(experiment, attack)
     if convergence is not None and attack is not None:
         raise ConvergenceError("a picture of convergence has no fake devices: it is without --attack")
+    for asked, option in ((convergence, "the picture of convergence"), (attack, "the attack")):
+        if asked is not None and answers_of(experiment) == {"mean"}:
+            require([experiment], "frequencies", f"leave {option} out, which is about shares")
     steps = convergence is not None
     if faults is not None:
         rounds = _rounds(experiment, devices, calls)

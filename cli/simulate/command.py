@@ -13,6 +13,7 @@ from ...server.answers.answer import Answer, Answers, coverage
 from ...server.answers.guide import asked_about, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
+from ...server.experiments.asking import require
 from ...simulator.convergence import Showing
 from ...simulator.faithful import Faults
 from ...simulator.population import PopulationError
@@ -251,12 +252,15 @@ def _answers(estimate: SimulatedEstimate, rows: int, ranges: list[str], quantile
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":
         return estimate.pairs.summary(rows)
+    versions = estimate.estimates.versions
     answers: list[Answer] = []
     if "frequencies" in estimate.answers:
         answers.append(estimate.histogram(rows))
     if ranges:
+        require(versions, "ranges", "leave --range out")
         answers.append(estimate.share(*ranges))
     if quantiles:
+        require(versions, "quantiles", "leave --quantile out")
         answers.append(estimate.quantile(*quantiles))
     if "mean" in estimate.answers and estimate.experiment.type == "number":
         answers.append(estimate.mean())

@@ -18,6 +18,8 @@ OTHERS = "all others"
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
 MOST_CANDIDATES = 1 << 20
+LONGEST = 255
+"""Bytes of a text that a board looks at."""
 MOST_TRENDS = 20
 _NAMED = 3  # texts of one row that its name has
 
@@ -36,6 +38,12 @@ def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShar
         raise UsageError(
             f"{len(named):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
         )
+    for text in named:
+        size = len(text.encode(errors="surrogatepass"))
+        if size > LONGEST:
+            raise UsageError(
+                f"a text has at most {LONGEST} bytes, as boards look at no more; {text[:20]}... has {size:,}"
+            )
     versions = [experiment for one in of for experiment in one.versions]
     require(versions, "candidates")
     candidates = place(named, versions)

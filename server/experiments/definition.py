@@ -36,6 +36,11 @@ from .units import UnitsError, edges_between, parse_bins
 if TYPE_CHECKING:
     from ..store.versions import Description
 
+_LISTS = {
+    "prefixes": "whole numbers such as [2, 3, 4, 4]",
+    "labels": 'texts such as ["eco", "boost"]',
+    "ranges": 'texts such as ["18:22"]',
+}
 _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PREFIXES, "mean": MEAN}
 
 
@@ -84,6 +89,7 @@ class Definition(ReadingDefinition):
             of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
         except MechanismError as e:
             raise ValueError(str(e)) from None
+        self._check_reads()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
             raise ValueError("of a text shares alone are estimated: leave statistics out")
         if self.statistics == "mean" and self.type != "number":
@@ -100,6 +106,22 @@ class Definition(ReadingDefinition):
             if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
+
+    def _check_reads(self) -> None:
+        """Raise ValueError where the mechanism is for other readings than these."""
+        if self.mechanism == AUTO:
+            return
+        reads = class_of(self.mechanism).reads
+        has = {"pair": self.type == "pair", "prefixes": self.prefixes is not None}
+        if reads and not has[reads]:
+            alone = {"pair": "a pair", "prefixes": "texts with prefixes"}[reads]
+            raise ValueError(f"mechanism {self.mechanism} is for {alone}: take auto")
+        if self.prefixes is not None and reads != "prefixes":
+            take = " or ".join(word for word, of in MECHANISMS.items() if of.reads == "prefixes")
+            raise ValueError(
+                f"mechanism {self.mechanism} is not for texts with prefixes: take {take}, or leave the "
+                "mechanism out"
+            )
 
     def _check_pair(self) -> None:
         words = _WORKLOADS if self.type != "pair" else PAIR_STATISTICS
@@ -278,6 +300,9 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
         return f"{where} is missing", where
     if first["type"] == "extra_forbidden":
         return f"{where} is not a field of an experiment" + _meant(first["loc"]), where
+    name = next((str(x) for x in reversed(first["loc"]) if isinstance(x, str)), "")
+    if name in _LISTS and first["type"] != "value_error":
+        return f"{name} must be a list of {_LISTS[name]}", where
     text = re.sub(r"^Value error, ", "", first["msg"])
     return (f"{where}: {text}" if where else text), where
 

@@ -21,7 +21,9 @@ def readings(experiment: Reading, unit: str) -> str:
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
     if experiment.type == "text":
-        return f"any text, hashed into {experiment.domain:,} slots"
+        of_text = vars(experiment)  # which device/ldp_text.py has set
+        levels = f" for each of {len(of_text['prefixes'])} prefixes" if of_text["prefixes"] else ""
+        return f"any text, hashed into {of_text['slots']:,} slots{levels}"
     if experiment.type == "pair":
         return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
     low, high = experiment.low / MILLI, experiment.high / MILLI

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,9 @@ class Mechanism(ABC):
     """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
+
+    reads: ClassVar[Literal["", "pair", "prefixes"]] = ""
+    """The one kind of reading that it is for: a pair, or a text with prefixes; "" for all with values."""
 
     def __init__(self, experiment: Experiment):
         self.experiment = experiment

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +80,7 @@ class Prefix(SupportMechanism):
 
     answers: ClassVar[frozenset[str]] = frozenset({"discovery"})
     parameters: ClassVar[tuple[str, ...]] = ("q", "weights")
+    reads: ClassVar[Literal["", "pair", "prefixes"]] = "prefixes"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         _TEXT | {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]},
         _TEXT | {"slots": 8, "prefixes": [1, 1], "q": 3},

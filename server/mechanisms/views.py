@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,7 @@ class Views(SupportMechanism):
         _THREE | {"views": [[0], [1, 2], [0, 1, 2]], "cells": [2, 4, 3], "weights": [1, 1, 2]},
     )
     parameters: ClassVar[tuple[str, ...]] = ("views", "cells", "weights")
+    reads: ClassVar[Literal["", "pair", "prefixes"]] = "pair"
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:

@@ -71,6 +71,13 @@ def test_texts_have_to_be_named(run):
     assert said["answers"][0]["rows"][0]["low"] < 0.5 < said["answers"][0]["rows"][0]["high"]
 
 
+def test_texts_are_no_longer_than_boards_look_at(run):
+    line = run("estimate")("firmware", "--range", "ä" * 128, expect=1)
+    assert line == (
+        f"hushmote: a text has at most 255 bytes, as boards look at no more; {'ä' * 20}... has 256\n"
+    )
+
+
 def test_what_lists_experiments_has_all_of_them(run):
     rows = json.loads(run("status")("--json"))["experiments"]
     assert {row["experiment"] for row in rows} == {

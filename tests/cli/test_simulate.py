@@ -160,3 +160,22 @@ def test_no_clock_of_a_real_fleet_is_hurried(folder: Path):
     for fleet, text in (("home", "begins with sim"), ("simulated", "no MQTT broker at 127.0.0.1:1")):
         arguments = ("--publish", "mqtt://127.0.0.1:1", "--fleet", fleet)
         assert text in hushmote("simulate", "room.toml", *arguments, cwd=folder, expect=1)
+
+
+def test_a_mean_stands_beside_its_truth(folder: Path):
+    """2,000 boards of 4 reports each: the mean's interval is that of the table, in the reading's unit."""
+    asked = ROOM.replace("every = 90", 'statistics = "mean"')
+    (folder / "mean.toml").write_text(asked, encoding="utf-8")
+    arguments = ("simulate", "mean.toml", "--devices", "2000", "--seed", "1")
+    shown = hushmote(*arguments, "--output", "m.csv", "--output", "m.png", cwd=folder)
+    assert "mean and spread" in shown
+    assert "The mean is known to ±" in shown
+    assert "share" not in shown
+    for more in ((), ("--faithful", "--calls", "2")):
+        said = json.loads(hushmote(*arguments, *more, "--json", cwd=folder))
+        mean = said["moments"][0]
+        assert mean["truth"] == pytest.approx(16, abs=0.5)
+        assert said["half_width"] == pytest.approx((mean["high"] - mean["low"]) / 2)
+    for option in (("--attack", "random"), ("--plot-convergence", "c.png"), ("--range", "1:5")):
+        line = hushmote(*arguments, *option, cwd=folder, expect=1)
+        assert "room_temp answers only its mean: leave" in line

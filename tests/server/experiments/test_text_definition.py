@@ -89,3 +89,15 @@ def test_a_slot_has_a_number_and_no_name():
     text = parse_range(e, "1.2.3")
     assert (text.low, text.high - 1, text.text) == (e.bucket("1.2.3"), e.bucket("1.2.3"), "1.2.3")
     assert words.readings(e, "") == "any text, hashed into 16 slots"
+
+
+def test_what_it_reads_is_slots_and_levels():
+    shown = words.readings(parse(written("prefixes = [2, 3, 4, 4]")).experiment(), "")
+    assert shown == "any text, hashed into 65,536 slots for each of 4 prefixes"
+
+
+def test_a_mechanism_of_pairs_is_not_for_a_number():
+    number = written().replace('type = "text"', 'type = "number"\nlow = 0\nhigh = 50\nbins = 50')
+    for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
+        with pytest.raises(DefinitionError, match=f"^mechanism {name} is for {kind}: take auto$"):
+            parse(f'mechanism = "{name}"\n{number}')

@@ -100,15 +100,22 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
 def _learned(result: Result) -> list[Text]:
     """What is learned: the mean, or the shares, with intervals and small bars."""
     if not result.statistics:
-        return [Text(_sentence(result.note), "dim")] if result.note and result.reports else []
+        if not (result.note and result.reports):
+            return []
+        named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
+        return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
     if result.type == "number":
         lines = [_line(result, one) for one in result.statistics[:1]]
         lines += [Text(_bars(result), "cyan")] if result.histogram else []
     else:
         largest = sorted(result.statistics, key=lambda one: -one.value)[:_MOST_LABELS]
         lines = [_line(result, one) for one in largest]
+    return [*lines, _private(result)]
+
+
+def _private(result: Result) -> Text:
     over = "" if result.window_count == 1 else f"over {result.window_count:,} windows; "
-    return [*lines, Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")]
+    return Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")
 
 
 def _line(result: Result, one: Learned) -> Text:
@@ -135,4 +142,8 @@ def _bars(result: Result) -> str:
 
 
 def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}" + ("" if words.endswith((".", "!", "?")) else ".")
+    return _ended(f"{words[:1].upper()}{words[1:]}")
+
+
+def _ended(words: str) -> str:
+    return words + ("" if words.endswith((".", "!", "?")) else ".")

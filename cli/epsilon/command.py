@@ -164,12 +164,16 @@ def _asked(
     return values, at, _prior_from_text(prior, values.experiment, bare=True)
 
 
+_BARE = "hushmote epsilon local --domain 1000 --risk 0.5"
+
+
 def _listed(experiment: Experiment) -> Experiment:
     """The experiment, whose values can be listed. Raises UsageError for a text."""
     if experiment.type == "text":
         raise UsageError(
             f"{experiment.name} is a text, and no list holds all texts: say with --domain how many an "
-            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'a text')}"
+            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'a text')} "
+            f"Leave the text itself out: {_BARE}"
         )
     return experiment
 

@@ -110,7 +110,12 @@ class FleetEstimate(Shown):
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
-        return self._shares("histogram", histogram_ranges(self.experiment, rows), post)
+        wanted = histogram_ranges(self.experiment, rows)
+        if "frequencies" not in self.answers:  # one's own may tell no share at all: some of them say so
+            some = wanted[:: -(-len(wanted) // 16)]
+            if not moments.tells(self.estimates, _indicators(self.experiment, some)):
+                self._require("frequencies")
+        return self._shares("histogram", wanted, post)
 
     def share(self, *ranges: str, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, with labels, or with texts."""
@@ -126,9 +131,7 @@ class FleetEstimate(Shown):
             return replace(one, about=self.which)
         self._require("ranges")
         wanted = parse_ranges(self.experiment, ranges)
-        weights = np.zeros(self.experiment.domain)
-        for r in wanted:
-            weights[r.low : r.high] = 1
+        weights = _indicators(self.experiment, wanted).max(axis=1)
         true = None if self.truth is None else float(self.truth @ weights)
         row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
         processed = self._processed(post)
@@ -333,6 +336,13 @@ class FleetEstimate(Shown):
 
     def _repr_html_(self) -> str:
         return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
+
+
+def _indicators(experiment: Experiment, wanted: Sequence[IndexRange]) -> Floats:
+    """1 for the values of each range and 0 for all others, shape (domain, ranges)."""
+    index = np.arange(experiment.domain)[:, None]
+    inside = (index >= [r.low for r in wanted]) & (index < [r.high for r in wanted])
+    return inside.astype(float)
 
 
 def parse_ranges(experiment: Experiment, ranges: Sequence[str]) -> list[IndexRange]:

@@ -18,7 +18,7 @@ from ..experiments.units import bin_edges
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
 
-_BIASED = 1e-6  # of the range squared: more is no rounding
+_BIASED = 1e-6  # more is no rounding
 _SMALL = 0.1  # of half an interval: what bins add is not worth a word below
 
 
@@ -63,22 +63,28 @@ def mean(estimate: Estimates) -> Statistic:
 
 def has_deviation(estimate: Estimates) -> bool:
     """Whether its mechanisms tell mean squares as well: one's own may answer the mean and nothing else."""
-    return all(map(_tells_squares, estimate.versions))
+    return tells(estimate, positions(estimate.domain)[:, None] ** 2)
 
 
-def _tells_squares(experiment: Experiment) -> bool:
-    """Whether the weights for squares are without bias, in parts of the range squared."""
+def tells(estimate: Estimates, statistics: Floats) -> bool:
+    """Whether its mechanisms' weights for statistics between 0 and 1, shape (domain, n), are without bias."""
+    return all(_unbiased(experiment, statistics) for experiment in estimate.versions)
+
+
+def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
     mechanism = mechanism_of(experiment)
     if "frequencies" in mechanism.answers:
         return True
-    squares = positions(experiment.domain)[:, None] ** 2
-    weights, constant = mechanism.weights(squares, mechanism.drawn)
-    numbers = [
-        np.zeros(len(size)) if w is None else w[:, 0]
+    weights, constant = mechanism.weights(statistics, mechanism.drawn)
+    classes = [
+        np.zeros((len(size), len(constant))) if w is None else w
         for w, size in zip(weights, mechanism.class_sizes, strict=True)
     ]
-    expected = mechanism.law_transposed(numbers) + constant[0]
-    return bool(np.abs(expected - squares[:, 0]).max() <= _BIASED)
+    for i, constant_part in enumerate(constant):
+        expected = mechanism.law_transposed([w[:, i] for w in classes]) + constant_part
+        if np.abs(expected - statistics[:, i]).max() > _BIASED:
+            return False
+    return True
 
 
 def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:

@@ -103,7 +103,7 @@ def test_two_readings_together_are_shown_unasked(run):
     (given,) = (row for name, row in rows.items() if "1.0" in name)
     assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
     assert run("estimate")("crash_by_version", "--quantile", "0.5", expect=1).endswith(
-        "leave --quantile out\n"
+        "leave --quantile out, and ask with --of and --given, as in --of crashed --given version\n"
     )
 
 
@@ -122,13 +122,16 @@ def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
     assert lines[delay + 1].strip().startswith("mean ")
     assert lines[delay + 2].strip() == "over 3 windows; ε 2 of a report"
     said = " ".join(" ".join(lines).split())
-    assert "Firmware answers only the shares of texts that you name: ask it with hushmote estimate." in said
+    only = "firmware answers only the shares of texts that you name: ask it with hushmote estimate."
+    assert f"{only} over 3 windows; ε 2 of a report" in said
 
 
 def test_beliefs_are_about_values_that_can_be_listed(run):
     for name in ("firmware", "crash"):
         line = run("epsilon")("local", "--prior-from", name, expect=1)
         assert "no list holds all texts: say with --domain how many" in line
+        command, *arguments = line.split(" Leave the text itself out: hushmote ")[1].split()
+        assert "Take ε = " in run(command)(*arguments)
     line = run("epsilon")("local", "--prior-from", "delay", expect=1)
     assert line.startswith("hushmote: delay answers only its mean: give a prior with --prior")
 

@@ -142,6 +142,8 @@ def test_one_bit_has_a_mean_and_no_standard_deviation(own_folder: Callable[[str,
     (row,) = of.mean().rows
     assert row.name == "mean"
     assert row.covered
+    with pytest.raises(NotAnswered, match="x answers only its mean"):
+        of.histogram(8, post="ems")
     (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
     assert [row.name for row in changed.rows] == ["mean"]
     both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))

@@ -35,7 +35,9 @@ PATTERNS = (
     "examples/*.toml",
     "examples/*/*.c",
     "examples/*/*.md",
+    "examples/channels/*.py",
     "locks/*.txt",
+    "server/mechanisms/*.py",
     "tests/vectors.json",
     "tests/vectors_further.json",
 )

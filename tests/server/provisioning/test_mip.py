@@ -15,6 +15,7 @@ import pytest
 from flashing import ROOT, Bench, on_board
 
 from hushmote.server.provisioning import flash, mip, umqtt, usb
+from hushmote.server.wire import board_files
 from hushmote.server.wire.board_files import shipped
 
 
@@ -76,4 +77,5 @@ def test_mpremote_installs_it_from_a_web_server(bench: Bench, site: str):
             assert on_board(board, f"import {module}; print({module}.__file__)") == f"/lib/{module}.mpy"
         assert on_board(board, "import umqtt.simple; print(umqtt.simple.__file__)") == "/lib/umqtt/simple.py"
     library = {path for path in bench.contents() if re.match(r"/lib/[^/]*$", path)}
-    assert library == {f"/lib/{module}.mpy" for module in flash.MODULES}
+    modules = {*flash.MODULES, *(path.stem for path in board_files.shipped().values())}
+    assert library == {f"/lib/{module}.mpy" for module in modules}

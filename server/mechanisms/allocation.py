@@ -17,6 +17,7 @@ Pukelsheim, Optimal Design of Experiments, 1993 (the criterion); Barlow, Barthol
 Statistical Inference under Order Restrictions, 1972 (pooling).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,13 +70,21 @@ def shares(levels: Levels) -> Floats:
 
 def rounded(levels: Levels, wanted: Floats) -> tuple[int, ...]:
     """Small integers in proportion to wanted shares, the last of them positive, of nearly least variance."""
+    return small_integers(wanted, lambda w: levels.variance(np.array(w) / sum(w)), least_of_last=1)
+
+
+def small_integers(
+    wanted: Floats, variance: Callable[[tuple[int, ...]], float], least_of_last: int = 0
+) -> tuple[int, ...]:
+    """Small integers in proportion to wanted shares, of nearly least variance."""
     tried: list[tuple[float, tuple[int, ...]]] = []
     for total in range(1, _MOST + 1):
         exact = wanted * total
         weights = np.floor(exact).astype(int)
         most_missed = np.argsort(weights - exact, kind="stable")[: total - int(weights.sum())]
         weights[most_missed] += 1
-        weights[-1] = max(weights[-1], 1)
-        tried.append((levels.variance(weights / weights.sum()), tuple(int(w) for w in weights)))
+        weights[-1] = max(weights[-1], least_of_last)
+        whole = tuple(weights.tolist())
+        tried.append((variance(whole), whole))
     least = min(variance for variance, _ in tried)
     return next(weights for variance, weights in tried if variance <= least * _SLACK)

@@ -4,7 +4,7 @@ Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency E
 2017, with the collision probability of the linear hash, which is exact.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 
@@ -50,6 +50,7 @@ def primes(below: int) -> tuple[int, ...]:
 
 Cost = Callable[[Channel], float]
 _RARE: Cost = attrgetter("variance")
+_EVEN: Cost = attrgetter("even")
 
 
 def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
@@ -76,6 +77,19 @@ def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Co
     if best is None:
         raise ValueError(f"no oracle over {domain} values fits in {max_codes} codes at epsilon {epsilon}")
     return best
+
+
+def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ...]:
+    """Best channel over each domain for an even population, with at most 2**24 codes together.
+
+    epsilon in micro-nats. Raises ValueError where no choice fits.
+    """
+    asked, most = tuple(domains), MAX_CODES
+    while True:
+        channels = tuple(best_channel(domain, epsilon, most, _EVEN) for domain in asked)
+        if sum(map(code_count, channels)) <= MAX_CODES:
+            return channels
+        most = most * 4 // 5  # fewer codes for those that take the most
 
 
 def code_count(channel: Channel) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from operator import attrgetter
 
 import numpy as np
 
@@ -12,14 +11,13 @@ from . import allocation
 from . import tree as hierarchy
 from .channel import Channel
 from .choice import Choice
-from .flat_choice import MAX_CODES, Cost, best_channel, code_count, truth
+from .flat_choice import MAX_CODES, channels_together, truth
 from .workload import Workload
 
 _MAX_FANOUT = 64
 _MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees
 _MAX_FLAT = 1 << 12  # values; above it a tree of one level is never the best
 _FINALISTS = 4
-_EVEN: Cost = attrgetter("even")
 
 
 @cache
@@ -28,13 +26,7 @@ def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...
 
     epsilon in micro-nats. Raises ValueError where no choice fits.
     """
-    nodes = hierarchy.heights(domain, fanout)
-    most = MAX_CODES
-    while True:
-        channels = tuple(best_channel(n, epsilon, most, _EVEN) for n in nodes)
-        if sum(code_count(channel) for channel in channels) <= MAX_CODES:
-            return channels
-        most = most * 4 // 5  # fewer codes for the levels that take the most
+    return channels_together(hierarchy.heights(domain, fanout), epsilon)
 
 
 def workload_variance(

@@ -13,24 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import factors
+from .allocation import small_integers
 from .channel import Channel
 from .choice import Choice
 from .factors import Energy, Parts
-from .flat_choice import MAX_CODES, Cost, best_channel, code_count
+from .flat_choice import channels_together
 from .workload import Workload
 
 PAIR_KINDS = ("marginals", "tables", "conditional", "differences")
 """Kinds of workloads that are about parts."""
-
-_MOST = 64  # the weights' largest sum
-_SLACK = 1.001  # of the variance, given for smaller weights
-
-
-def _even(channel: Channel) -> float:
-    return channel.even
-
-
-_EVEN: Cost = _even
 
 
 def energy(workload: Workload) -> Energy:
@@ -80,16 +71,9 @@ class CandidateViews:
 
     def rounded(self, wanted: Mapping[Parts, float]) -> dict[Parts, int]:
         """Small integers in proportion to wanted shares, of nearly least variance, none of them 0."""
-        views, shares = list(wanted), np.array(list(wanted.values()))
-        tried: list[tuple[float, dict[Parts, int]]] = []
-        for total in range(1, _MOST + 1):
-            exact = shares * total
-            weights = np.floor(exact).astype(int)
-            weights[np.argsort(weights - exact, kind="stable")[: total - int(weights.sum())]] += 1
-            kept = {view: int(weight) for view, weight in zip(views, weights, strict=True) if weight}
-            tried.append((self.variance(kept), kept))
-        least = min(variance for variance, _ in tried)
-        return next(weights for variance, weights in tried if variance <= least * _SLACK)
+        shares = np.array(list(wanted.values()))
+        weights = small_integers(shares, lambda w: self.variance(dict(zip(wanted, w, strict=True))))
+        return {view: weight for view, weight in zip(wanted, weights, strict=True) if weight}
 
 
 def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice]:
@@ -120,10 +104,6 @@ def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice
 
 def _channels(shape: tuple[int, ...], epsilon: int) -> dict[Parts, Channel]:
     """The best channel of each view, with at most 2**24 codes together. Raises ValueError where none fits."""
-    most = MAX_CODES
-    while True:
-        views = factors.within(range(len(shape)))
-        channels = {view: best_channel(factors.size(shape, view), epsilon, most, _EVEN) for view in views}
-        if sum(map(code_count, channels.values())) <= MAX_CODES:
-            return channels
-        most = most * 4 // 5
+    views = [*factors.within(range(len(shape)))]
+    channels = channels_together((factors.size(shape, view) for view in views), epsilon)
+    return dict(zip(views, channels, strict=True))

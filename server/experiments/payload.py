@@ -58,9 +58,10 @@ def chosen_fields(domain: int, epsilon: int, workload: Workload, name: str = AUT
     try:
         if name == AUTO:
             return choose(domain, epsilon, workload).fields()
-        suited = (choice.mechanism for choice in designs(domain, epsilon, workload))
-        if workload.kind == "list" and name not in suited:
-            raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
+        if workload.kind == "list":  # others go on with what the mechanism is for
+            suited = {choice.mechanism for choice in designs(domain, epsilon, workload)}
+            if name not in suited:
+                raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
         if not class_of(name).parameters:
             return mechanism_fields(name)
         others = () if workload.kind == "list" else (FREQUENCIES, ALL_RANGES, MEAN)

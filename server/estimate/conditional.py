@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arrays import Floats
 from .estimate import Estimates
-from .statistic import Difference, EstimateError, Statistic, normal_quantile
+from .statistic import Difference, EstimateError, Statistic, difference, normal_quantile
 
 ONE = Statistic(1.0, 0.0)
 LEAST_ERRORS = 3.0
@@ -148,10 +148,8 @@ def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> Rat
 
 def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
     """The first of two ratios less the second, of estimates that share no reports."""
-    stderr = math.hypot(first.stderr, second.stderr)
-    third = first.skew * first.stderr**2 - second.skew * second.stderr**2
-    skew = third / stderr**2 if stderr else 0.0
-    return RatioDifference(first.value - second.value, stderr, skew, first, second)
+    apart = difference(first, second)
+    return RatioDifference(apart.value, apart.stderr, apart.skew, first, second)
 
 
 def reports_needed(reports: int, of: Sequence[Ratio]) -> int:

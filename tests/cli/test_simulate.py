@@ -169,7 +169,7 @@ def test_a_mean_stands_beside_its_truth(folder: Path):
     arguments = ("simulate", "mean.toml", "--devices", "2000", "--seed", "1")
     shown = hushmote(*arguments, "--output", "m.csv", "--output", "m.png", cwd=folder)
     assert "mean and spread" in shown
-    assert "The mean is known to ±" in shown
+    assert "The mean is known to about ±" in shown
     assert "share" not in shown
     for more in ((), ("--faithful", "--calls", "2")):
         said = json.loads(hushmote(*arguments, *more, "--json", cwd=folder))

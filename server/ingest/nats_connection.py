@@ -41,6 +41,8 @@ _STEP_S = 0.01  # between two looks at MQTT, until it is set up
 _CLOSE_S = 2.0
 _MOST_SUBJECT = 128  # bytes that are looked at: no valid topic has as many
 _NO_TOPIC = "hushmote/v1/none"  # what nobody is subscribed to: its UNSUBACK comes after what is retained
+_LOST_MQTT = "MQTT was lost"
+_NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 _STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
 
 
@@ -137,7 +139,7 @@ class NatsConnection:
         now = time.monotonic()
         self._take_over(most, now)
         if not alive and not self.trouble:
-            self.trouble = "MQTT was lost"
+            self.trouble = _LOST_MQTT if self._mqtt.accepted else _NO_MAJORITY
         if self._requests and now - self._heard_at > _SILENT_S:
             self.trouble = self.trouble or "the consumer's leader is silent"
         if not self.subscribed:
@@ -291,7 +293,7 @@ class NatsConnection:
         except APIError as e:
             self.trouble = f"JetStream: {e.description or 'it is not there'}"
         except (NatsTimeoutError, NoRespondersError):
-            self.trouble = "JetStream does not answer; is a majority of the servers up?"
+            self.trouble = _NO_MAJORITY
         except (Error, OSError) as e:
             self.trouble = self.trouble or str(e).removeprefix("nats: ")
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..errors import HushmoteError
 from .broker_url import NatsAddress
 from .connection import BrokerConnection
-from .pacing import MOST_WAIT_S, Pace
+from .pacing import Pace
 from .session import BrokerRefused, Session
 from .status import Loss, Status
 from .tls import explain
@@ -38,7 +38,7 @@ class NatsSource:
     each connection.
     """
 
-    most_wait_s = MOST_WAIT_S
+    most_wait_s = 5.0  # a cluster without a majority is back within seconds of its return
 
     def __init__(
         self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]

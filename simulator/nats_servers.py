@@ -38,14 +38,14 @@ class NatsNode:
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
-    count: servers, 1 or 3. settings: further lines of each configuration. What they keep outlives kill() and
-    terminate(), and is gone with stop(). host, port: where the first speaks MQTT. url: what `hushmote serve
-    --broker` takes.
+    count: servers, 1 or 3. settings: further lines of each configuration. sync: how often they sync;
+    "always" is before each acknowledgement. What they keep outlives kill() and terminate(), and is gone with
+    stop(). host, port: where the first speaks MQTT. url: what `hushmote serve --broker` takes.
     """
 
     protocol = "3.1.1"
 
-    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = ()) -> None:
+    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = (), sync: str = "2m") -> None:
         super().__init__("127.0.0.1", 0)
         self.name = "nats"
         kept = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
@@ -53,6 +53,7 @@ class NatsServers(Broker):
         self.nodes: tuple[NatsNode, ...] = ()
         self._count = count
         self._settings = settings
+        self._sync = sync
         self._folder: Path | None = None
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -143,7 +144,7 @@ class NatsServers(Broker):
             f"server_name: {node.name}",
             f"listen: {host}:{node.nats}",
             f"http: {host}:{node.http}",
-            f'jetstream {{ store_dir: "{self.store(number)}" }}',
+            f'jetstream {{ store_dir: "{self.store(number)}", sync_interval: {self._sync} }}',
             f"mqtt {{ listen: {host}:{node.mqtt}, stream_replicas: {self._count}, "
             f"consumer_replicas: {self._count} }}",
         ]

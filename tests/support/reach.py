@@ -20,6 +20,7 @@ MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
     "FleetBroker": "broker",
+    "FleetServers": "broker",
     "NatsServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",

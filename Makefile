@@ -14,12 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
 	$(BIN)/hushmote demo $(if $(BROKER),--broker $(BROKER))
 
-# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
 # The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
 page: $(VENV)/.demo $(VENV)/.page
 	-$(BIN)/python web/board/fetch.py
 	$(BIN)/hushmote demo --page
 
+# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
 test: $(VENV)/.test
 	$(MAKE) --jobs=2 --output-sync=target check firmware
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal

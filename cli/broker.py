@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from ..server.errors import UsageError, refusing
-from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
 from ..server.provisioning.master_key import readable_by_others
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BROKER = "mqtt://localhost:1883"
 URL = "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS"
+NATS_URL = "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://"
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
 PANEL = "Broker"
 
@@ -67,6 +69,20 @@ CertKey = Annotated[
 ]
 
 
+ReportsUrl = Annotated[
+    str,
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help=f"{URL}. NATS servers: {NATS_URL}.",
+        envvar="HUSHMOTE_BROKER",
+        rich_help_panel=PANEL,
+    ),
+]
+
+A = TypeVar("A", BrokerAddress, NatsAddress)
+
+
 def connection(
     url: str,
     password_file: Path | None = None,
@@ -82,13 +98,36 @@ def connection(
     BrokerUrlError and CertificateError.
     """
     address = broker_address(url, password_file, typed=typed)
+    return address, _tls(address, ca, cert, cert_key)
+
+
+def reports_connection(
+    url: str,
+    password_file: Path | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    cert_key: Path | None = None,
+    *,
+    typed: bool = True,
+) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
+    """Return where reports come from, a broker or NATS servers, otherwise as connection() does."""
+    if not is_nats(url):
+        return connection(url, password_file, ca, cert, cert_key, typed=typed)
+    address = _with_password(parse_nats_url(url), password_file, typed=typed)
+    return address, _tls(address, ca, cert, cert_key)
+
+
+def _tls(
+    address: BrokerAddress | NatsAddress, ca: Path | None, cert: Path | None, cert_key: Path | None
+) -> ssl.SSLContext | None:
     if not address.tls:
         if ca or cert or cert_key:
-            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
-        return address, None
+            scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
+            raise UsageError(f"--ca, --cert and --cert-key are for TLS: write the broker as {scheme}://")
+        return None
     from ..server.ingest.tls import client_context  # only here: few connections need it
 
-    return address, client_context(ca, cert, cert_key or cert)
+    return client_context(ca, cert, cert_key or cert)
 
 
 def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress:
@@ -96,7 +135,10 @@ def broker_address(url: str, password_file: Path | None, *, typed: bool) -> Brok
 
     The password is in one of three places: the URL of HUSHMOTE_BROKER, the file, HUSHMOTE_BROKER_PASSWORD.
     """
-    address = parse_broker_url(url, tls=True)
+    return _with_password(parse_broker_url(url, tls=True), password_file, typed=typed)
+
+
+def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
     if typed and address.password is not None:
         raise UsageError(
             "every user of this machine can read a command line: put the password into a file and name it "
@@ -113,11 +155,12 @@ def broker_address(url: str, password_file: Path | None, *, typed: bool) -> Brok
     if address.password is not None or not places:
         return address
     if address.username is None:
-        raise UsageError(f"{places[0]} needs the user's name: write the broker as mqtt://user@host")
+        scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
+        raise UsageError(f"{places[0]} needs the user's name: write the broker as {scheme}://user@host")
     password = os.environ[PASSWORD] if password_file is None else secret_in(password_file, "password")
     if not password:
         raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
-    return BrokerAddress(address.host, address.port, address.username, password, address.tls)
+    return dataclasses.replace(address, password=password)
 
 
 def secret_in(path: Path, kind: str) -> str:

@@ -21,7 +21,7 @@ _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
 
 # CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
-_REFUSED = {133, 134, 135, 138, 140}
+FINAL = {133, 134, 135, 138, 140}
 # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
 _WRONG_PROTOCOL = {1, 132}
 
@@ -101,7 +101,7 @@ class Connector(Generic[Connection]):
                 f"{broker} speaks only MQTT 3.1.1, and --share and --retire need MQTT 5: "
                 "take another broker, or one aggregator without a group"
             )
-        elif old or answer.value in _REFUSED:
+        elif old or answer.value in FINAL:
             raise BrokerRefused(f"{broker} refuses the connection: {why}")
         else:
             self._status.say(logging.WARNING, f"{broker} answers {why}: trying again", Loss.OTHER)

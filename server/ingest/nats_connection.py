@@ -1,0 +1,293 @@
+"""One connection of the aggregator to NATS servers: reports by a pull consumer, the rest by MQTT.
+
+The consumer is durable, on the servers' own stream of MQTT messages; any number of aggregators pull from it.
+What boards must find at the broker, experiments, goes by MQTT to one of the same servers: what is retained is
+MQTT's own there. Its subjects, for permissions: $JS.API.CONSUMER.{INFO,CREATE,MSG.NEXT,DELETE} and $JS.ACK of
+the stream, and the inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from nats.errors import Error, NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import ConsumerInfo
+from nats.js.errors import APIError
+from paho.mqtt.client import MQTTMessageInfo
+
+from ..wire.report import MAX_PAYLOAD_BYTES
+from ..wire.subjects import STREAM, topic_of
+from .connection import BrokerConnection
+from .connector import FINAL
+from .nats_client import BatchNatsClient
+from .nats_consumer import Consumer, ConsumerRefused
+from .pacing import Pace
+
+_NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
+_EXPIRES_S = 30.0  # of a request for messages that stays unanswered
+_HEARTBEAT_S = (
+    1.0  # a server that has nothing says so: a request dies with the server that leads the consumer
+)
+_SILENT_S = 4.0
+_STEP_S = 0.01  # between two looks at MQTT, until it is set up
+_CLOSE_S = 2.0
+_MOST_SUBJECT = 128  # bytes that are looked at: no valid topic has as many
+_NO_TOPIC = "hushmote/v1/none"  # what nobody is subscribed to: its UNSUBACK comes after what is retained
+_STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
+
+
+class NatsConnection:
+    """A connection from its logins to the loss of either half; a ReportConnection.
+
+    mqtt: the half for what is retained, made anew like this. consumer: what reports are taken from.
+    most: messages held or asked for at a time. seen: experiments' topic filters.
+
+    found: the consumer as it was at the start of the connection, None where it was made then.
+    refusal: why no other try would do better, "" where one may. trouble: what else went wrong.
+    """
+
+    def __init__(
+        self, mqtt: BrokerConnection, consumer: Consumer, seen: Sequence[str], most: int, pace: Pace
+    ) -> None:
+        self.pace = pace
+        self.started = time.monotonic()
+        self.messages: list[tuple[str, bytes]] = []
+        self.subscribed = False
+        self.found: ConsumerInfo | None = None
+        self.refusal = ""
+        self.trouble = ""
+        self._mqtt = mqtt
+        self._consumer = consumer
+        self._seen = seen
+        self._most = most
+        self._replies: list[bytes] = []
+        self._requests: dict[bytes, int] = {}  # inbox of each, in order -> messages still to come
+        self._heard_at = self._turned_at = self.started
+        self._wake_at = 1
+        self._paced = 0  # messages that pace knows of
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._woken = asyncio.Event()
+        self._client = BatchNatsClient(self._take, self._failed)
+        self._inbox = b""
+        self._number = 0
+
+    # What is retained goes by MQTT.
+
+    @property
+    def experiments(self) -> dict[str, bytes]:
+        """Topic -> what was last published there by somebody else, or is retained."""
+        return self._mqtt.experiments
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Of a packet that the servers take, None where they do not say."""
+        return self._mqtt.most_bytes
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Packet id of a publication -> why it was refused."""
+        return self._mqtt.refused
+
+    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
+        """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
+        return self._mqtt.publish(topic, payload)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether both logins were accepted."""
+        return self._mqtt.accepted
+
+    def join(
+        self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
+    ) -> None:
+        """Log in to a server's NATS; raises OSError, asyncio's TimeoutError and nats-py's Error."""
+        self._run(self._client.join(host, port, login, tls))
+        self._setting_up = self._loop.create_task(self._set_up())
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of the server's software."""
+        version = self._client.connected_server_version
+        return version.major, version.minor
+
+    def connect(self, host: str, port: int) -> None:
+        """Send MQTT's CONNECT; raises OSError where nobody listens and ValueError for what is no host."""
+        self._mqtt.connect(host, port)
+
+    def turn(self, wait_s: float, most: int) -> bool:
+        """Wait wait_s seconds at most for reports, read, write and keep alive; False once it is lost."""
+        alive = self._mqtt.turn(0.0, most)
+        self._mqtt.acknowledge()  # what is no experiment: nothing was asked for
+        now = time.monotonic()
+        if now - self._turned_at > _HEARTBEAT_S:
+            self._heard_at = now  # nobody listened: a commit took long
+        self._turned_at = now
+        self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
+        now = time.monotonic()
+        if (held := len(self.messages)) > self._paced:
+            self.pace.arrived(held, held - self._paced, now)
+            self._paced = held
+        if not alive and not self.trouble:
+            self.trouble = "MQTT was lost"
+        if self._requests and now - self._heard_at > _SILENT_S:
+            self.trouble = self.trouble or "the consumer's leader is silent"
+        if not self.subscribed:
+            self._look_at_set_up()
+        return not self.trouble and not self.refusal
+
+    def acknowledge(self) -> None:
+        """Acknowledge all messages and forget them; a connection that is gone takes no harm."""
+        count, replies = len(self.messages), self._replies
+        # First of all: while acknowledgements are sent, more may come.
+        self.messages, self._replies, self._paced = [], [], 0
+        self.pace.committed(count, time.monotonic())
+        if not self._client.is_closed:
+            self._run(self._client.acknowledge(replies))
+
+    def left(self) -> int | None:
+        """Messages that the consumer has not seen acknowledged, None where the servers do not say now."""
+        try:
+            info = self._run(self._consumer.find(self._client))
+        except (Error, OSError):
+            return None
+        if info is None:
+            return 0
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+    def delete_consumer(self) -> None:
+        """End it for all who pull from it; raises nats-py's Error."""
+        self._run(self._consumer.delete(self._client))
+
+    def close(self) -> None:
+        """Send what is still unsent, acknowledgements first, give back what is held, and disconnect."""
+        with contextlib.suppress(Error, OSError, TimeoutError):
+            self._run(asyncio.wait_for(self._leave(), _CLOSE_S))
+        self._runner.close()
+        self._mqtt.close()
+
+    async def _leave(self) -> None:
+        if self._client.is_connected:
+            await self._client.stop_taking()
+            await self._client.acknowledge(self._replies, b"-NAK")
+            await self._client.flush()
+        await self._client.close()
+
+    def _run(self, doing: Coroutine[Any, Any, Any]) -> Any:
+        return self._loop.run_until_complete(doing)
+
+    async def _receive(self, wait_s: float, most: int) -> None:
+        if self.subscribed:
+            await self._ask()
+        self._wake_at = most if self.messages else 1
+        self._woken.clear()
+        if len(self.messages) >= most:
+            wait_s = 0.0
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), wait_s)
+
+    async def _ask(self) -> None:
+        """Ask for messages in good time, and for no more than are to be held."""
+        coming = sum(self._requests.values())
+        wanted = self._most - len(self.messages) - coming
+        if wanted <= 0 or (coming and wanted < self._most // 4):
+            return
+        self._number += 1
+        inbox = b"%s.%d" % (self._inbox, self._number)
+        request = {
+            "batch": wanted,
+            "expires": int(_EXPIRES_S * 1e9),
+            "idle_heartbeat": int(_HEARTBEAT_S * 1e9),
+        }
+        if not self._requests:
+            self._heard_at = time.monotonic()
+        self._requests[inbox] = wanted
+        await self._client.publish(
+            f"{_NEXT}.{self._consumer.name}", json.dumps(request).encode(), inbox.decode()
+        )
+
+    def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self._heard_at = time.monotonic()
+        if subject.startswith(self._inbox):
+            self._hear(subject, headers)
+            return
+        # One byte too many is as malformed as a megabyte, and takes less memory.
+        self.messages.append((topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]))
+        self._replies.append(reply)
+        for first, coming in self._requests.items():
+            if coming > 1:
+                self._requests[first] = coming - 1
+            else:
+                del self._requests[first]
+            break
+        if len(self.messages) >= self._wake_at:
+            self._woken.set()
+
+    def _hear(self, inbox: bytes, headers: bytes) -> None:
+        """Hear what became of a request."""
+        status = _STATUS.match(headers)
+        if status is None or status[1] == b"100":
+            return
+        self._requests.pop(inbox, None)
+        if status[1] not in (b"404", b"408"):
+            self.trouble = (
+                self.trouble or status[2].decode(errors="replace").lower() or "nobody leads the consumer"
+            )
+        self._woken.set()
+
+    def _failed(self, text: str) -> None:
+        """Hear from the client what is wrong."""
+        if "permissions violation" in text.lower():
+            self.refusal = self.refusal or text.removeprefix("nats: ")
+        elif not self.trouble:
+            self.trouble = text.removeprefix("nats: ") or "NATS was lost"
+        self._woken.set()
+
+    async def _set_up(self) -> None:
+        """Do what comes before reports do: nothing is announced to boards before the consumer is there."""
+        mqtt = self._mqtt
+        await _until(lambda: mqtt.answer is not None)
+        assert mqtt.answer is not None
+        if mqtt.answer.is_failure:
+            why = f"MQTT: {str(mqtt.answer).lower()}"
+            if mqtt.answer.value in FINAL:
+                raise ConsumerRefused(why)
+            raise Error(why)
+        mqtt.watch(self._seen)
+        mqtt.unsubscribe([_NO_TOPIC])
+        await _until(lambda: mqtt.watched is not None and mqtt.unsubscribed is not None)
+        self.found = await self._consumer.find(self._client)
+        if self.found is None:
+            await self._consumer.make(self._client)
+        inbox = self._client.new_inbox()
+        self._inbox = inbox.encode()
+        await self._client.subscribe_taken(f"{inbox}.*")
+
+    def _look_at_set_up(self) -> None:
+        if not self._setting_up.done():
+            return
+        try:
+            self._setting_up.result()
+        except ConsumerRefused as e:
+            self.refusal = self.refusal or str(e)
+        except APIError as e:
+            self.trouble = f"JetStream: {e.description or 'it is not there'}"
+        except (NatsTimeoutError, NoRespondersError):
+            self.trouble = "JetStream does not answer; is a majority of the servers up?"
+        except (Error, OSError) as e:
+            self.trouble = self.trouble or str(e).removeprefix("nats: ")
+        else:
+            self.subscribed = True
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(_STEP_S / 2)

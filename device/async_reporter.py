@@ -186,7 +186,7 @@ class AsyncReporter(BaseReporter):
         self._heard.clear()
         for name in self._names:
             topic = _text(self._experiment_prefix + name.encode())
-            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x01")
+            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0, as mqtt_reporter says
             if answer[2:] == b"\x80":
                 self.refused[name] = "the broker forbids the subscription"
         self._said = self._health("online")

@@ -401,7 +401,9 @@ class Reporter(BaseReporter):
     def _subscribe(self, name):
         self._begin()
         try:
-            self._mqtt.subscribe(self._experiment_prefix + name.encode(), 1)
+            # QoS 0 loses nothing: experiments are retained, and each connection subscribes anew. At QoS 1 a
+            # cluster of NATS servers keeps a queue of its own for each board.
+            self._mqtt.subscribe(self._experiment_prefix + name.encode(), 0)
         except Exception as e:
             # 0x80 in the broker's answer, which is read to its end: this name is forbidden, the rest goes on.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:

@@ -211,6 +211,17 @@ class Board:
     def full(self, full):
         self.storage.full = full
 
+    def waits(self, count):
+        """So many draws of the wait before the first attempt, and of the one after it failed, in ms."""
+        drawn = []
+        for _ in range(count):
+            self.reporter._next_ms = None
+            self.reporter._attempt = 0
+            first = self.reporter._wait_ms()
+            self.reporter._is_lost("nothing listens")
+            drawn.append([first, self.reporter._wait_ms()])
+        return drawn
+
     def seen_timeout(self):
         return TimeoutClient.seen
 

@@ -1074,6 +1074,15 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
 # --- Pure parts -----------------------------------------------------------------------------------
 
 
+def test_the_first_attempt_waits_within_the_spread_and_the_next_as_the_back_off_says(start_any: Any) -> None:
+    board = start_any(free_port(), reporter={"spread_s": 1000})
+    waits = board.ask("waits", 64)
+    # All 64 draws are in one half with a chance of 2^-63, below 1e-18.
+    first = [wait for wait, _ in waits]
+    assert 0 <= min(first) < 500_000 < max(first) < 1_000_000
+    assert all(0 <= wait < 1000 for _, wait in waits)  # FAST: backoff_s is 1
+
+
 def test_waits_between_attempts_have_full_jitter() -> None:
     asked: list[int] = []
 
@@ -1087,6 +1096,36 @@ def test_waits_between_attempts_have_full_jitter() -> None:
     assert waits == [n - 1 for n in asked]
     # The largest settings fit what the DRBG draws from.
     assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+
+
+def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def below(n: int) -> int:
+        asked.append(n)
+        return 0
+
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
+    reporter._below = below
+    reporter._wait_ms()
+    reporter._is_lost("nothing listens")
+    reporter._is_lost("nothing listens")
+    reporter._is_connected()
+    reporter._is_lost("the broker closed the connection")  # at once: it did not last
+    reporter._is_connected()
+    reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
+    reporter._settle()
+    reporter._is_lost("the broker closed the connection")
+    reporter._is_lost("nothing listens")
+    assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+
+
+def test_without_a_spread_the_first_attempt_waits_within_backoff_s(tmp_path: Path) -> None:
+    asked: list[int] = []
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
+    reporter._below = lambda n: asked.append(n) or 0
+    reporter._wait_ms()
+    assert asked == [7000]
 
 
 def test_a_connection_that_lasted_a_week_was_a_good_one(
@@ -1112,7 +1151,14 @@ def test_a_connection_that_lasted_a_week_was_a_good_one(
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("keepalive_s", 1), ("timeout_s", 0), ("delay_s", -1), ("backoff_s", 0), ("backoff_max_s", 1)],
+    [
+        ("keepalive_s", 1),
+        ("timeout_s", 0),
+        ("delay_s", -1),
+        ("backoff_s", 0),
+        ("backoff_max_s", 1),
+        ("spread_s", 0),
+    ],
 )
 def test_settings_out_of_range_are_named(setting: str, value: int, tmp_path: Path) -> None:
     client = make_client(tmp_path, FLEET)

@@ -22,6 +22,8 @@ from .broker import Broker, BrokerError
 
 _START_S = 30.0
 _STOP_S = 15.0
+_TRIALS = 3
+_TAKEN = "address already in use"
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,30 @@ class NatsServers(Broker):
 
     def start(self) -> None:
         """Return once all servers are up and agree on a leader; raises BrokerError."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="hushmote-nats-"))
-            ports = _free_ports(4 * self._count)
-            self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
-            self.port = self.nodes[0].mqtt
-            for number in range(self._count):
-                self._conf(number).write_text(self._lines(number), encoding="utf-8")
+        if self._folder is not None:
+            self._launch_all()
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix="hushmote-nats-"))
+        for trial in range(_TRIALS):
+            self._configure()
+            try:
+                self._launch_all()
+                return
+            except BrokerError as e:
+                self.kill()
+                # Somebody took a port that was free a moment ago; nothing is kept yet, others do as well.
+                if trial == _TRIALS - 1 or _TAKEN not in str(e):
+                    self.stop()
+                    raise
+
+    def _configure(self) -> None:
+        ports = _free_ports(4 * self._count)
+        self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
+        self.port = self.nodes[0].mqtt
+        for number in range(self._count):
+            self._conf(number).write_text(self._lines(number), encoding="utf-8")
+
+    def _launch_all(self) -> None:
         for number in range(self._count):
             self._launch(number)
         self.wait()

@@ -220,12 +220,15 @@ class Reporter(BaseReporter):
                 tries for ever inside one call
     feed        a function without arguments, called at least once a second while something is waited
                 for; the name look-up alone has no such calls
+    brokers     how many brokers make_mqtt goes through, such as by reporter_base.Brokers: where one does
+                not answer, flush() goes on with the next
     """
 
-    def __init__(self, client, make_mqtt, kept=None, feed=_no_watchdog, **settings):
+    def __init__(self, client, make_mqtt, kept=None, feed=_no_watchdog, brokers=1, **settings):
         super().__init__(client, kept, **settings)
         self._make_mqtt = make_mqtt
         self._feed = feed
+        self._brokers = brokers
         self._mqtt = None
         self._link = None
         self._packets = 0
@@ -268,7 +271,7 @@ class Reporter(BaseReporter):
         self._end_ms = ticks_add(ticks_ms(), timeout_ms)
         try:
             if not self.connected:
-                self._connect()
+                self._connect_any()
             quiet_ms = ticks_add(ticks_ms(), QUIET_MS)
             while len(self._heard) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
                 if self._receive():
@@ -306,6 +309,16 @@ class Reporter(BaseReporter):
         self._next_ms = ticks_ms()
 
     # The broker's side
+
+    def _connect_any(self):
+        """Connect to the next broker that answers, while flush() has time."""
+        for left in range(self._brokers, 0, -1):
+            try:
+                return self._connect()
+            except Exception as e:  # as in poll()
+                if left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
+                    raise
+                self._lost(reason(e))
 
     def _connect(self):
         mqtt = self._make_mqtt()

@@ -110,6 +110,29 @@ def _check_seconds(name, value, low, high):
         raise ldp_client.SettingsError("%s must be an integer from %d to %d seconds" % (name, low, high))
 
 
+class Brokers:
+    """A cluster's brokers, of which each attempt to connect takes the next.
+
+    text: "host" or "host:port", several with commas between; port: of those that name none. Boards begin
+    anywhere and go round either way, so that those of a broker that dies are shared among the others.
+    """
+
+    def __init__(self, text, port):
+        self._all = []
+        for broker in text.split(","):
+            host, colon, own = broker.rpartition(":")
+            # More colons than one: an IPv6 address, and no port.
+            self._all.append((host, int(own)) if colon and ":" not in host else (broker, port))
+        drawn = os.urandom(2)
+        self._at = drawn[0] % len(self._all)
+        self._step = drawn[1] % 2 or -1
+
+    def next(self):
+        """(Host, port) of the next."""
+        self._at = (self._at + self._step) % len(self._all)
+        return self._all[self._at]
+
+
 class BaseReporter:
     """One board's experiments and reports, and the state of its connection.
 

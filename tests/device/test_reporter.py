@@ -31,6 +31,7 @@ from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.nats_servers import NatsServers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
@@ -605,6 +606,67 @@ def test_a_locked_board_tells_so(watcher: Watcher, mosquitto: MosquittoBroker, s
     board = start_any(mosquitto.port, again=True)
     board.reach("connected", True)
     wait_until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
+
+
+# --- Brokers of a cluster -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
+def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any) -> None:
+    with NatsServers(3) as cluster:
+        watcher = Watcher(cluster.nodes[2].mqtt)
+        watcher.publish("room_temp", experiment())
+        first, second = cluster.nodes[:2]
+        nobody = free_port()
+        host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
+        # Servers that have lost their leader elect another before they answer.
+        board = start_any(nobody, host=host, reporter={"timeout_s": 10})
+        board.reach("state", "reporting", ms=12_000)
+        cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
+        made = [board.ask("report", "room_temp", 21.4)]
+        board.reach("pending", 0, ms=20_000)
+        cluster.start_node(0)
+        cluster.wait()
+        cluster.kill(1)
+        made.append(board.ask("report", "room_temp", 25.0))
+        board.reach("pending", 0, ms=20_000)
+        wait_until(lambda: len(set(watcher.reports)) == 2, "both reports")
+        assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
+        watcher.close()
+
+
+def test_a_board_that_sleeps_tries_every_broker_in_one_call(
+    watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
+    host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
+    board = start_board(free_port(), host=host)
+    for number in range(1, 5):
+        empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
+        assert empty, board.ask("status")
+        assert ms < 3500
+        assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
+    wait_until(lambda: len(watcher.reports) == 4, "the reports")
+    board.kill()
+
+    board = start_board(free_port(), host=f"127.0.0.1,127.0.0.1:{proxy.port}")  # nobody answers
+    empty, ms = board.ask("flush", 1500, {"room_temp": 21.4})
+    assert empty
+    assert ms < 3000
+
+
+def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
+    # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
+    orders = set()
+    for _ in range(400):
+        brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
+        orders.add(tuple(brokers.next() for _ in range(3)))
+    assert len(orders) == 6
+    assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
+    assert all(len(set(order)) == 3 for order in orders)
+    alone = reporter_base.Brokers("broker.example", 8883)
+    assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
 
 
 # --- Boards that sleep ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import pytest
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
+    "NatsServers": "broker",
     "FleetBroker": "broker",
     "FleetServers": "broker",
     "NatsServers": "broker",

@@ -1,7 +1,7 @@
 """An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
 
 `open_broker` takes mosquitto as a child process where it is installed, else amqtt in a thread of this
-process; or any broker that is there already.
+process; three NATS servers as child processes; or any broker that is there already.
 """
 
 from __future__ import annotations
@@ -294,8 +294,8 @@ def free_port() -> int:
 def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
     """Return the chosen broker, to be entered as a context manager.
 
-    choice: "embedded", "mosquitto", "auto" (mosquitto where it is installed), or one that runs, its address
-    or mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
+    choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto where it is installed), or
+    one that runs, its address or mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
     """
     if choice == "auto":
         return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()
@@ -303,10 +303,14 @@ def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
         return EmbeddedBroker()
     if choice == "mosquitto":
         return MosquittoBroker()
+    if choice == "nats":
+        from .nats_servers import NatsServers
+
+        return NatsServers()
     try:
         address = parse_broker_url(choice) if isinstance(choice, str) else choice
     except BrokerUrlError as e:
-        raise BrokerError(f"{e}, or auto, embedded or mosquitto") from None
+        raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
     if address.tls:
         raise BrokerError("this speaks no TLS: write the broker as mqtt://")
     return ExternalBroker(address.host, address.port, address.username, address.password)

@@ -19,7 +19,9 @@ import pytest
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
+    "NatsServers": "broker",
     "FleetBroker": "broker",
+    "FleetServers": "broker",
     "NatsServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",

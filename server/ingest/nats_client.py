@@ -119,6 +119,10 @@ class BatchNatsClient(Client):
             if reader is not None and isinstance(reader.exception(), ssl.SSLError):
                 raise reader.exception() from None
             raise
+        if tls is not None:
+            # nats-py makes the protocol of the encrypted connection itself, which asyncio then warns of.
+            transport: Any = self._transport
+            transport._io_writer.transport.get_protocol()._over_ssl = True
 
     async def subscribe_taken(self, subject: str) -> None:
         """Have what comes on this subject taken."""

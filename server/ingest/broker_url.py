@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..errors import HushmoteError
@@ -36,7 +36,7 @@ class NatsAddress:
 
     servers: tuple[tuple[str, int, int], ...]
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     tls: bool = False
 
     def __str__(self) -> str:

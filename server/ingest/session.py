@@ -55,6 +55,17 @@ class Session:
         return [topics.experiment_filter(name) for name in self.fleets or (None,)]
 
 
+def warn_unseen(connection: BrokerConnection, broker: str, status: Status) -> None:
+    """Say so where the broker does not show what is retained for boards."""
+    if connection.watched is not None and connection.watched.is_failure:
+        why = str(connection.watched).lower()
+        status.say(
+            logging.WARNING,
+            f"{broker} shows no experiments ({why}): one that somebody clears stays so; let this user read "
+            "them",
+        )
+
+
 class Subscription:
     """Subscribes a session, and never ends it."""
 
@@ -81,13 +92,7 @@ class Subscription:
         where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{shared}")
-        if connection.watched is not None and connection.watched.is_failure:
-            why = str(connection.watched).lower()
-            self._status.say(
-                logging.WARNING,
-                f"{self._session.broker} shows no experiments ({why}): one that somebody clears stays so; "
-                "let this user read them",
-            )
+        warn_unseen(connection, self._session.broker, self._status)
 
     def holds_messages(self, now: float) -> None:
         """Note that messages have come which are not committed yet."""

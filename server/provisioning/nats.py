@@ -20,6 +20,7 @@ MOST_STORE_BYTES = 20_000_000_000
 MOST_MEMORY_BYTES = 1_000_000_000
 MOST_SUBSCRIPTIONS = 200
 HANDSHAKE_S = 60
+FORGOTTEN_MIN = 10
 
 
 def check(fleet: FleetSpec) -> None:
@@ -69,8 +70,10 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         f'  listen: "{own}:{fleet.port}"',
         *tls,
         f"  stream_replicas: {count}",
-        "  # What a board awaits is of no use after its connection: it asks again.",
+        "  # What a board awaits is of no use after its connection: it asks again. So it takes no disk, and",
+        "  # goes when nobody has come back for it.",
         "  consumer_memory_storage: true",
+        f'  consumer_inactive_threshold: "{FORGOTTEN_MIN}m"',
         "  reject_qos2_publish: true",
         "  downgrade_qos2_subscribe: true",
         "}",

@@ -13,6 +13,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -353,6 +354,30 @@ def test_what_is_larger_than_any_result_is_dropped_with_its_sender(site: Site, t
             flood.publish(f"{TOPIC}/{topic}", bytes(servers_config.MOST_PACKET_BYTES), retain=True)
             assert flood.ended
         assert site.arrives(aggregator, board, "m7q2") == []
+
+
+def test_a_packet_that_says_it_will_be_large_is_not_waited_for(site: Site):
+    tls = context(site.folder, site.pem("k3f9"))
+    plain = socket.create_connection(("127.0.0.1", site.folder.fleet.port), 10)
+    with tls.wrap_socket(plain, server_hostname="localhost") as made:
+        made.sendall(CONNECT)
+        assert made.recv(4) == b"\x20\x02\x00\x00"
+        made.sendall(bytes.fromhex("30ffffff7f") + b"\x00\x1ahushmote/v1/home/report/k3f9")
+        with pytest.raises((ConnectionError, ssl.SSLError, AssertionError)):
+            assert made.recv(1) != b""
+
+
+def test_what_a_board_awaits_is_forgotten_when_nobody_comes_back_for_it(site: Site):
+    with at(site.folder, site.pem("k3f9"), clean=False) as board:
+        board.subscribe(f"{TOPIC}/experiment/forgotten")
+    url = f"http://127.0.0.1:{site.folder.fleet.monitor_port}/jsz?acc=$G&streams=1&consumers=1&config=1"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        (account,) = json.load(answer)["account_details"]
+    (stream,) = (s for s in account["stream_detail"] if s["name"] == STREAM)
+    filters = "$MQTT.msgs.hushmote.v1.home.experiment.forgotten"
+    (kept,) = (c["config"] for c in stream["consumer_detail"] if c["config"]["filter_subject"] == filters)
+    assert kept["inactive_threshold"] == servers_config.FORGOTTEN_MIN * 60e9
+    assert kept["mem_storage"]
 
 
 def test_qos_2_ends_a_connection_that_publishes_and_is_1_for_one_that_subscribes(site: Site):

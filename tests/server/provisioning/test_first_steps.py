@@ -1,6 +1,7 @@
 """What `provision fleet` prints is run as it is printed, on one machine, up to a board that is revoked."""
 
 import contextlib
+import dataclasses
 import os
 import pwd
 import shutil
@@ -247,6 +248,12 @@ def test_the_page_shows_the_commands_that_are_printed():
     )
     made = fleet_folder.FleetFolder(Path("/srv/fleet-home"), spec)
     commands = printed("\n".join(first_steps(made, in_environment=False)))
+    nats = dataclasses.replace(
+        spec, hosts=("a.example", "b.example", "c.example"), broker_folder="/etc/nats/hushmote", broker="nats"
+    )
+    made = fleet_folder.FleetFolder(Path("/srv/fleet-nats"), nats)
+    steps = printed("\n".join(first_steps(made, in_environment=False)))
+    commands += steps[:3] + steps[9:]  # of three servers the page shows the first
     page = " ".join((DOCS / "identity.md").read_text().replace("\\\n", " ").split())
     for command in commands:
         assert " ".join(command.split()) in page

@@ -560,3 +560,53 @@ def test_an_aggregators_older_certificate_ends_with_the_rotation_and_what_it_ret
         reader.subscribe(f"{TOPIC}/experiment/+")
         until(lambda: reader.messages == [(f"{TOPIC}/experiment/stays", b"e")], lambda: reader.messages)
         aggregator.publish(f"{TOPIC}/experiment/stays", b"", retain=True)
+
+
+def test_where_the_store_is_full_a_report_is_not_acknowledged_and_what_was_is_there(tmp_path: Path):
+    """The limit is lowered, so that a flood of seconds reaches it."""
+    folder = make_nats_fleet(tmp_path / "folder")
+    conf = folder.path / "broker/1/nats.conf"
+    shipped = f"max_file_store: {servers_config.MOST_STORE_BYTES}"
+    assert shipped in conf.read_text()
+    conf.write_text(conf.read_text().replace(shipped, "max_file_store: 1000000"))
+    pem = folder.path / "k3f9.pem"
+    pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
+    config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET))
+
+    async def pull(client: Client) -> int:
+        taken = await client.jetstream().pull_subscribe_bind("counted", STREAM)
+        count = 0
+        while True:
+            try:
+                messages = await taken.fetch(100, timeout=2)
+            except nats.errors.TimeoutError:
+                return count
+            for message in messages:
+                await message.ack_sync(timeout=10)
+            count += len(messages)
+
+    with serving(folder):
+        aggregator = folder.path / "aggregator/aggregator_1.pem"
+        with at(folder, aggregator) as first:  # the first over MQTT makes the stream
+            assert first.connected()
+        over_nats(folder, aggregator, lambda client: client.jetstream().add_consumer(STREAM, config))
+        with at(folder, pem) as board:
+            while not board.ended:
+                board.publish(f"{TOPIC}/report/k3f9", bytes(3000))
+                assert len(board.acknowledged) < 1000
+            taken = len(board.acknowledged)
+            assert taken > 100
+        assert over_nats(folder, aggregator, pull) in (taken, taken + 1)
+        with at(folder, pem) as board:
+            board.publish(f"{TOPIC}/report/k3f9", b"again")
+            assert board.acknowledged == ["Success"]
+
+
+def test_the_log_names_who_is_refused(site: Site):
+    """NATS has no setting against it; mosquitto has."""
+    (gone,) = site.board("gone")
+    site.folder.revoke(["gone"], now_utc())
+    site.servers.reload()
+    assert refused(site, gone, client_id="the-client-id-of-gone")
+    log = site.servers.log(1)
+    assert re.search(r"127\.0\.0\.1:\d+ - mid:\d+ - \"the-client-id-of-gone\" - authentication error", log)

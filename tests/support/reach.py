@@ -24,6 +24,7 @@ MARKS: Mapping[str, str] = {
     "FleetServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",
+    "find_nats_server": "broker",
     "Browser": "browser",
     "browsing": "browser",
     "needs_chromium": "browser",

@@ -64,15 +64,15 @@ _SHARED_ANY = {kind: weight for kind, weight in _ANY.items() if not kind.endswit
 _HOLDING = Setting(hold_s=3)
 _SHARED = Setting(aggregators=2, share="chaos")
 _NODES = {
-    "kill node": 5,
-    "kill two nodes": 2,
-    "kill all nodes": 2,
-    "kill nodes with no aggregator": 5,
-    "stop node": 1,
-    "stop all nodes": 0.5,
-    "pause node": 1,
-    "pause two nodes": 0.5,
-    "wipe node": 0.5,
+    "kill node": 10,
+    "kill two nodes": 5,
+    "kill all nodes": 4,
+    "kill nodes with no aggregator": 10,
+    "stop node": 2,
+    "stop all nodes": 1,
+    "pause node": 2,
+    "pause two nodes": 1,
+    "wipe node": 1,
 }
 _SITES = {
     "cut node": 3,
@@ -83,7 +83,7 @@ _SITES = {
     "unplug two nodes": 1,
     "unplug all nodes": 2,
 }
-_CLUSTER = Setting(cluster=True, aggregators=2, gap_s=0.015)
+_CLUSTER = Setting(boards=60, cluster=True, aggregators=2)
 _AT_SITES = replace(_CLUSTER, sites=True)
 
 

@@ -42,6 +42,11 @@ def needs_postgres() -> Path:
     return folder
 
 
+def is_part(table: str | None) -> bool:
+    """Whether a table of a store is one of those that the dedupe table is divided into."""
+    return table is not None and table.startswith("dedupe_")
+
+
 class Cluster:
     """A PostgreSQL server with a folder of its own, as a context manager.
 

@@ -7,6 +7,7 @@ No column links a device to a code, a value, an address or a time: `dedupe` know
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
 VERSION = 5
 
@@ -89,7 +90,7 @@ dedupe = sa.Table(
 )
 for _part in range(DEDUPE_PARTS):
     _ddl = f"PARTITION OF dedupe FOR VALUES WITH (MODULUS {DEDUPE_PARTS}, REMAINDER {_part})"
-    sa.event.listen(
+    event.listen(
         dedupe,
         "after_create",
         sa.DDL(f"CREATE TABLE dedupe_{_part} {_ddl}").execute_if(dialect="postgresql"),

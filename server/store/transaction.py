@@ -95,7 +95,7 @@ def _allowed() -> dict[str, Any]:
     table = schema.device
     query = select(table.c.device).where(table.c.fleet == bindparam("fleet"), table.c.state == "allowed")
     # One search of the index for each device. Joined or in a list, PostgreSQL may read the whole table for
-    # each as long as it has no statistics of it. No locks: an aggregator's role may read the list and no more.
+    # each as long as it has no statistics of it. No lock: an aggregator may read the list and no more.
     devices = bindparam("devices", type_=postgresql.ARRAY(Text))
     wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
     match = query.where(table.c.device == wanted.c.device).limit(1).lateral("match")

@@ -28,6 +28,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import chaos_run  # pyright: ignore[reportMissingImports]
+from chaos_plan import KILLS, plan  # pyright: ignore[reportMissingImports]
+from chaos_setting import Setting  # pyright: ignore[reportMissingImports]
+from chaos_verdict import Verdict  # pyright: ignore[reportMissingImports]
 from postgres import Cluster  # pyright: ignore[reportMissingImports]
 
 _SERIES = 20  # faults
@@ -53,11 +56,11 @@ _ANY = {
 _COMMITS = {"kill aggregator as it commits": 6}
 _SQLITE = _ANY | _COMMITS
 _DATABASE = {"kill database": 4, "cut database": 2, "swallow database": 1}
-_ALONE = chaos_run.Setting()
+_ALONE = Setting()
 # mosquitto 2.0 forgets shared subscriptions when it restarts: tests/server/ingest/test_broker_traps.py.
 _SHARED_ANY = {kind: weight for kind, weight in _ANY.items() if not kind.endswith(("broker", "connected"))}
-_HOLDING = chaos_run.Setting(hold_s=3)
-_SHARED = chaos_run.Setting(aggregators=2, share="chaos")
+_HOLDING = Setting(hold_s=3)
+_SHARED = Setting(aggregators=2, share="chaos")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Campaign:
     share: float
     weights: Mapping[str, float]
     postgres: bool = False
-    setting: chaos_run.Setting = _ALONE
+    setting: Setting = _ALONE
 
 
 CAMPAIGNS = (
@@ -81,23 +84,23 @@ CAMPAIGNS = (
 )
 
 
-def series(campaign: Campaign, seed: int, count: int) -> chaos_run.Verdict:
+def series(campaign: Campaign, seed: int, count: int) -> Verdict:
     """One series of faults against a new store."""
-    plan = chaos_run.plan(seed, campaign.weights, count)
+    faults = plan(seed, campaign.weights, count)
     setting = replace(campaign.setting, options=_BATCHES[seed % len(_BATCHES)])
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         database = stack.enter_context(Cluster(durable=True)) if campaign.postgres else None
         url = f"sqlite:///{folder}/store.sqlite"
         if database is not None:
             url = database.url(database.create())
-        return chaos_run.run(Path(folder), url, plan, setting, seed=seed, database=database)
+        return chaos_run.run(Path(folder), url, faults, setting, seed=seed, database=database)
 
 
 def run(campaign: Campaign, kills: int, seed: int, count: int) -> dict:
     """Series until `kills` kills are done; the sum of what they found."""
     sums, faults = Counter(), Counter()
     start, number = time.monotonic(), 0
-    while sum(faults[kind] for kind in chaos_run.KILLS) < kills:
+    while sum(faults[kind] for kind in KILLS) < kills:
         verdict = series(campaign, seed + number, count)
         number += 1
         faults.update(verdict.faults)
@@ -106,7 +109,7 @@ def run(campaign: Campaign, kills: int, seed: int, count: int) -> dict:
             print(f"{campaign.name}, seed {seed + number - 1}: {verdict}", file=sys.stderr)
         print(f"{campaign.name}: {number} series, {sum(faults.values())} faults", file=sys.stderr, flush=True)
     row = {"campaign": campaign.name, "series": number, "first_seed": seed}
-    row |= {"kills": sum(faults[kind] for kind in chaos_run.KILLS), "faults": dict(sorted(faults.items()))}
+    row |= {"kills": sum(faults[kind] for kind in KILLS), "faults": dict(sorted(faults.items()))}
     row |= dict(sums) | {"seconds": round(time.monotonic() - start)}
     print(json.dumps(row), file=sys.stderr, flush=True)
     return row

@@ -68,11 +68,13 @@ class NatsConnection:
         self._consumer = consumer
         self._seen = seen
         self._most = most
-        self._replies: list[bytes] = []
+        self._replies: list[bytes] = []  # of messages
+        self._ahead: list[
+            tuple[bytes, tuple[str, bytes]]
+        ] = []  # reply and message of what came before its turn
         self._requests: dict[bytes, int] = {}  # inbox of each, in order -> messages still to come
         self._heard_at = self._turned_at = self.started
         self._wake_at = 1
-        self._paced = 0  # messages that pace knows of
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._woken = asyncio.Event()
@@ -133,9 +135,7 @@ class NatsConnection:
         self._turned_at = now
         self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
         now = time.monotonic()
-        if (held := len(self.messages)) > self._paced:
-            self.pace.arrived(held, held - self._paced, now)
-            self._paced = held
+        self._take_over(most, now)
         if not alive and not self.trouble:
             self.trouble = "MQTT was lost"
         if self._requests and now - self._heard_at > _SILENT_S:
@@ -146,12 +146,11 @@ class NatsConnection:
 
     def acknowledge(self) -> None:
         """Acknowledge all messages and forget them; a connection that is gone takes no harm."""
-        count, replies = len(self.messages), self._replies
-        # First of all: while acknowledgements are sent, more may come.
-        self.messages, self._replies, self._paced = [], [], 0
-        self.pace.committed(count, time.monotonic())
         if not self._client.is_closed:
-            self._run(self._client.acknowledge(replies))
+            self._run(self._client.acknowledge(self._replies))
+        self.pace.committed(len(self.messages), time.monotonic())
+        self.messages.clear()
+        self._replies.clear()
 
     def left(self) -> int | None:
         """Messages that the consumer has not seen acknowledged, None where the servers do not say now."""
@@ -177,7 +176,8 @@ class NatsConnection:
     async def _leave(self) -> None:
         if self._client.is_connected:
             await self._client.stop_taking()
-            await self._client.acknowledge(self._replies, b"-NAK")
+            ahead = [reply for reply, _ in self._ahead]
+            await self._client.acknowledge(self._replies + ahead, b"-NAK")
             await self._client.flush()
         await self._client.close()
 
@@ -187,9 +187,10 @@ class NatsConnection:
     async def _receive(self, wait_s: float, most: int) -> None:
         if self.subscribed:
             await self._ask()
-        self._wake_at = most if self.messages else 1
+        # The first message is reported at once, as its age decides; then a batch is waited for.
+        self._wake_at = most - len(self.messages) if self.messages else 1
         self._woken.clear()
-        if len(self.messages) >= most:
+        if len(self._ahead) >= self._wake_at:
             wait_s = 0.0
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), wait_s)
@@ -197,7 +198,7 @@ class NatsConnection:
     async def _ask(self) -> None:
         """Ask for messages in good time, and for no more than are to be held."""
         coming = sum(self._requests.values())
-        wanted = self._most - len(self.messages) - coming
+        wanted = self._most - len(self.messages) - len(self._ahead) - coming
         if wanted <= 0 or (coming and wanted < self._most // 4):
             return
         self._number += 1
@@ -214,21 +215,30 @@ class NatsConnection:
             f"{_NEXT}.{self._consumer.name}", json.dumps(request).encode(), inbox.decode()
         )
 
+    def _take_over(self, most: int, now: float) -> None:
+        room = max(most - len(self.messages), 0)
+        over = self._ahead[:room]
+        if over:
+            del self._ahead[:room]
+            self._replies += [reply for reply, _ in over]
+            self.messages += [message for _, message in over]
+            self.pace.arrived(len(self.messages), len(over), now)
+
     def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self._heard_at = time.monotonic()
         if subject.startswith(self._inbox):
             self._hear(subject, headers)
             return
         # One byte too many is as malformed as a megabyte, and takes less memory.
-        self.messages.append((topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]))
-        self._replies.append(reply)
+        message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
+        self._ahead.append((reply, message))
         for first, coming in self._requests.items():
             if coming > 1:
                 self._requests[first] = coming - 1
             else:
                 del self._requests[first]
             break
-        if len(self.messages) >= self._wake_at:
+        if len(self._ahead) >= self._wake_at:
             self._woken.set()
 
     def _hear(self, inbox: bytes, headers: bytes) -> None:

@@ -29,11 +29,11 @@ from ...server.experiments.payload import experiment_over, mechanism_fields
 from ...server.mechanisms.channel import level_channel
 from ...server.mechanisms.tree import transpose
 from .. import vectorised
+from ..workers import THIS_PROCESS, Workers
 from . import ranges_theory
 from .central import CentralHierarchy
 from .daily import flights
 from .local import LocalHierarchy
-from .processes import processes
 from .ranges_design import StudyError
 from .structures import NeighbourRelation, Source, noise_variance, safe_source, seeded_source
 
@@ -116,8 +116,9 @@ def study(
     seed: int | None = None,
     runs: int = RUNS,
     progress: Callable[[float], object] = lambda _: None,
+    workers: Workers = THIS_PROCESS,
 ) -> Reconstruction:
-    """Run all attacks; epsilon in nats; progress is called after each run.
+    """Run all attacks on workers; epsilon in nats; progress is told how much more is done, of 1.
 
     Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
     of range, NoiseError where OpenDP is not installed.
@@ -127,13 +128,11 @@ def study(
         safe_source()  # says at once where OpenDP is missing
     bits, days = column(), flights().cut(DAYS).counts
     found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
-    with processes() as pool:
-        seeds = np.random.SeedSequence(seed).spawn(runs)
-        futures = [pool.submit(_run, bits, days, epsilon, one, seed is None) for one in seeds]
-        for future in futures:
-            for target, attack, questions, measured, predicted in future.result():
-                found.setdefault((target, attack, questions), []).append((measured, predicted))
-            progress(1 / runs)
+    seeds = np.random.SeedSequence(seed).spawn(runs)
+    given = (bits, days, epsilon, seed is None)
+    for one in workers.map(_run, seeds, *given, advance=lambda _: progress(1 / runs)):
+        for target, attack, questions, measured, predicted in one:
+            found.setdefault((target, attack, questions), []).append((measured, predicted))
     outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
     return Reconstruction(epsilon, len(bits), len(days), float(days.mean()), runs, outcomes)
 
@@ -155,7 +154,7 @@ _Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, 
 
 
 def _run(
-    bits: Counts, days: Counts, epsilon: float, seed: np.random.SeedSequence, safe: bool
+    seed: np.random.SeedSequence, bits: Counts, days: Counts, epsilon: float, safe: bool
 ) -> list[_Found]:
     source = seeded_source(seed)
     return list(_attacks(bits, days, epsilon, safe_source(source.rng) if safe else source))

@@ -19,7 +19,6 @@ import pytest
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
-    "NatsServers": "broker",
     "FleetBroker": "broker",
     "FleetServers": "broker",
     "open_broker": "broker",

@@ -65,6 +65,11 @@ class NatsServers(Broker):
         nats = ",".join(f"{self.host}:{node.nats}" for node in self.nodes)
         return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
 
+    @property
+    def others(self) -> tuple[tuple[str, int], ...]:
+        """Where boards find all but the first."""
+        return tuple((self.host, node.mqtt) for node in self.nodes[1:])
+
     def start(self) -> None:
         """Return once all servers are up and agree on a leader; raises BrokerError."""
         if self._folder is not None:

@@ -118,7 +118,11 @@ class NatsConnection:
         """Wait wait_s seconds at most for reports, read, write and keep alive; False once it is lost."""
         alive = self.mqtt.turn(0.0, most)
         self._pull.turned(time.monotonic())
-        self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
+        try:
+            self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
+        except (Error, OSError) as e:
+            # The client noticed before we did: it takes nothing any more.
+            self.trouble = self.trouble or str(e).removeprefix("nats: ")
         now = time.monotonic()
         self._take_over(most, now)
         if not alive and not self.trouble:
@@ -132,7 +136,8 @@ class NatsConnection:
     def acknowledge(self) -> None:
         """Acknowledge all messages and forget them; a connection that is gone takes no harm."""
         if not self._client.is_closed:
-            self._run(self._client.acknowledge(self._replies))
+            with contextlib.suppress(Error, OSError):
+                self._run(self._client.acknowledge(self._replies))
         self.pace.committed(len(self.messages), time.monotonic())
         self.messages.clear()
         self._replies.clear()

@@ -7,23 +7,18 @@ import os
 import secrets
 from collections.abc import Callable
 
-from ..errors import HushmoteError
+from nats.errors import Error
+
+from ..wire.subjects import report_subject
 from .broker_url import NatsAddress
 from .connection import BrokerConnection
+from .nats_client import NoTls
+from .nats_connection import NatsConnection
+from .nats_consumer import Consumer
 from .pacing import Pace
 from .session import BrokerRefused, Session, warn_unseen
 from .status import Loss, Status
 from .tls import explain
-
-try:
-    from nats.errors import Error
-
-    from ..wire.subjects import report_subject
-    from .nats_client import NoTls
-    from .nats_connection import NatsConnection
-    from .nats_consumer import Consumer
-except ImportError:
-    raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
 
 _REFUSAL = "authorization violation"
 _CLOSED = (ConnectionResetError, BrokenPipeError)

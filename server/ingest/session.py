@@ -24,7 +24,8 @@ class BrokerRefused(HushmoteError):
 class Session:
     """Where an aggregator connects, as whom, and what it asks for.
 
-    login: user name and password, or None twice. group: Aggregator's share. The others are its as well.
+    login: user name and password, or None twice. others: (host, port) of further servers, any of which will
+    do. group: Aggregator's share. The others are its as well.
     """
 
     host: str
@@ -35,11 +36,19 @@ class Session:
     fleets: Sequence[str] | None = None
     group: str | None = None
     retire: bool = False
+    others: tuple[tuple[str, int], ...] = ()
 
     @property
     def broker(self) -> str:
         """The broker in words."""
+        if self.others:
+            return "the cluster at " + ",".join(f"{host}:{port}" for host, port in self.servers)
         return f"the broker at {self.host}:{self.port}"
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """(Host, port) of all servers."""
+        return (self.host, self.port), *self.others
 
     @property
     def needs_mqtt_5(self) -> bool:

@@ -1,4 +1,4 @@
-"""Faults of a NATS cluster's servers: some are killed, stopped, paused, wiped, cut off or filled up."""
+"""Faults of a NATS cluster's servers: killed, stopped, paused, wiped, cut off, filled up, without power."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from hushmote.simulator.nats_servers import NatsServers
 
 _COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
 _MOST_S = 180.0
-_TOLD = 3000  # at most so many reports between two faults that wait for some
+_TOLD = 8000  # at most so many reports between two faults that wait for some
 _FULL_S = 3.0  # until a server notices that its disk is full
 
 
 class ChaosNodes:
-    """What disturbs the servers; told: how many reports boards were told were received, so far."""
+    """What disturbs the servers.
+
+    told: how many reports boards were told were received, so far. killed: processes that got a SIGKILL.
+    """
 
     def __init__(self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int]) -> None:
         self._servers = servers
         self._rng = rng
         self._told = told
         self._told_before = 0
+        self.killed = 0
         # One disturbance of a server at a time; of several, in the order of their numbers.
         self._locks = [asyncio.Lock() for _ in servers.nodes]
 
@@ -66,6 +70,8 @@ class ChaosNodes:
                     await self._cut(numbers, fault.lasts_s)
                 case "fill":
                     await self._fill(numbers, fault.lasts_s)
+                case "unplug":
+                    await self._unplug(numbers, fault.lasts_s)
 
     async def kill_some(self, lasts_s: float) -> None:
         """SIGKILL one, two or all, and start them again."""
@@ -78,6 +84,7 @@ class ChaosNodes:
     async def kill(self, numbers: list[int], lasts_s: float) -> None:
         """SIGKILL these at once, and start them again."""
         await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
         await self._start(numbers, lasts_s)
 
     async def all_healthy(self) -> None:
@@ -107,6 +114,7 @@ class ChaosNodes:
     async def _wipe(self, numbers: list[int], lasts_s: float) -> None:
         await self.all_healthy()
         await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
         for number in numbers:
             shutil.rmtree(self._servers.store(number))
         await self._start(numbers, lasts_s)
@@ -120,6 +128,12 @@ class ChaosNodes:
             await asyncio.sleep(lasts_s + self._rng.uniform(0, 15))
         finally:
             self._servers.heal()
+
+    async def _unplug(self, numbers: list[int], lasts_s: float) -> None:
+        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
+        await asyncio.to_thread(self._servers.cut_power, *numbers)
+        self.killed += len(numbers)
+        await self._start(numbers, lasts_s)
 
     async def _fill(self, numbers: list[int], lasts_s: float) -> None:
         assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"

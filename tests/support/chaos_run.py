@@ -44,7 +44,8 @@ _QUIET_S = 0.7
 _COMMIT_S = 20.0
 _CALM = 10  # times slower: the smallest batches are committed as they come
 _AHEAD = 50  # twice the smallest batch is 100, less what is published until the kill strikes
-_UNSEEN = 1500  # at most so many reports more, before servers are killed that alone have them
+_AT_ONCE = 6  # faults under way
+_UNSEEN = 3000  # at most so many reports more, before servers are killed that alone have them
 _SAVED_S = 3.0  # autosave_interval 1 means every two seconds, at times
 _RETRY_S = 25.0  # an aggregator that lost its broker may wait as long as 15 s
 _REDELIVERED_S = 90.0  # NATS gives what a dead aggregator had to another after its ack_wait, a minute
@@ -112,8 +113,9 @@ class _Chaos:
                 for proxy in self._all_proxies():
                     await proxy.close()
             verdict = judge(store, boards)
+        servers = self._nodes.killed if isinstance(broker, NatsServers) else 0
         took = round(time.monotonic() - start, 1)
-        return replace(verdict, faults=dict(self._done), unseen=self._unseen, seconds=took)
+        return replace(verdict, faults=dict(self._done), unseen=self._unseen, servers=servers, seconds=took)
 
     def _make_proxies(self, broker: MosquittoBroker | NatsServers) -> dict[str, list[Proxy]]:
         if isinstance(broker, NatsServers):
@@ -177,13 +179,20 @@ class _Chaos:
     # Faults
 
     async def _disturb(self, faults: Sequence[Fault]) -> None:
-        under_way = []
-        for fault in faults:
-            await asyncio.sleep(fault.after_s)
-            under_way.append(asyncio.create_task(self._strike(fault)))
-        await asyncio.gather(*under_way)
+        room = asyncio.Semaphore(_AT_ONCE)
+        async with asyncio.TaskGroup() as under_way:
+            for fault in faults:
+                await asyncio.sleep(fault.after_s)
+                while room.locked():
+                    await asyncio.sleep(0.02)
+                under_way.create_task(self._strike(fault, room))
 
-    async def _strike(self, fault: Fault) -> None:
+    async def _strike(self, fault: Fault, room: asyncio.Semaphore) -> None:
+        async with room:
+            await self._strike_one(fault)
+        self._done[fault.kind] += 1
+
+    async def _strike_one(self, fault: Fault) -> None:
         _, _, whom = fault.kind.partition(" ")
         if whom in ("aggregator", "aggregator as it commits"):
             await self._strike_aggregator(fault)
@@ -205,7 +214,6 @@ class _Chaos:
             self._living.pop(self._any(list(self._living))).cancel()
         else:
             await self._strike_connections(fault, whom.split()[-1])
-        self._done[fault.kind] += 1
 
     def _any(self, things: Sequence[_T]) -> _T:
         return things[int(self._rng.integers(len(things)))]

@@ -47,7 +47,7 @@ class Setting:
     def broker(self) -> MosquittoBroker | NatsServers:
         """The broker, not started."""
         if self.sites:
-            return SiteServers()
+            return SiteServers(sync="always")
         if self.cluster:
             return NatsServers(settings=self.broker_settings)
         return MosquittoBroker(settings=self.broker_settings)

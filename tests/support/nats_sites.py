@@ -43,7 +43,7 @@ class SiteServers(NatsServers):
     A router in a further namespace joins the networks with each other and with this machine.
     """
 
-    def __init__(self, count: int = 3, *, mib: int = 512, sync: str = "2m") -> None:
+    def __init__(self, count: int = 3, *, mib: int = 256, sync: str = "2m") -> None:
         super().__init__(count, sync=sync)
         self._sites = count
         self._mib = mib

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -115,7 +116,8 @@ class NatsSource:
 
     def _begin_retiring(self, connection: NatsConnection, now: float) -> None:
         if connection.found is None:
-            connection.delete_consumer()  # the one that was just made
+            with contextlib.suppress(Error, OSError):
+                connection.delete_consumer()  # the one that was just made
             raise BrokerRefused(
                 f"{self.broker} keep no consumer {self.name}: it was retired before, or the id is another"
             )

@@ -10,6 +10,7 @@ import time
 import nats
 import pytest
 from boards import experiment, payload_of
+from nats.js.errors import NotFoundError
 from running import running, until
 from sqlalchemy import event
 from traffic import crowd, publish, total
@@ -190,11 +191,11 @@ def test_retiring_counts_what_is_left_and_ends_the_consumer_but_not_while_others
     publish(one, messages)
     assert retire(store, one, "leaving").accepted == 300
     assert "retired: nothing is left for leaving" in caplog.text
-    with pytest.raises(nats.js.errors.NotFoundError):
+    with pytest.raises(NotFoundError):
         consumer(one, "leaving")
     with pytest.raises(BrokerRefused, match="keep no consumer leaving"):
         retire(store, one, "leaving")
-    with pytest.raises(nats.js.errors.NotFoundError):
+    with pytest.raises(NotFoundError):
         consumer(one, "leaving")
     assert list(store.histogram("open", experiment().digest)) == counts
 

@@ -1,6 +1,5 @@
 """The aggregator on real NATS servers: nothing lost, nothing counted twice, whatever dies or goes away."""
 
-
 import pytest
 from boards import experiment, payload_of
 from running import running, until

@@ -24,7 +24,9 @@ from hushmote.simulator.nats_servers import find_nats_server
 THREE = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # each of this machine alone
 
 
-def make_nats_fleet(path: Path, hosts: Sequence[str] = ("localhost",), *, board_host: str = "") -> FleetFolder:
+def make_nats_fleet(
+    path: Path, hosts: Sequence[str] = ("localhost",), *, board_host: str = ""
+) -> FleetFolder:
     """A new fleet's folder on free ports, for one NATS server or three."""
     port, nats, cluster, monitor = (free_port() for _ in range(4))
     fleet = FleetSpec(

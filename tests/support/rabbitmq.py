@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hushmote.simulator.broker import Broker, BrokerError, free_port
 
-_START_S = 60.0
+_START_S = 180.0  # seconds where nothing else runs
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # what is in sbin changes the user
 
 

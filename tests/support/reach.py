@@ -22,7 +22,6 @@ MARKS: Mapping[str, str] = {
     "NatsServers": "broker",
     "FleetBroker": "broker",
     "FleetServers": "broker",
-    "NatsServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",
     "Browser": "browser",

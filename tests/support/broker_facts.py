@@ -16,7 +16,7 @@ from hushmote.server.wire import report, topics
 
 REPORTS = 1500
 FEW = 100
-QUIET_S = 2.0  # what has not come then does not come
+QUIET_S = 4.0  # what has not come then does not come
 _STATUS = "hushmote/v1/open/status/+"
 _AGAIN_S = 60.0  # NATS sends what an MQTT session did not acknowledge again after 30 s, on its own clock
 ROWS = {

@@ -6,10 +6,13 @@ two readers. tests/server/ingest/test_brokers.py compares with the page, make_br
 
 import time
 from contextlib import suppress
+from typing import Any
 
 import paho.mqtt.client as mqtt
 from boards import experiment
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from running import WAIT_S
 
 from hushmote.server.wire import report, topics
@@ -43,16 +46,24 @@ ROWS = {
 class Reader:
     """An MQTT client with manual acknowledgement; it tries again until the broker takes it.
 
-    port: another than the broker's first. version: of MQTT, 4 or 5. clean: whether its session ends with it.
+    port: another than the broker's first. version: of MQTT. clean: whether its session ends with it.
     """
 
-    def __init__(self, broker, name, *, port=None, version=4, clean=False, will=False):
+    def __init__(
+        self, broker, name, *, port=None, version=MQTTProtocolVersion.MQTTv311, clean=False, will=False
+    ):
         self.got = []  # (topic, payload, packet id, retained)
         self._subscribed = 0
         end = time.monotonic() + WAIT_S
         while True:
-            options = {"client_id": name, "protocol": version, "manual_ack": True}
-            if version == 4:
+            options: dict[str, Any] = {"client_id": name, "protocol": version, "manual_ack": True}
+            start: dict[str, Any] = {}
+            if version == MQTTProtocolVersion.MQTTv5:
+                properties = Properties(PacketTypes.CONNECT)
+                properties.SessionExpiryInterval = 3600
+                properties.ReceiveMaximum = 1000
+                start = {"clean_start": clean, "properties": properties}
+            else:
                 options["clean_session"] = clean
             self.client = mqtt.Client(CallbackAPIVersion.VERSION2, **options)
             self.client.max_inflight_messages_set(200)
@@ -60,14 +71,8 @@ class Reader:
             self.client.on_subscribe = self._granted
             if will:
                 self.client.will_set(f"hushmote/v1/open/status/{name}", b"offline", 1, True)
-            properties = None
-            if version == 5:
-                properties = mqtt.Properties(mqtt.PacketTypes.CONNECT)
-                properties.SessionExpiryInterval = 3600
-                properties.ReceiveMaximum = 1000
             with suppress(OSError):
-                more = {"clean_start": clean} if version == 5 else {}
-                self.client.connect(broker.host, port or broker.port, properties=properties, **more)
+                self.client.connect(broker.host, port or broker.port, **start)
                 while time.monotonic() < end and self.client.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
                     if self.client.is_connected():
                         return
@@ -121,7 +126,7 @@ class Reader:
 
     def vanish(self):
         """Break the connection without a word."""
-        self.client.socket().close()
+        self.client.socket().close()  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def publish(broker, pairs, *, port=None, retain=False, seconds=WAIT_S):
@@ -174,7 +179,7 @@ def facts(broker, group, nodes):
 def versions(broker):
     """Which versions of MQTT it speaks."""
     took = []
-    for version in (5, 4):
+    for version in (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311):
         one = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=version)
         answers = []
         one.on_connect = lambda _c, _d, _f, reason, _p, answers=answers: answers.append(not reason.is_failure)

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker_facts import ROWS, facts
 from broker_groups import GroupByPull, GroupByShare
+from paho.mqtt.enums import MQTTProtocolVersion
 from rabbitmq import RabbitMq, find_rabbitmq
 
 from hushmote.simulator.broker import Broker, MosquittoBroker, find_mosquitto, free_port
@@ -80,11 +81,13 @@ def _nats_lacks() -> str:
 
 
 COLUMNS = (
-    Column("amqtt, embedded", EmbeddedProcess, lambda: GroupByShare(4), lambda: ""),
+    Column(
+        "amqtt, embedded", EmbeddedProcess, lambda: GroupByShare(MQTTProtocolVersion.MQTTv311), lambda: ""
+    ),
     Column(
         "mosquitto 2.0",
         MosquittoBroker,
-        lambda: GroupByShare(5),
+        lambda: GroupByShare(MQTTProtocolVersion.MQTTv5),
         lambda: "" if find_mosquitto() else "mosquitto is not installed",
     ),
     Column("NATS, 1 server", lambda: NatsServers(1), GroupByPull, _nats_lacks),
@@ -92,7 +95,7 @@ COLUMNS = (
     Column(
         "RabbitMQ 3.10",
         RabbitMq,
-        lambda: GroupByShare(4),
+        lambda: GroupByShare(MQTTProtocolVersion.MQTTv311),
         lambda: "" if find_rabbitmq() else "rabbitmq-server is not installed: apt install rabbitmq-server",
     ),
 )

@@ -30,7 +30,8 @@ class Setting:
     hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several aggregators on one
     store. broker_settings: further lines of mosquitto.conf, or of each NATS server's configuration. cluster:
     three NATS servers in place of mosquitto; sites: on networks and disks of their own, see SiteServers.
-    program: what Python is told to run with the arguments of `hushmote`.
+    between: at most so many reports between two faults of servers that wait for some. program: what Python is
+    told to run with the arguments of `hushmote`.
     """
 
     boards: int = 30
@@ -41,6 +42,7 @@ class Setting:
     options: Sequence[str] = ("--batch", "50", "--batch-s", "0.05")
     broker_settings: tuple[str, ...] = ()
     cluster: bool = False
+    between: int = 8000
     sites: bool = False
     program: Sequence[str] = ("-m", "hushmote")
 

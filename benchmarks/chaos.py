@@ -84,7 +84,7 @@ _SITES = {
     "unplug all nodes": 2,
 }
 _CLUSTER = Setting(boards=60, cluster=True, aggregators=2)
-_AT_SITES = replace(_CLUSTER, sites=True)
+_AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 
 
 @dataclass(frozen=True)

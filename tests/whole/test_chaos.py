@@ -88,7 +88,7 @@ def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_a
 def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing(tmp_path, needs_sites):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     faults = [Fault(kind, 0.5, 0.0) for kind in SITES]
-    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True))
+    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True, sync="always"))
     assert verdict.exact, verdict
     assert verdict.published == verdict.told == verdict.counted
     assert verdict.servers == 3

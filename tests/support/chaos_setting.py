@@ -30,8 +30,8 @@ class Setting:
     hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several aggregators on one
     store. broker_settings: further lines of mosquitto.conf, or of each NATS server's configuration. cluster:
     three NATS servers in place of mosquitto; sync: how often they sync; sites: on networks and disks of their
-    own, see SiteServers. between: at most so many reports between two faults of servers that wait for some. program: what Python is
-    told to run with the arguments of `hushmote`.
+    own, see SiteServers. between: at most so many reports between two faults of servers that wait for some.
+    program: what Python is told to run with the arguments of `hushmote`.
     """
 
     boards: int = 30

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 import nats
 import nats.errors
+import nats.js.api
 import numpy as np
 from chaos_plan import Fault
 from chaos_process import until
@@ -23,6 +24,18 @@ CONSUMER = "aggregator"
 _COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
 _MOST_S = 180.0
 _FULL_S = 3.0  # until a server notices that its disk is full
+
+
+async def keep_for_a_time(servers: NatsServers) -> None:
+    """Have the servers keep each message for a week, and not until those who are interested have seen it."""
+    async with await nats.connect(_urls(servers)) as client:
+        config = (await client.jsm().stream_info(STREAM)).config
+        week = nats.js.api.StreamConfig(**vars(config) | {"retention": "limits", "max_age": 7 * 86_400.0})
+        await client.jsm().update_stream(week)
+
+
+def _urls(servers: NatsServers) -> list[str]:
+    return [f"nats://{servers.host_of(i)}:{node.nats}" for i, node in enumerate(servers.nodes)]
 
 
 class ChaosNodes:
@@ -96,9 +109,8 @@ class ChaosNodes:
 
     async def left(self) -> int | None:
         """How many reports the aggregators' consumer has not seen acknowledged, None where nobody answers."""
-        urls = [f"nats://{self._servers.host_of(i)}:{n.nats}" for i, n in enumerate(self._servers.nodes)]
         try:
-            async with await nats.connect(urls, max_reconnect_attempts=1) as client:
+            async with await nats.connect(_urls(self._servers), max_reconnect_attempts=1) as client:
                 info = await client.jetstream().consumer_info(STREAM, CONSUMER)
         except (nats.errors.Error, OSError):
             return None

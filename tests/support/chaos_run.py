@@ -25,7 +25,7 @@ from typing import TypeVar
 import boards as wire
 import numpy as np
 from chaos_boards import Board, Encoded, Proxy, Shipped
-from chaos_nats import CONSUMER, ChaosNodes
+from chaos_nats import CONSUMER, ChaosNodes, keep_for_a_time
 from chaos_plan import Fault
 from chaos_process import AggregatorProcess, until
 from chaos_setting import Database, Setting
@@ -100,6 +100,8 @@ class _Chaos:
                 await asyncio.sleep(_SAVED_S if any("kill broker" in f.kind for f in faults) else 0)
                 boards = self._boards = self._make_boards()
                 if isinstance(broker, NatsServers):
+                    if self._setting.limits:
+                        await keep_for_a_time(broker)
                     self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told, self._setting.between)
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)

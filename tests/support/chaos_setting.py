@@ -30,8 +30,9 @@ class Setting:
     hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several aggregators on one
     store. broker_settings: further lines of mosquitto.conf, or of each NATS server's configuration. cluster:
     three NATS servers in place of mosquitto; sync: how often they sync; sites: on networks and disks of their
-    own, see SiteServers. between: at most so many reports between two faults of servers that wait for some.
-    program: what Python is told to run with the arguments of `hushmote`.
+    own, see SiteServers; limits: they keep each report for a time, whoever has seen it. between: at most so
+    many reports between two faults of servers that wait for some. program: what Python is told to run with
+    the arguments of `hushmote`.
     """
 
     boards: int = 30
@@ -42,6 +43,7 @@ class Setting:
     options: Sequence[str] = ("--batch", "50", "--batch-s", "0.05")
     broker_settings: tuple[str, ...] = ()
     cluster: bool = False
+    limits: bool = False
     between: int = 8000
     sites: bool = False
     sync: str = "2m"

@@ -1,11 +1,15 @@
 """Where NATS servers acknowledge a report and lose it, or acknowledge none; with the remedy and without."""
 
 import asyncio
+import contextlib
+import shutil
 
 import nats
+import nats.errors
 import paho.mqtt.client as mqtt
 import pytest
 from boards import experiment, payload_of
+from chaos_nats import keep_for_a_time
 from nats_sites import SiteServers
 from paho.mqtt.enums import CallbackAPIVersion
 from running import running, until
@@ -46,6 +50,20 @@ def delete_consumer(servers):
             assert await client.jsm().delete_consumer(STREAM, CLIENT)
 
     asyncio.run(delete())
+
+
+async def lead(servers, node):
+    """Return once this server leads the stream of messages, and so is who delivers them."""
+    name = servers.nodes[node].name
+    async with await nats.connect(f"nats://{servers.host}:{servers.nodes[0].nats}") as client:
+        for _ in range(40):
+            with contextlib.suppress(nats.errors.Error):
+                cluster = (await client.jsm().stream_info(STREAM)).cluster
+                if cluster is not None and cluster.leader == name:
+                    return
+                await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}", b"", timeout=5)
+            await asyncio.sleep(0.5)
+    raise AssertionError(f"{name} does not become the leader")
 
 
 def acknowledged(servers, node, seconds):
@@ -97,3 +115,16 @@ def test_a_power_cut_of_all_servers_takes_what_they_had_not_synced(store, needs_
             servers.start_node(node)
         servers.wait()
         assert count(store, servers, "last") == kept + 1
+
+
+def test_a_stream_that_keeps_reports_for_a_time_has_them_on_a_new_disk_too(store):
+    with NatsServers(3) as servers:
+        assert count(store, servers, "first") == 1
+        asyncio.run(keep_for_a_time(servers))
+        publish(servers, crowd(2_000, prefix="told")[0])
+        servers.kill(2)
+        shutil.rmtree(servers.store(2))
+        servers.start_node(2)
+        servers.wait()
+        asyncio.run(lead(servers, 2))
+        assert count(store, servers, "last") == 2_001

@@ -10,15 +10,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo page test quick check docs pictures commands firmware pico mip bench lock audit sbom clean
 
-demo: $(VENV)/.demo
-	$(BIN)/hushmote demo
+# With BROKER=nats on three NATS servers of its own, none of them a system package.
+demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
+	$(BIN)/hushmote demo $(if $(BROKER),--broker $(BROKER))
 
-# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
 # The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
 page: $(VENV)/.demo $(VENV)/.page
 	-$(BIN)/python web/board/fetch.py
 	$(BIN)/hushmote demo --page
 
+# pyright keeps one core busy and the firmware's runtimes are downloaded and built on one: both at once.
 test: $(VENV)/.test
 	$(MAKE) --jobs=2 --output-sync=target check firmware
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
@@ -87,7 +88,7 @@ $(BIN)/python:
 # What an extra needs is installed once, and again when pyproject.toml changes. With LOCKED=1 the tests' is what
 # locks/ names, each file by its hash, as the continuous integration has it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-$(VENV)/.demo $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	mkdir -p $(VENV)/linked/hushmote
 	# The packages as one tree, for tools that do not follow setuptools' package-dir.

@@ -31,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import boards as wire  # pyright: ignore[reportMissingImports]
 import chaos_run  # pyright: ignore[reportMissingImports]
 from chaos_boards import Board, Encoded  # pyright: ignore[reportMissingImports]
+from chaos_plan import Fault  # pyright: ignore[reportMissingImports]
+from chaos_setting import Setting  # pyright: ignore[reportMissingImports]
 
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
@@ -62,25 +64,25 @@ CASES = (
 )
 
 
-def faults(kills: int, away: bool, seed: int) -> list[chaos_run.Fault]:
+def faults(kills: int, away: bool, seed: int) -> list[Fault]:
     """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
     rng = np.random.default_rng(seed)
     plan = []
     for _ in range(kills):
         if away:
-            plan.append(chaos_run.Fault("stop aggregator", 4.0, 3.0))
-            plan.append(chaos_run.Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
+            plan.append(Fault("stop aggregator", 4.0, 3.0))
+            plan.append(Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
         else:
-            plan.append(chaos_run.Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
+            plan.append(Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
             # Anew, so that the next kill does not come while it waits to try again.
-            plan.append(chaos_run.Fault("stop aggregator", 0.5, 0.0))
+            plan.append(Fault("stop aggregator", 0.5, 0.0))
     return plan
 
 
 def lost(case: Case, kills: int, away: bool) -> dict:
     """Kill and count."""
     options = ("--batch-s", "0.1")
-    setting = chaos_run.Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
+    setting = Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
     with tempfile.TemporaryDirectory() as folder:
         plan = faults(kills, away, seed=1)
         verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
@@ -96,7 +98,7 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
     boards = [
         Board(
             topics.report_topic("rate", f"d{i}"),
-            port,
+            (port,),
             Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64),
             np.random.default_rng(i),
             hold_s=hold_s,

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from ..server.errors import UsageError, refusing
-from ..server.ingest.broker_url import BrokerAddress, parse_broker_url
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
 from ..server.provisioning.master_key import readable_by_others
 
 if TYPE_CHECKING:
     import ssl
 
 DEFAULT_BROKER = "mqtt://localhost:1883"
-URL = "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS"
+URLS = (
+    "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS; NATS servers: "
+    "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://."
+)
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
 PANEL = "Broker"
 
 BrokerUrl = Annotated[
     str,
-    typer.Option("--broker", metavar="URL", help=f"{URL}.", envvar="HUSHMOTE_BROKER", rich_help_panel=PANEL),
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help=URLS,
+        envvar="HUSHMOTE_BROKER",
+        rich_help_panel=PANEL,
+    ),
 ]
 PasswordFile = Annotated[
     Path | None,
@@ -67,6 +77,9 @@ CertKey = Annotated[
 ]
 
 
+A = TypeVar("A", BrokerAddress, NatsAddress)
+
+
 def connection(
     url: str,
     password_file: Path | None = None,
@@ -78,25 +91,51 @@ def connection(
 ) -> tuple[BrokerAddress, ssl.SSLContext | None]:
     """Return where the broker is, with the login, and how it is checked: None without TLS.
 
-    typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
-    BrokerUrlError and CertificateError.
+    NATS servers are a broker at their ports for MQTT. typed: the URL was given on the command line, where it
+    may hold no password. Raises UsageError, BrokerUrlError and CertificateError.
     """
+    address, tls = reports_connection(url, password_file, ca, cert, cert_key, typed=typed)
+    return (address.mqtt if isinstance(address, NatsAddress) else address), tls
+
+
+def reports_connection(
+    url: str,
+    password_file: Path | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    cert_key: Path | None = None,
+    *,
+    typed: bool = True,
+) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
+    """Return where reports come from, a broker or NATS servers, otherwise as connection() does."""
     address = broker_address(url, password_file, typed=typed)
+    return address, _tls(address, ca, cert, cert_key)
+
+
+def _tls(
+    address: BrokerAddress | NatsAddress, ca: Path | None, cert: Path | None, cert_key: Path | None
+) -> ssl.SSLContext | None:
     if not address.tls:
         if ca or cert or cert_key:
-            raise UsageError("--ca, --cert and --cert-key are for TLS: write the broker as mqtts://")
-        return address, None
+            scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
+            raise UsageError(f"--ca, --cert and --cert-key are for TLS: write the broker as {scheme}://")
+        return None
     from ..server.ingest.tls import client_context  # only here: few connections need it
 
-    return address, client_context(ca, cert, cert_key or cert)
+    return client_context(ca, cert, cert_key or cert)
 
 
-def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress:
+def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress | NatsAddress:
     """Return the address with its password, which no other user of this machine can have read.
 
     The password is in one of three places: the URL of HUSHMOTE_BROKER, the file, HUSHMOTE_BROKER_PASSWORD.
     """
-    address = parse_broker_url(url, tls=True)
+    if is_nats(url):
+        return _with_password(parse_nats_url(url), password_file, typed=typed)
+    return _with_password(parse_broker_url(url, tls=True), password_file, typed=typed)
+
+
+def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
     if typed and address.password is not None:
         raise UsageError(
             "every user of this machine can read a command line: put the password into a file and name it "
@@ -113,11 +152,12 @@ def broker_address(url: str, password_file: Path | None, *, typed: bool) -> Brok
     if address.password is not None or not places:
         return address
     if address.username is None:
-        raise UsageError(f"{places[0]} needs the user's name: write the broker as mqtt://user@host")
+        scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
+        raise UsageError(f"{places[0]} needs the user's name: write the broker as {scheme}://user@host")
     password = os.environ[PASSWORD] if password_file is None else secret_in(password_file, "password")
     if not password:
         raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
-    return BrokerAddress(address.host, address.port, address.username, password, address.tls)
+    return dataclasses.replace(address, password=password)
 
 
 def secret_in(path: Path, kind: str) -> str:

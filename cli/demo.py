@@ -29,8 +29,8 @@ def demo_command(
     broker: Annotated[
         str,
         typer.Option(
-            help="auto (mosquitto where it is installed), embedded, mosquitto, or a broker that runs: "
-            "mqtt://[user@]host[:1883].",
+            help="auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
+            "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
             rich_help_panel=PANEL,
         ),
     ] = "auto",
@@ -84,5 +84,7 @@ def demo_command(
 def _opened(live: live_demo.Opened) -> None:
     """Tell somebody where to look."""
     print(f"broker    {live.broker}")
+    if live.servers:
+        print(f"servers   processes {', '.join(map(str, live.servers))}: kill any one, and reports go on")
     print(f"boards    {live_demo.PER_S:g} of fleet airports report each second")
     print(f"page      {live.page}   <- open this; Ctrl-C ends it", flush=True)

@@ -15,6 +15,7 @@ import typer
 from ..device.ldp_client import LDPError
 from ..server.aggregator import CLIENT_ID, Aggregator
 from ..server.errors import HushmoteError, UsageError
+from ..server.ingest.broker_url import NatsAddress
 from ..server.ingest.clock import SIMULATED, HurryingClock, now
 from ..server.ingest.pacing import BATCH_S
 from ..server.ingest.status import trouble
@@ -25,7 +26,7 @@ from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
-from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, connection
+from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, reports_connection
 from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 RESULTS = "Results"
@@ -68,7 +69,7 @@ def serve_command(
     client_id: Annotated[
         str | None,
         typer.Option(
-            help=f"Name of the session that the broker keeps; else {CLIENT_ID}.",
+            help=f"Name of what the broker keeps for it, a session or NATS' consumer; else {CLIENT_ID}.",
             envvar="HUSHMOTE_CLIENT_ID",
             show_default=False,
         ),
@@ -76,7 +77,8 @@ def serve_command(
     share: Annotated[
         str | None,
         typer.Option(
-            help="Name of the group of aggregators on one store that divide the reports; needs MQTT 5.",
+            help="Name of the group of aggregators on one store that divide the reports; needs MQTT 5. On "
+            "NATS all with one --client-id do.",
             envvar="HUSHMOTE_SHARE",
             show_default=False,
         ),
@@ -84,7 +86,7 @@ def serve_command(
     retire: Annotated[
         bool,
         typer.Option(
-            "--retire", help="Count what the broker keeps for --client-id, end that session, and exit."
+            "--retire", help="Count what the broker keeps for --client-id, end that for good, and exit."
         ),
     ] = False,
     rate: Annotated[
@@ -172,7 +174,13 @@ def serve_command(
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
         typed = on_command_line(context, "broker")
-        address, tls = connection(broker, password_file, ca, cert, cert_key, typed=typed)
+        address, tls = reports_connection(broker, password_file, ca, cert, cert_key, typed=typed)
+        nats, host, port = None, "", 0
+        if isinstance(address, NatsAddress):
+            _check_for_nats(client_id, share, protocol)
+            nats = address
+        else:
+            host, port = address.host, address.port
         if protocol is Protocol.v311 and (share or retire):
             raise UsageError("--share and --retire need MQTT 5: leave --protocol out")
         name = _client_id(client_id, share, CLIENT_ID if simulated_days is None else SIMULATED_CLIENT_ID)
@@ -198,8 +206,9 @@ def serve_command(
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
             opened,
-            address.host,
-            address.port,
+            host,
+            port,
+            nats=nats,
             username=address.username,
             password=address.password,
             tls=tls,
@@ -260,6 +269,15 @@ def _simulated(store: Store, days: int) -> tuple[list[str], HurryingClock]:
     if not fleets:
         raise UsageError("there is no fleet yet: hushmote experiment add FILE --fleet simulated --open")
     return fleets, HurryingClock(days)
+
+
+def _check_for_nats(client_id: str | None, share: str | None, protocol: Protocol) -> None:
+    if share is not None:
+        raise UsageError("on NATS all aggregators with one --client-id divide the reports: leave --share out")
+    if protocol is not Protocol.auto:
+        raise UsageError("--protocol is for MQTT brokers: leave it out, NATS has one protocol")
+    if client_id is not None and "." in client_id:
+        raise UsageError("on NATS --client-id names a consumer, which cannot have a dot: write - or _")
 
 
 def _client_id(name: str | None, share: str | None, usual: str) -> str:

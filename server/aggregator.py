@@ -8,25 +8,28 @@ redelivery is a duplicate) or not acknowledged it (the broker keeps it).
 from __future__ import annotations
 
 import datetime
+import functools
 import logging
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from paho.mqtt.enums import MQTTErrorCode
-
+from .errors import HushmoteError
 from .ingest.announce import Announcer
+from .ingest.broker_url import NatsAddress
 from .ingest.clock import now
 from .ingest.commit import Committer, Counters
 from .ingest.connection import BrokerConnection
-from .ingest.connector import SHORT_S, Connector
+from .ingest.connector import SHORT_S
+from .ingest.mqtt_source import MqttSource
 from .ingest.outbox import Outbox
-from .ingest.pacing import BATCH_S, MOST_WAIT_S, Backoff, Pace
+from .ingest.pacing import BATCH_S, Backoff, Pace
 from .ingest.pipeline import KnownFleets
 from .ingest.rate_limit import RateLimit
-from .ingest.session import BrokerRefused, Retirement, Session, Subscription
+from .ingest.session import BrokerRefused, Session
+from .ingest.source import ReportConnection, Source
 from .ingest.status import Condition, Status
 from .store.store import Store
 from .wire.keys import FleetKeys
@@ -36,7 +39,6 @@ __all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters"]
 
 CLIENT_ID = "hushmote-aggregator"
 
-_RETRY_GROUP_S = 1.0  # mosquitto keeps no group over its restart, and nothing until a member is back
 _TURN_S = 0.2  # how long run() may take to notice stop()
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
@@ -45,13 +47,15 @@ _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing 
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    tls: how the broker is checked, None for plain TCP. fleets: names to subscribe to, None for all; every
-    fleet must be in the store. fleet_keys: needed for keyed fleets. client_id names the session that the
-    broker keeps while the aggregator is away: one aggregator at a time may use it. share: name of a group of
-    aggregators on one store, among whom the broker divides the reports; each has a client_id of its own.
-    retire: count what the broker has kept for the session, end the session, and return from run(). rate:
-    reports of one device counted within an hour at most, None for any number; each aggregator of a group
-    counts for itself.
+    nats: NATS servers to take the reports from, in place of a broker at host and port; client_id then names
+    the consumer that they keep, any number of aggregators on one store divide its reports without a share,
+    and protocol says nothing. tls: how the broker is checked, None for plain TCP. fleets: names to subscribe
+    to, None for all; every fleet must be in the store. fleet_keys: needed for keyed fleets. client_id names
+    the session that the broker keeps while the aggregator is away: one aggregator at a time may use it.
+    share: name of a group of aggregators on one store, among whom the broker divides the reports; each has a
+    client_id of its own. retire: count what the broker has kept for the session, end the session, and return
+    from run(). rate: reports of one device counted within an hour at most, None for any number; each
+    aggregator of a group counts for itself.
     protocol: "auto" tries MQTT 5 and falls back to 3.1.1; share and retire need MQTT 5. A batch is committed
     after batch_reports reports or batch_s seconds. on_ready is called whenever the subscription holds, with
     the experiments published; on_commit after each commit, with its messages and seconds. retained: returns
@@ -68,6 +72,7 @@ class Aggregator:
         host: str = "127.0.0.1",
         port: int = 1883,
         *,
+        nats: NatsAddress | None = None,
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
@@ -91,29 +96,40 @@ class Aggregator:
             raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
         if protocol == "3.1.1" and (share is not None or retire):
             raise ValueError("groups and sessions that end need MQTT 5")
-        session = Session(host, port, client_id, (username, password), tls, fleets, share, retire)
-        self._session = session
+        if nats is not None and share is not None:
+            raise ValueError("on NATS all aggregators with one client_id divide the reports: leave share out")
         self._batch_reports = batch_reports
         self._on_ready = on_ready
+        self._retire = retire
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, fleet_keys, fleets)
-        # Twice the batch: the broker goes on sending while one is committed.
-        most = min(2 * batch_reports, _MOST_IN_FLIGHT)
-        self._connector = Connector(
-            session,
-            self._status,
-            protocol,
-            lambda version: BrokerConnection(
-                version, client_id, session.login, most, Pace(batch_reports, batch_s), tls
-            ),
-        )
-        self._subscription = (Retirement if retire else Subscription)(session, self._status)
+        session = Session(host, port, client_id, (username, password), tls, fleets, share, retire)
+        self._source: Source[Any]
+        if nats is None:
+            # Twice the batch: the broker goes on sending while one is committed.
+            most = min(2 * batch_reports, _MOST_IN_FLIGHT)
+            self._source = MqttSource(
+                session,
+                self._status,
+                protocol,
+                lambda version: BrokerConnection(
+                    version, client_id, session.login, most, Pace(batch_reports, batch_s), tls
+                ),
+            )
+        else:
+            try:
+                from .ingest.nats_source import NatsSource  # only here: few have what it needs
+            except ImportError:
+                raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
+
+            pace = functools.partial(Pace, batch_reports, batch_s, asked_for=True)
+            self._source = NatsSource(nats, session, self._status, pace)
         limit = None if rate is None else RateLimit(rate)
-        grouped = share is not None
+        grouped = share is not None or nats is not None
         self._committer = Committer(store, self._fleets, self._status, limit, on_commit, grouped, clock)
         self._announcer = Announcer(self._fleets, self._status)
         self._outbox = None if retained is None else Outbox(retained)
-        self._connection: BrokerConnection | None = None
+        self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
         self._oldest_uncommitted_at: float | None = None
         self._stopping = False
@@ -152,63 +168,60 @@ class Aggregator:
         key, and StoreError where the store cannot be read at the start.
         """
         self._fleets.load()
-        name, broker = self._session.client_id, self._session.broker
-        backoff = Backoff(MOST_WAIT_S if self._session.group is None else _RETRY_GROUP_S)
+        backoff = Backoff(self._source.most_wait_s)
         while not self._stopping:
             self._loop_turned_at = time.monotonic()
-            connection = self._connector.connect()
+            connection = self._source.connect()
             if connection is not None:
                 self._connection = connection
-                retired = False
                 try:
-                    retired = self._serve(connection)
+                    if self._serve(connection):
+                        return
                 finally:
                     self.ready.clear()
-                    connection.close(end_session=retired)
+                    connection.close()
                     self._connection = self._oldest_uncommitted_at = None
-                if retired:
-                    self._status.say(logging.INFO, f"retired: nothing is left for {name} at {broker}")
-                    return
                 if time.monotonic() - connection.started > SHORT_S:
                     backoff.reset()
             if not self._stopping:
                 self._sleep(backoff.next_s())
-        if self._session.retire:
-            self._status.say(logging.WARNING, f"{name} is not retired yet: do it again")
+        if self._retire:
+            self._status.say(logging.WARNING, f"{self._source.name} is not retired yet: do it again")
 
-    def _serve(self, connection: BrokerConnection) -> bool:
+    def _serve(self, connection: ReportConnection) -> bool:
         """Work on a connection until it is lost, stop() is called, or, which is True, it is retired."""
-        rc = MQTTErrorCode.MQTT_ERR_SUCCESS
-        while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._stopping:
-            before = connection.answer, connection.granted
-            rc = self._turn(connection)
+        alive = True
+        while alive and not self._stopping:
+            alive = self._turn(connection)
             self._loop_turned_at = now = time.monotonic()
-            if before != (connection.answer, connection.granted):
-                self._greet(connection, before[0] is None)
-            if self._connector.has_waited_enough(connection, now):
+            if self._source.greet(connection, now):
+                self._announcer.begin()
+                if self._outbox is not None:
+                    self._outbox.begin()
+            if self._source.has_waited_enough(connection, now):
                 break
             if connection.messages:
                 self._oldest_uncommitted_at = self._oldest_uncommitted_at or now
-                self._subscription.holds_messages(now)
+                self._source.holds_messages(now)
             if connection.pace.due(len(connection.messages), now) and now >= self._committer.not_before:
                 self._commit(connection)
-            if connection.granted is not None:
+            if connection.subscribed:
                 self._announce(connection, now)
-            if self._subscription.is_over(connection, now):
+            if self._source.is_over(connection, now):
                 return True
         # What a lost connection brought is committed all the same: should the broker have lost it, we have
         # not.
         self._commit(connection)
         if not self._stopping:
-            self._connector.explain_loss(connection)
+            self._source.explain_loss(connection)
         return False
 
-    def _turn(self, connection: BrokerConnection) -> MQTTErrorCode:
+    def _turn(self, connection: ReportConnection) -> bool:
         """Read what the broker sends, until a batch is due."""
         held = len(connection.messages)
         if held >= _MOST_UNCOMMITTED * self._batch_reports:
             self._sleep(_TURN_S)
-            return MQTTErrorCode.MQTT_ERR_SUCCESS
+            return True
         wait_s = _TURN_S
         if held:
             now = time.monotonic()
@@ -216,25 +229,13 @@ class Aggregator:
         # A full batch first; more only while the store fails.
         return connection.turn(min(max(wait_s, 0.0), _TURN_S), max(self._batch_reports, held + 1))
 
-    def _greet(self, connection: BrokerConnection, connecting: bool) -> None:
-        """Answer the broker's CONNACK with the subscription, and its SUBACK with the experiments."""
-        if not self._connector.accepted(connection):
-            return
-        if connecting:
-            self._subscription.open(connection, time.monotonic())
-        elif connection.granted is not None:
-            self._subscription.granted(connection)
-            self._announcer.begin()
-            if self._outbox is not None:
-                self._outbox.begin()
-
-    def _commit(self, connection: BrokerConnection) -> None:
+    def _commit(self, connection: ReportConnection) -> None:
         """Commit what has arrived, then acknowledge it; or, where the store fails, keep both for later."""
         if connection.messages and self._committer.commit(connection.messages):
             connection.acknowledge()
             self._oldest_uncommitted_at = None
 
-    def _announce(self, connection: BrokerConnection, now: float) -> None:
+    def _announce(self, connection: ReportConnection, now: float) -> None:
         if self._announcer.turn(connection.publish, now, connection.experiments) and not self.ready.is_set():
             self.ready.set()
             if self._on_ready is not None:

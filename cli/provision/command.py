@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,9 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.provisioning import authority, fleet_folder, rotation, upgrade
 from ...server.provisioning import settings as provision
-from ...server.provisioning.fleet_folder import DEVICES, FleetSpec, now_utc
+from ...server.provisioning.fleet_folder import DEVICES, now_utc
+from ...server.provisioning.fleet_spec import MOSQUITTO, NATS, FleetSpec, aggregator_name
 from ...server.provisioning.master_key import load_keys
-from ...server.provisioning.mosquitto import aggregator_name
 from ...server.wire import keys
 from ...server.wire.topics import check_device
 from ..options import AsJson, print_json
@@ -36,6 +37,14 @@ from .roster import allow_command, list_command, revoke_command
 from .rotate import aggregator_command, door_command, rotate_app, say, say_next
 
 _WIFI, _BROKER = "Wi-Fi", "Broker"
+
+
+class BrokerProgram(enum.StrEnum):
+    """What --broker takes."""
+
+    MOSQUITTO = MOSQUITTO
+    NATS = NATS
+
 
 provision_app = typer.Typer(
     help="Who is who: a fleet's authority, broker and keys, and its boards.", no_args_is_help=True
@@ -59,11 +68,15 @@ def fleet_command(
     host: Annotated[
         list[str],
         typer.Option(
-            help="A name or address by which boards and aggregators reach the broker.",
+            help="A name or address by which boards and aggregators reach the broker; of each NATS server.",
             rich_help_panel=_BROKER,
         ),
     ],
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
+    broker: Annotated[
+        BrokerProgram,
+        typer.Option(help="One mosquitto, or one or three NATS servers.", rich_help_panel=_BROKER),
+    ] = BrokerProgram.MOSQUITTO,
     port: Annotated[
         int,
         typer.Option(
@@ -82,12 +95,38 @@ def fleet_command(
     aggregator_port: Annotated[
         int | None,
         typer.Option(
-            help="A port of the aggregators' own, for the firewall.",
+            help="A port of the aggregators' own, for the firewall; with NATS 4222 where none is given.",
             min=1,
             max=65535,
             rich_help_panel=_BROKER,
         ),
     ] = None,
+    cluster_port: Annotated[
+        int,
+        typer.Option(
+            help="With NATS: the port of the servers among themselves.",
+            min=1,
+            max=65535,
+            rich_help_panel=_BROKER,
+        ),
+    ] = 6222,
+    monitor_port: Annotated[
+        int,
+        typer.Option(
+            help="With NATS: the port on which a server tells its own machine how it is.",
+            min=1,
+            max=65535,
+            rich_help_panel=_BROKER,
+        ),
+    ] = 8222,
+    board_host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST",
+            help="With NATS: one more name, for boards, which DNS gives the addresses of all servers.",
+            rich_help_panel=_BROKER,
+        ),
+    ] = "",
     aggregators: Annotated[
         int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
     ] = 1,
@@ -113,30 +152,33 @@ def fleet_command(
     as_json: AsJson = False,
 ) -> None:
     """Make a fleet: authority, broker's certificate and configuration, master key."""
-    ports = [p for p in (port, password_port, aggregator_port) if p is not None]
-    if len(set(ports)) < len(ports):
-        raise UsageError("--port, --password-port and --aggregator-port must differ")
+    spec = FleetSpec(
+        fleet,
+        tuple(dict.fromkeys(host)),
+        port,
+        password_port,
+        broker_folder,
+        broker_user,
+        tuple(aggregator_name(i + 1) for i in range(aggregators)),
+        aggregator_port,
+        broker.value,
+        cluster_port,
+        monitor_port,
+        board_host,
+    )
+    _check_ports(spec)
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
     if in_environment:
         load_keys()  # it must hold them
     made = fleet_folder.make(
         folder,
-        FleetSpec(
-            fleet,
-            tuple(dict.fromkeys(host)),
-            port,
-            password_port,
-            broker_folder,
-            broker_user,
-            tuple(aggregator_name(i + 1) for i in range(aggregators)),
-            aggregator_port,
-        ),
+        spec,
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {
         "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
-        "broker": made.certificate(fleet_folder.BROKER).not_valid_after_utc,
+        "broker": made.broker_certificates()[0].not_valid_after_utc,
         "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
     if as_json:
@@ -149,12 +191,25 @@ def fleet_command(
         f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, and a backup: its key says who is who",
-        "  broker/      for the broker's machine",
+        "  broker/      for the broker's machine" + ("s, each its own" if broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; master and signing key {where}",
         "  devices/     boards' settings",
         *first_steps(made, in_environment),
     ):
         show.out.print(line, soft_wrap=True)
+
+
+def _check_ports(spec: FleetSpec) -> None:
+    if spec.broker == NATS:
+        taken = [spec.port, spec.nats_port, spec.cluster_port, spec.monitor_port]
+        if len(set(taken)) < len(taken):
+            raise UsageError("--port, --aggregator-port, --cluster-port and --monitor-port must differ")
+        return
+    if spec.board_host:
+        raise UsageError("--board-host is for --broker nats: give mosquitto's names with --host")
+    ports = [p for p in (spec.port, spec.password_port, spec.aggregator_port) if p is not None]
+    if len(set(ports)) < len(ports):
+        raise UsageError("--port, --password-port and --aggregator-port must differ")
 
 
 @provision_app.command("device")
@@ -272,8 +327,8 @@ def device_command(
         print_json({"device_id": device, "fleet": fleet, "settings": str(path)})
         return
     show.out.print(provision.describe(settings, path))
-    if login:
-        say_next([rotation.RELOAD_BROKER])
+    if opened is not None and (login or opened.fleet.broker == NATS):
+        say_next([rotation.reload_broker(opened.fleet)])
 
 
 @provision_app.command("renew")
@@ -297,13 +352,18 @@ def renew_command(
         paths = [p for p in everyone if p.name.split(".")[0] not in gone]
     for path in paths:
         provision.load_settings(path)  # before the first is changed
-    made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
+    try:
+        made = [(path, rotation.renew(opened, path, fleet_keys, now_utc(), days)) for path in paths]
+    finally:
+        opened.put_users()
     if as_json:
         print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
         return
     for path, settings in made:
         show.out.print(provision.describe(settings, path))
     show.out.print(f"{len(made)} boards have new settings: `hushmote flash` them; their ledgers stay")
+    if opened.fleet.broker == NATS:
+        say_next([f"first: {rotation.reload_broker(opened.fleet)}"])
 
 
 @provision_app.command("upgrade")

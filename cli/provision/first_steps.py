@@ -7,11 +7,20 @@ import shlex
 import stat
 from pathlib import Path
 
+from ...server.provisioning import fleet_spec
 from ...server.provisioning.fleet_folder import FleetFolder
+from ...server.provisioning.fleet_spec import NATS, NATS_PORT, FleetSpec
 
 _OTHERS = (
     "     and the others alike, each with its own number; those on other machines need",
     "     one PostgreSQL store for all",
+)
+
+_BEFORE = ", before any board: it asks NATS to keep reports:"
+_AFTER = ("  5. after every new board: copy broker/ again, and send each nats-server SIGHUP",)
+_OTHERS_ON_NATS = (
+    "     and the others alike, each with its own --cert: they divide the reports; those on other",
+    "     machines need one PostgreSQL store for all",
 )
 
 
@@ -23,31 +32,65 @@ def first_steps(made: FleetFolder, in_environment: bool) -> list[str]:
     folder, fleet = made.path.resolve(), made.fleet
     own = folder / "aggregator"
     shared = len(fleet.aggregators) > 1
+    clustered = fleet.broker == NATS
     # Not in aggregator/, which is copied again after each rotation.
     store = "--store " + _quoted(f"sqlite:///{folder}/hushmote.sqlite")
-    port = fleet.aggregator_port or fleet.port
     pem = _quoted(own / "aggregator_1.pem")
     serve = [
         "hushmote serve " + store,
-        f"--broker mqtts://{fleet.hosts[0]}:{port} --ca {_quoted(own / 'ca.pem')}",
+        f"--broker {_quoted(_url(fleet))} --ca {_quoted(own / 'ca.pem')}",
         f"--cert {pem}",
     ]
     if not in_environment:
         serve.append(f"--master-key {_quoted(own / 'master.key')}")
-    if shared:
+    if shared and not clustered:
         serve.append(f"--share $(cat {_quoted(own / 'share')}) --client-id aggregator_1")
+    if clustered:
+        first = _nats_servers(folder, fleet)
+    else:
+        first = [
+            "next, here if this is the machine; else copy broker/ and aggregator/ to theirs first:",
+            "  1. the broker, in a terminal of its own:",
+            *_commands(*_broker(folder, Path(fleet.broker_folder), fleet.broker_user)),
+        ]
     return [
-        "next, here if this is the machine; else copy broker/ and aggregator/ to theirs first:",
-        "  1. the broker, in a terminal of its own:",
-        *_commands(*_broker(folder, Path(fleet.broker_folder), fleet.broker_user)),
+        *first,
         "  2. what is asked:",
         *_commands(f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"),
-        "  3. the aggregator, in a terminal of its own:",
+        "  3. the aggregator, in a terminal of its own" + (_BEFORE if clustered else ":"),
         *_commands(" \\\n  ".join(serve)),
-        *(_OTHERS if shared else ()),
+        *(() if not shared else _OTHERS_ON_NATS if clustered else _OTHERS),
         "  4. a board:",
         *_commands(f"hushmote provision device --folder {_quoted(folder)} --wifi-ssid NAME"),
+        *(_AFTER if clustered else ()),
     ]
+
+
+def _url(fleet: FleetSpec) -> str:
+    """The broker as `hushmote serve` takes it."""
+    if fleet.broker != NATS:
+        return f"mqtts://{fleet.hosts[0]}:{fleet.aggregator_port or fleet.port}"
+    port = "" if fleet.nats_port == NATS_PORT else f":{fleet.nats_port}"
+    hosts = ",".join((f"[{host}]" if ":" in host else host) + port for host in fleet.hosts)
+    return f"tls://{hosts}" + ("" if fleet.port == 8883 else f"?mqtt={fleet.port}")
+
+
+def _nats_servers(folder: Path, fleet: FleetSpec) -> list[str]:
+    there = Path(fleet.broker_folder)
+    lines = ["next; leave out the copying where a server is on this machine:"]
+    for number, host in enumerate(fleet.hosts, 1):
+        here, own = folder / f"broker/{number}", there / str(number)
+        lines.append(
+            f"  1. a server on {host}, in a terminal of its own:" if number == 1 else f"    on {host}:"
+        )
+        if not fleet_spec.is_loopback(host):
+            at = shlex.quote(host)
+            lines += _commands(f"ssh {at} mkdir -p {_quoted(there)}")
+            lines += _commands(f"scp -rp {_quoted(here)} {at}:{_quoted(there)}/")
+        elif own != here:
+            lines += _commands(f"mkdir -p {_quoted(there)} && cp -r {_quoted(here)} {_quoted(there)}/")
+        lines += _commands(f"nats-server -c {_quoted(own / 'nats.conf')}")
+    return lines
 
 
 def _broker(folder: Path, there: Path, user: str) -> list[str]:

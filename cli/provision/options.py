@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.authority import Issued
 from ...server.provisioning.fleet_folder import FleetFolder
+from ...server.provisioning.fleet_spec import NATS, FleetSpec
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
@@ -70,19 +72,26 @@ class Network:
     def at_broker(self, folder: FleetFolder, login: bool) -> Network:
         """The same with how boards of a folder's fleet reach its broker; raises UsageError, FolderError."""
         fleet = folder.fleet
-        if self.mqtt_host and self.mqtt_host not in fleet.hosts:
+        if self.mqtt_host and self.mqtt_host not in fleet.board_hosts:
             raise UsageError(
-                f"the broker's certificate names {', '.join(fleet.hosts)} and not {self.mqtt_host}, so "
+                f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {self.mqtt_host}, so "
                 "boards would refuse it: `hushmote provision rotate broker --host ...` gives it other names"
             )
         if login:
             folder.check_logins()
         return dataclasses.replace(
             self,
-            mqtt_host=self.mqtt_host or fleet.hosts[0],
+            mqtt_host=self.mqtt_host or _one_of(fleet),
             mqtt_port=fleet.password_port if login else fleet.port,
             mqtt_ca=folder.path / "broker/ca.pem",
         )
+
+
+def _one_of(fleet: FleetSpec) -> str:
+    """The name by which a board reaches the broker, where none is asked for: one of three NATS servers."""
+    if fleet.board_host or fleet.broker != NATS:
+        return fleet.board_hosts[0]
+    return secrets.choice(fleet.hosts)
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:

@@ -12,9 +12,10 @@ import typer
 from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.provisioning import fleet_folder
-from ...server.provisioning.authority import common_name
+from ...server.provisioning.authority import common_name, host_names
 from ...server.provisioning.fleet_folder import FleetFolder, now_utc
-from ...server.provisioning.rotation import RELOAD_BROKER
+from ...server.provisioning.fleet_spec import NATS
+from ...server.provisioning.rotation import reload_broker
 from ...server.store.store import Store
 from ...server.wire.topics import check_device
 from .. import tables
@@ -118,10 +119,9 @@ def revoke_command(
         return
     certificates = sum(c.serial is not None for c in ended)
     show.out.print(f"ended: {certificates} certificates, {len(ended) - certificates} logins")
-    left = [
-        RELOAD_BROKER,
-        "a connection that is open stays until it ends: restart mosquitto to end it now",
-    ]
+    left = [reload_broker(opened.fleet)]
+    if opened.fleet.broker != NATS:  # which ends it at once
+        left.append("a connection that is open stays until it ends: restart mosquitto to end it now")
     if not store_too:
         left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
     say_next(left)
@@ -202,7 +202,8 @@ def _ends(until: str | None) -> str:
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
-    named = [("ca", folder.certificate("broker/ca.pem")), ("broker", folder.certificate(fleet_folder.BROKER))]
+    named = [("ca", folder.certificate("broker/ca.pem"))]
+    named += [("broker", certificate) for certificate in folder.broker_certificates()]
     named += [
         ("aggregator", folder.certificate(f"aggregator/{name}.pem")) for name in folder.fleet.aggregators
     ]
@@ -210,7 +211,7 @@ def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
         named.append(("door", folder.certificate(fleet_folder.DOOR)))
     lines = []
     for what, certificate in named:
-        name = ", ".join(folder.fleet.hosts) if what == "broker" else common_name(certificate)
+        name = ", ".join(host_names(certificate)) if what == "broker" else common_name(certificate)
         lines.append({"what": what, "name": name, "until": certificate.not_valid_after_utc.isoformat()})
     return lines
 

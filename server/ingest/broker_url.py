@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..errors import HushmoteError
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
+_MQTT_OF_NATS = {"nats": 1883, "tls": 8883}
+_NATS_PORT = 4222
 
 
 class BrokerUrlError(HushmoteError):
@@ -16,13 +18,79 @@ class BrokerUrlError(HushmoteError):
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where a broker listens, the login it wants, and whether it speaks TLS."""
+    """Where a broker listens, the login it wants, and whether it speaks TLS.
+
+    others: (host, port) of the further servers of its cluster; any of them will do.
+    """
 
     host: str
     port: int = 1883
     username: str | None = None
     password: str | None = None
     tls: bool = False
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """(Host, port) of all of its servers."""
+        return (self.host, self.port), *self.others
+
+
+@dataclass(frozen=True)
+class NatsAddress:
+    """Where NATS servers of one cluster listen, the login they want, and whether they speak TLS.
+
+    servers: (host, port for NATS, port for MQTT) of each.
+    """
+
+    servers: tuple[tuple[str, int, int], ...]
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    @property
+    def mqtt(self) -> BrokerAddress:
+        """The same servers as MQTT finds them."""
+        first, *others = [(host, port) for host, _, port in self.servers]
+        return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
+
+    def __str__(self) -> str:
+        return "the NATS servers at " + ",".join(f"{host}:{port}" for host, port, _ in self.servers)
+
+
+def is_nats(url: str) -> bool:
+    """Whether a URL is of NATS servers."""
+    return url.partition("://")[0] in _MQTT_OF_NATS
+
+
+def parse_nats_url(url: str) -> NatsAddress:
+    """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...]; raises BrokerUrlError.
+
+    tls:// is for TLS, of NATS and MQTT. mqtt: the servers' ports for MQTT, one for all or one for each.
+    """
+    try:
+        parts = urlsplit(url)
+        login, _, hosts = parts.netloc.rpartition("@")
+        name, colon, password = login.partition(":")
+        one = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        usual = str(_MQTT_OF_NATS[parts.scheme])
+        queries = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        mqtt = queries.pop("mqtt", [usual])[0].split(",")
+        mqtt = [int(port) for port in (mqtt * len(one) if len(mqtt) == 1 else mqtt)]
+        servers = tuple(
+            (h.hostname or "", h.port or _NATS_PORT, port) for h, port in zip(one, mqtt, strict=True)
+        )
+        odd = parts.path not in ("", "/") or queries or parts.fragment or not all(h for h, _, _ in servers)
+        if odd or not all(0 < port < 65_536 for port in mqtt):
+            raise ValueError
+    except (ValueError, KeyError):
+        # Without the URL itself: it may hold a password.
+        raise BrokerUrlError(
+            "NATS servers are written nats://[user:password@]host[:4222],host,...[?mqtt=1883]; tls:// for TLS"
+        ) from None
+    return NatsAddress(
+        servers, unquote(name) if login else None, unquote(password) if colon else None, parts.scheme == "tls"
+    )
 
 
 def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:

@@ -38,6 +38,7 @@ class BrokerConnection:
     Made anew for each attempt, so that no acknowledgement or half-read packet of an old connection gets into
     a new one. login: user name and password, or None twice. most: messages the broker may send unacknowledged
     (only MQTT 5 can say so). tls: how the broker is checked and what is shown to it, None for plain TCP.
+    kept: whether the broker is to keep the session while nobody is connected.
 
     answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
     granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
@@ -57,6 +58,8 @@ class BrokerConnection:
         most: int,
         pace: Pace,
         tls: ssl.SSLContext | None = None,
+        *,
+        kept: bool = True,
     ) -> None:
         self.protocol = protocol
         self.pace = pace
@@ -74,9 +77,10 @@ class BrokerConnection:
         self.refused: dict[int, str] = {}
         self._watch_mid: int | None = None
         self._most = most
+        self._kept = kept
         options: dict[str, Any] = {"client_id": client_id, "manual_ack": True, "protocol": MQTTv5}
         if protocol == "3.1.1":
-            options |= {"protocol": MQTTv311, "clean_session": False}
+            options |= {"protocol": MQTTv311, "clean_session": not kept}
         self.client = BatchClient(CallbackAPIVersion.VERSION2, **options)
         if login[0] is not None:
             self.client.username_pw_set(*login)
@@ -94,10 +98,10 @@ class BrokerConnection:
         options: dict[str, Any] = {}
         if self.protocol == "5":
             properties = Properties(PacketTypes.CONNECT)
-            properties.SessionExpiryInterval = _SESSION_S
+            properties.SessionExpiryInterval = _SESSION_S if self._kept else 0
             properties.ReceiveMaximum = self._most
             properties.MaximumPacketSize = _MOST_PACKET_BYTES
-            options = {"clean_start": False, "properties": properties}
+            options = {"clean_start": not self._kept, "properties": properties}
         self.client.connect(host, port, _KEEPALIVE_S, **options)
 
     @property
@@ -133,8 +137,8 @@ class BrokerConnection:
         """Publish with QoS 1, retained; what is returned says whether the broker has answered."""
         return self.client.publish(topic, payload, qos=1, retain=True)
 
-    def turn(self, wait_s: float, most: int) -> MQTTErrorCode:
-        """Wait wait_s seconds at most for the broker, then read, write and keep alive.
+    def turn(self, wait_s: float, most: int) -> bool:
+        """Wait wait_s seconds at most for the broker, then read, write and keep alive; False once it is lost.
 
         Nothing more is read once `most` messages are held.
         """
@@ -144,7 +148,7 @@ class BrokerConnection:
             rc = self.client.loop_read()
         if len(self.messages) > before:
             self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
-        return rc
+        return rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
         self.answer = reason
@@ -197,7 +201,7 @@ class BrokerConnection:
         self.mids.clear()
 
     def close(self, *, end_session: bool = False) -> None:
-        """Send what is still unsent, acknowledgements first, and disconnect.
+        """Send what is still unsent, acknowledgements first, and disconnect; once is enough.
 
         The session is kept, or with MQTT 5 and end_session is gone, and with it what the broker kept for it.
         """

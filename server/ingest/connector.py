@@ -21,7 +21,7 @@ _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
 
 # CONNACK reasons that no waiting mends. MQTT 3.1.1's codes are translated to these by paho.
-_REFUSED = {133, 134, 135, 138, 140}
+FINAL = {133, 134, 135, 138, 140}
 # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
 _WRONG_PROTOCOL = {1, 132}
 
@@ -61,18 +61,24 @@ class Connector(Generic[Connection]):
         self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
         self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
         self._short_connections = 0
+        self._servers = list(session.servers)
 
     def connect(self) -> Connection | None:
         """Return a connection whose CONNACK is still to come, or None where nobody listens."""
-        connection = self._make(self.protocol)
-        try:
-            connection.connect(self._session.host, self._session.port)
-        except (OSError, ValueError) as e:
-            self._explain_failure(e)
-            return None
-        return connection
+        for attempt in range(len(self._servers), 0, -1):
+            where = self._servers[0]
+            self._servers.append(self._servers.pop(0))  # the next attempt begins with another
+            connection = self._make(self.protocol)
+            try:
+                connection.connect(*where)
+            except (OSError, ValueError) as e:
+                if attempt == 1:
+                    self._explain_failure(e, *where)
+            else:
+                return connection
+        return None
 
-    def _explain_failure(self, error: OSError | ValueError) -> None:
+    def _explain_failure(self, error: OSError | ValueError, host: str, port: int) -> None:
         why = explain(error)
         if why is not None:
             self._say_no_tls(why)
@@ -80,8 +86,7 @@ class Connector(Generic[Connection]):
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if self._session.tls is not None and isinstance(error, ConnectionResetError):
             reason += "; does it speak TLS on this port?"
-        where = f"{self._session.host}:{self._session.port}"
-        self._status.say(logging.WARNING, f"no broker at {where} ({reason}): trying again", Loss.OTHER)
+        self._status.say(logging.WARNING, f"no broker at {host}:{port} ({reason}): trying again", Loss.OTHER)
 
     def _say_no_tls(self, why: str) -> None:
         self._status.say(logging.ERROR, f"no TLS with {self._session.broker}: {why}", Loss.NO_TLS)
@@ -101,7 +106,7 @@ class Connector(Generic[Connection]):
                 f"{broker} speaks only MQTT 3.1.1, and --share and --retire need MQTT 5: "
                 "take another broker, or one aggregator without a group"
             )
-        elif old or answer.value in _REFUSED:
+        elif old or answer.value in FINAL:
             raise BrokerRefused(f"{broker} refuses the connection: {why}")
         else:
             self._status.say(logging.WARNING, f"{broker} answers {why}: trying again", Loss.OTHER)

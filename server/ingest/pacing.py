@@ -30,14 +30,18 @@ class Pace:
     arrives for a moment would commit single reports whenever traffic is thin. So a batch is committed early
     only when it is exactly as large as the window and nothing more comes. The window is assumed to be the
     usual one, is given up as soon as more than it arrives, and is learned from batches that were stuck at one
-    size until they were old enough and after whose acknowledgement messages came at once.
+    size until they were old enough and after whose acknowledgement messages came at once. asked_for: the
+    broker sends what it is asked for, and has no window.
     """
 
     batch_reports: int = BATCH_REPORTS
     batch_s: float = BATCH_S
     window: int | None = USUAL_WINDOW
+    asked_for: bool = False
 
     def __post_init__(self) -> None:
+        if self.asked_for:
+            self.window = None
         self._first = self._last = 0.0
         self._stuck: int | None = None  # the size of the last batch, if it was stuck
         self._trials = 0
@@ -69,6 +73,7 @@ class Pace:
     def committed(self, count: int, now: float) -> None:
         """Note that a batch of count messages was committed and acknowledged."""
         stuck = _LEAST_WINDOW <= count < self.batch_reports and now - self._last > self.batch_s / 2
+        stuck = stuck and not self.asked_for
         if not stuck or count != self._stuck:
             self._trials = 0
         self._stuck = count if stuck else None

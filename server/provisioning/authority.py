@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -33,6 +34,9 @@ AUTHORITY_DAYS = 7305  # 20 years: a board in the field can only get another one
 BROKER_DAYS = 825
 AGGREGATOR_DAYS = 825
 DEVICE_DAYS = 3653
+
+SERVER_URI = "urn:hushmote:server"
+"""What servers of one broker know each other by; no client's name."""
 
 _EARLY = datetime.timedelta(days=1)  # a clock that is some hours slow must not refuse a new certificate
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)", re.ASCII)
@@ -85,13 +89,21 @@ def common_name(certificate: x509.Certificate) -> str:
     return str(names[0].value) if names else ""
 
 
+def host_names(certificate: x509.Certificate) -> list[str]:
+    """The DNS names and addresses of a broker's certificate."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    hosts = (name.value for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
+    return [str(host) for host in hosts]
+
+
 def new_authority(fleet: str, now: datetime.datetime, days: int = AUTHORITY_DAYS) -> Issued:
     """Return a new root; its name ends in 32 random bits, so that two roots of a fleet are told apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
     # A path of one: the next root is signed by this one for the time in which both are in use.
     end = now + datetime.timedelta(days=days)
-    return Issued(_sign(_builder(subject, subject, key.public_key(), now, end, 1), key, key), key)
+    builder = _builder(subject, subject, key.public_key(), now, end, 1)
+    return Issued(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
 
 
 def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certificate:
@@ -99,30 +111,52 @@ def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certifi
     public = new.key.public_key()
     end = min(old.until, new.until)
     builder = _builder(new.certificate.subject, old.certificate.subject, public, now, end, 0)
-    return _sign(builder, old.key, new.key)
+    return _sign(builder.serial_number(x509.random_serial_number()), old.key, new.key)
 
 
 def issue_broker(
-    authority: Issued, hosts: Sequence[str], now: datetime.datetime, days: int = BROKER_DAYS
+    authority: Issued,
+    hosts: Sequence[str],
+    now: datetime.datetime,
+    days: int = BROKER_DAYS,
+    *,
+    clustered: bool = False,
 ) -> Issued:
-    """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError."""
+    """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError.
+
+    clustered: the broker is several servers, and this one calls the others with it as well.
+    """
     if not hosts:
         raise AuthorityError("a broker needs a name: give --host as boards reach it")
-    names = x509.SubjectAlternativeName([host_name(host) for host in hosts])
-    usage = ExtendedKeyUsageOID.SERVER_AUTH
-    return issue_client(authority, "hushmote broker", now, days, usage=usage, names=names)
+    names: list[x509.GeneralName] = [host_name(host) for host in hosts]
+    usage = [ExtendedKeyUsageOID.SERVER_AUTH]
+    if clustered:
+        names.append(x509.UniformResourceIdentifier(SERVER_URI))
+        usage.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    return _issue(authority, "hushmote broker", now, days, x509.random_serial_number(), usage, names)
 
 
-def issue_client(
+def issue_client(authority: Issued, name: str, now: datetime.datetime, days: int) -> Issued:
+    """Return a client's certificate; the broker takes its common name, or its URI, for the user name."""
+    serial = x509.random_serial_number()
+    names = [x509.UniformResourceIdentifier(client_uri(name, serial))]
+    return _issue(authority, name, now, days, serial, [ExtendedKeyUsageOID.CLIENT_AUTH], names)
+
+
+def client_uri(name: str, serial: int) -> str:
+    """The name of one certificate of a client, beside the client's own: NATS withdraws it by this."""
+    return f"urn:hushmote:{quote(name, safe='')}:{serial:x}"
+
+
+def _issue(
     authority: Issued,
     name: str,
     now: datetime.datetime,
     days: int,
-    *,
-    usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
-    names: x509.SubjectAlternativeName | None = None,
+    serial: int,
+    usage: Sequence[x509.ObjectIdentifier],
+    names: Sequence[x509.GeneralName],
 ) -> Issued:
-    """Return a client's certificate; the broker takes its common name for the user name."""
     if not _NAME.fullmatch(name):
         raise AuthorityError(f"{name!r} cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -")
     if now >= authority.until:
@@ -132,9 +166,8 @@ def issue_client(
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + datetime.timedelta(days=days), authority.until)
     builder = _builder(_subject(name), authority.certificate.subject, key.public_key(), now, end)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-    if names is not None:
-        builder = builder.add_extension(names, critical=False)
+    builder = builder.serial_number(serial).add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return Issued(_sign(builder, authority.key, key), key)
 
 
@@ -232,7 +265,6 @@ def _builder(
     )
     constraints = x509.BasicConstraints(ca=signs, path_length=path_length)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
-    builder = builder.serial_number(x509.random_serial_number())
     builder = builder.not_valid_before(now - _EARLY).not_valid_after(end)
     return builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
 

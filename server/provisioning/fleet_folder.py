@@ -5,6 +5,7 @@
     authority/ca-old.key        the authority before, while a rotation is under way
     authority/issued.jsonl      what was issued and revoked, one line each
     broker/                     goes to the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
+    broker/1/, /2/, /3/         go to the NATS servers' machines: nats.conf, users.conf, ca.pem, broker.pem
     aggregator/                 goes to the aggregator's: ca.pem, aggregator_1.pem, master.key, share
     devices/                    boards' settings files
 
@@ -27,22 +28,23 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from .. import private_file
 from ..errors import ProvisionError, refusing
 from ..wire.topics import NameRefused, check_device, check_fleet
-from . import authority
+from . import authority, nats
 from . import journal as issued
 from . import mosquitto as broker_config
 from .authority import AuthorityError, Issued
+from .fleet_spec import DOOR as DOOR_NAME
+from .fleet_spec import NATS, FleetSpec
 from .journal import Credential, Journal
 from .master_key import create_keys
-from .mosquitto import FleetSpec
 
 AUTHORITY = "authority/ca.key"
 OLD_AUTHORITY = "authority/ca-old.key"
 ISSUED = "authority/issued.jsonl"
-BROKER = "broker/broker.pem"
+ROOT = "broker/ca.pem"
 MASTER = "aggregator/master.key"
 SHARE = "aggregator/share"
 DEVICES = "devices"
-DOOR = f"door/{broker_config.DOOR}.pem"
+DOOR = f"door/{DOOR_NAME}.pem"
 DOOR_CA = "door/ca.pem"
 
 
@@ -82,12 +84,19 @@ class FleetFolder:
 
     def root(self) -> x509.Certificate:
         """The certificate that boards check the broker by; needs no key and no passphrase."""
-        return self.certificate("broker/ca.pem")
+        return self.certificate(ROOT)
 
     def certificate(self, name: str) -> x509.Certificate:
         """The first certificate in a file of the folder; raises FolderError."""
+        return self._certificates(name)[0]
+
+    def broker_certificates(self) -> list[x509.Certificate]:
+        """Each server's certificate, in the order of the fleet's servers."""
+        return [self.certificate(f"{part}/broker.pem") for part, _ in self.fleet.servers]
+
+    def _certificates(self, name: str) -> list[x509.Certificate]:
         try:
-            return x509.load_pem_x509_certificates(self._read(name))[0]
+            return x509.load_pem_x509_certificates(self._read(name))
         except ValueError:
             raise FolderError(f"{self.path / name} holds no certificate: copy it from its backup") from None
 
@@ -132,21 +141,41 @@ class FleetFolder:
 
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
         """Replace fleet.json and what follows from it, the broker's configuration and access list."""
-        self.put("broker/mosquitto.conf", broker_config.mosquitto_conf(fleet).encode())
-        self.put("broker/acl", broker_config.acl(fleet.fleet, fleet.aggregators).encode())
+        for name, text in _broker_texts(fleet).items():
+            self.put(name, text.encode())
         self.put("fleet.json", json.dumps(asdict(fleet), indent=2).encode() + b"\n")
-        return replace(self, fleet=fleet)
+        changed = replace(self, fleet=fleet)
+        changed.put_users()
+        return changed
+
+    def put_users(self, trusted: Sequence[str] | None = None) -> None:
+        """Write who may connect to the fleet's NATS servers, by all that was issued and revoked.
+
+        trusted: names of the roots that are, where the folder does not say so yet.
+        """
+        if self.fleet.broker == NATS:
+            if trusted is None:
+                trusted = [authority.common_name(c) for c in self._certificates(ROOT)]
+            text = nats.users_conf(self.fleet, self.journal().credentials, trusted).encode()
+            for part, _ in self.fleet.servers:
+                self.put(f"{part}/users.conf", text)
 
     def put_trust(self, signers: Sequence[Issued]) -> None:
         """Write which roots are trusted: the one in force first, as boards are given the first."""
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
-        self.put("aggregator/ca.pem", pem)
-        self.put("broker/ca.pem", pem)
+        for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
+            if name != ROOT:
+                self.put(name, pem)
         if self.has_door():
             self.put(DOOR_CA, pem)
+        self.put_users([s.name for s in signers])
+        self.put(ROOT, pem)  # last: by this one a rotation is known to be whole
 
     def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
-        """Write the broker's revocation lists, one for each root that is trusted."""
+        """Tell the broker who is revoked: lists, one for each root that is trusted; NATS has users alone."""
+        if self.fleet.broker == NATS:
+            self.put_users()
+            return
         revoked: dict[str, list[tuple[int, datetime.datetime]]] = {}
         for c in self.journal().credentials:
             if c.serial and c.revoked:
@@ -155,18 +184,20 @@ class FleetFolder:
         self.put("broker/crl.pem", b"".join(lists))
 
     def put_broker(self, signer: Issued, now: datetime.datetime, old: Issued | None = None) -> Issued:
-        """Issue the broker's certificate; old: the root that boards in the field still trust alone."""
-        made = authority.issue_broker(signer, self.fleet.hosts, now)
-        if old is not None:
-            made = replace(made, chain=(authority.cross_sign(old, signer, now),))
-        self._note(issued.certificate_line(made, "broker", signer))
-        self.put(BROKER, made.to_pem())
+        """Issue each server's certificate; old: the root that boards in the field still trust alone."""
+        chain = () if old is None else (authority.cross_sign(old, signer, now),)
+        for part, hosts in self.fleet.servers:
+            clustered = self.fleet.broker == NATS
+            made = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
+            self._note(issued.certificate_line(made, "broker", signer))
+            self.put(f"{part}/broker.pem", made.to_pem())
         return made
 
     def put_aggregator(self, signer: Issued, name: str, now: datetime.datetime) -> Issued:
         """Issue an aggregator's client certificate."""
         made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
         self._note(issued.certificate_line(made, "aggregator", signer))
+        self.put_users()
         self.put(f"aggregator/{name}.pem", made.to_pem())
         return made
 
@@ -176,23 +207,36 @@ class FleetFolder:
 
     def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
         """Issue the HTTP door's client certificate, beside what it checks the broker with."""
-        made = authority.issue_client(signer, broker_config.DOOR, now, authority.AGGREGATOR_DAYS)
+        made = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
         self._note(issued.certificate_line(made, "door", signer))
+        self.put_users()
         folder = (self.path / DOOR).parent
         with refusing(FolderError, f"make {folder}"):
             folder.mkdir(mode=0o700, exist_ok=True)
-        self.put(DOOR_CA, self._read("broker/ca.pem"))
+        self.put(DOOR_CA, self._read(ROOT))
         self.put(DOOR, made.to_pem())
         return made
 
     # Boards
 
-    def issue_device(self, device: str, now: datetime.datetime, days: int = authority.DEVICE_DAYS) -> Issued:
-        """Issue a board's client certificate; raises FolderError for a revoked board, and AuthorityError."""
+    def issue_device(
+        self,
+        device: str,
+        now: datetime.datetime,
+        days: int = authority.DEVICE_DAYS,
+        *,
+        more_follow: bool = False,
+    ) -> Issued:
+        """Issue a board's client certificate; raises FolderError for a revoked board, and AuthorityError.
+
+        more_follow: put_users() will be called when the last is issued.
+        """
         self._check_not_revoked(device)
         signer = self.signer()
         made = authority.issue_client(signer, check_device(device), now, days)
         self._note(issued.certificate_line(made, "device", signer))
+        if not more_follow:
+            self.put_users()
         return made
 
     def issue_login(self, device: str) -> str:
@@ -263,22 +307,23 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     fails what was made is left for a person to look at.
     """
     check_fleet(fleet.fleet)
-    for host in fleet.hosts:
+    for host in fleet.board_hosts:
         authority.host_name(host)
     if not fleet.hosts:
         raise AuthorityError("a broker needs a name: give --host as boards reach it")
     if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
         raise FolderError(
-            f"--broker-folder {fleet.broker_folder!r} must begin with /: mosquitto starts anywhere"
+            f"--broker-folder {fleet.broker_folder!r} must begin with /: {fleet.broker} starts anywhere"
         )
     fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
-    broker_config.mosquitto_conf(fleet)  # before anything is made
+    _broker_texts(fleet)  # before anything is made
     with refusing(FolderError, f"make the folder {path}"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(path.iterdir()):
             raise FolderError(f"{path} is not empty: give a folder that is not there yet")
         path.chmod(0o700)
-        for name in ("authority", "broker", "broker/data", "aggregator", DEVICES):
+        parts = [name for part, _ in fleet.servers for name in (part, f"{part}/data")]
+        for name in dict.fromkeys(("authority", "broker", *parts, "aggregator", DEVICES)):
             (path / name).mkdir(mode=0o700)
             (path / name).chmod(0o700)
     folder = FleetFolder(path, fleet, passphrase)
@@ -300,6 +345,19 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     return folder.put_fleet(fleet)
 
 
+def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
+    """The files that follow from the plan alone, by their names in the folder."""
+    if fleet.broker == NATS:
+        return {
+            f"{part}/nats.conf": nats.nats_conf(fleet, number)
+            for number, (part, _) in enumerate(fleet.servers, 1)
+        }
+    return {
+        "broker/mosquitto.conf": broker_config.mosquitto_conf(fleet),
+        "broker/acl": broker_config.acl(fleet.fleet, fleet.aggregators),
+    }
+
+
 def find(path: Path) -> FleetFolder:
     """Return the fleet's folder at path; raises FolderError."""
     try:
@@ -308,7 +366,7 @@ def find(path: Path) -> FleetFolder:
             values[name] = tuple(values[name])
         fleet = FleetSpec(**values)
         check_fleet(fleet.fleet)
-        broker_config.mosquitto_conf(fleet)
+        _broker_texts(fleet)
     except FileNotFoundError:
         raise FolderError(
             f"{path} is no fleet's folder: make one with `hushmote provision fleet {path} --host ...`"

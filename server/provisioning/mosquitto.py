@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ..errors import ProvisionError
 from ..wire.limits import BATCH_REPORTS
 from ..wire.topics import check_device, check_fleet, experiment_topic, report_filter
+from .fleet_spec import DOOR, FleetSpec, check_aggregator
 
-# An underscore: no device id has one, so no board can be given an aggregator's rights.
-_AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 _ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
 _SALT_BYTES = 12
-
-DOOR = "door_1"
-"""The user name of a fleet's HTTP door, which no board can have either."""
 
 MOST_PACKET_BYTES = 4096
 MOST_CONNECTIONS = 100_000
@@ -33,32 +27,6 @@ MOST_QUEUED = 2_000_000
 QUEUE_BYTES = 300_000_000
 MEMORY_BYTES = 1_500_000_000
 MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only what is committed
-
-
-def aggregator_name(number: int) -> str:
-    """The user name of a fleet's aggregator, numbered from 1."""
-    return f"aggregator_{number}"
-
-
-@dataclass(frozen=True)
-class FleetSpec:
-    """What a fleet's folder is for, as fleet.json holds it.
-
-    hosts: names and addresses of the broker, as boards and aggregators reach it. port: TLS with client
-    certificates. password_port: TLS with passwords for boards that have no certificate, or None.
-    broker_folder: where broker/ will lie on the broker's machine. broker_user: whom mosquitto becomes when it
-    is started as root. aggregators: their user names. aggregator_port: a second port with client
-    certificates, so that a firewall can tell aggregators from boards, or None.
-    """
-
-    fleet: str
-    hosts: tuple[str, ...]
-    port: int = 8883
-    password_port: int | None = None
-    broker_folder: str = ""
-    broker_user: str = "mosquitto"
-    aggregators: tuple[str, ...] = (aggregator_name(1),)
-    aggregator_port: int | None = None
 
 
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
@@ -77,8 +45,7 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
         f"pattern read {discovery}",
     ]
     for name in aggregators:
-        if not _AGGREGATOR.fullmatch(name):
-            raise ValueError(f"an aggregator's user name is aggregator_1, aggregator_2, ..., not {name!r}")
+        check_aggregator(name)
         lines += [
             "",
             f"user {name}",

@@ -18,8 +18,8 @@ from ..wire import keys
 from . import authority
 from . import settings as provision
 from .fleet_folder import AUTHORITY, DOOR, DOOR_CA, MASTER, OLD_AUTHORITY, FleetFolder, FolderError
+from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import MOST_MASTERS, load_keys, new_signing_key, to_text
-from .mosquitto import aggregator_name
 from .settings import DeviceSettings
 
 
@@ -31,27 +31,43 @@ class Rotated:
     left: tuple[str, ...]
 
 
-RELOAD_BROKER = (
-    "copy broker/ to where the broker has it, if that is elsewhere, and send mosquitto SIGHUP: "
-    "`pkill -HUP -x mosquitto`, or `systemctl reload mosquitto`"
-)
+def reload_broker(fleet: FleetSpec) -> str:
+    """What makes the broker read its part of the folder again."""
+    if fleet.broker == NATS:
+        return (
+            "copy broker/1/ and the others to where each server has its own, if that is elsewhere, and send "
+            "every nats-server SIGHUP: `pkill -HUP -x nats-server`, or `systemctl reload hushmote-nats@1`"
+        )
+    return (
+        "copy broker/ to where the broker has it, if that is elsewhere, and send mosquitto SIGHUP: "
+        "`pkill -HUP -x mosquitto`, or `systemctl reload mosquitto`"
+    )
+
+
 SERVE_AGAIN = (
     "copy aggregator/ to where the aggregator has it, if that is elsewhere, and restart `hushmote serve`"
 )
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
-    """Give the broker a new key and certificate; hosts: its names from now on, none for those it has."""
+    """Give the broker new keys and certificates; hosts: its names from now on, none for those it has.
+
+    Raises FolderError where that would be another number of NATS servers.
+    """
     if hosts:
+        if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
+            raise FolderError(
+                f"the fleet has {len(folder.fleet.hosts)} NATS servers: give --host as often, in their order"
+            )
         for host in hosts:
             authority.host_name(host)
         folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
     made = folder.put_broker(folder.signer(), now, folder.old_signer())
-    names = ", ".join(folder.fleet.hosts)
+    names = ", ".join(folder.fleet.board_hosts)
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
         (
-            RELOAD_BROKER,
+            reload_broker(folder.fleet),
             "boards read no revocation list: whoever stole the old key can pose as the broker until the old "
             "certificate ends; after a theft rotate the ca",
         ),
@@ -67,10 +83,20 @@ def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     return Rotated(
         (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
         (
-            RELOAD_BROKER,
-            f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
-            f"{name}, and all with --share {folder.share()}",
+            reload_broker(folder.fleet),
+            _start_aggregator(folder, name),
         ),
+    )
+
+
+def _start_aggregator(folder: FleetFolder, name: str) -> str:
+    if folder.fleet.broker == NATS:
+        return (
+            f"start every aggregator with its own --cert, here {name}.pem, and all with the same --client-id"
+        )
+    return (
+        f"start every aggregator with its own --cert, --cert-key and --client-id, here {name}.pem and "
+        f"{name}, and all with --share {folder.share()}"
     )
 
 
@@ -85,7 +111,7 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     return Rotated(
         (f"{made.name}: certificate until {made.until:%Y-%m-%d} in {pem}", *revoked),
         (
-            RELOAD_BROKER,
+            reload_broker(folder.fleet),
             f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
             f"--broker mqtts://HOST:{folder.fleet.port} --ca {ca} --cert {pem}",
         ),
@@ -111,7 +137,9 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    return Rotated((f"{len(old)} older certificates of aggregators are revoked",), (RELOAD_BROKER,))
+    return Rotated(
+        (f"{len(old)} older certificates of aggregators are revoked",), (reload_broker(folder.fleet),)
+    )
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
@@ -133,7 +161,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
             "broker and aggregators: new keys and certificates",
         ),
         (
-            RELOAD_BROKER,
+            reload_broker(folder.fleet),
             SERVE_AGAIN,
             "`hushmote provision renew --all`, then `hushmote flash` every board: it keeps its ledger",
             "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
@@ -173,7 +201,8 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
     _sign_again(folder, now)
     cut = (f"{len(boards)} boards are cut off until they are flashed",) if boards else ()
     return Rotated(
-        (f"authority: only {new.name} is trusted; {old.name} is gone", *cut), (RELOAD_BROKER, SERVE_AGAIN)
+        (f"authority: only {new.name} is trusted; {old.name} is gone", *cut),
+        (reload_broker(folder.fleet), SERVE_AGAIN),
     )
 
 
@@ -263,20 +292,20 @@ def renew(
 ) -> DeviceSettings:
     """Give one board's settings the keys, the certificate and the CA that are in force now.
 
-    The old certificate stays valid. Raises ProvisionError, for a revoked board too.
+    The old certificate stays valid. After the last board comes folder.put_users(). Raises ProvisionError, for
+    a revoked board too.
     """
     settings = provision.load_settings(path)
     if settings.fleet != folder.fleet.fleet:
         raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
-    if settings.mqtt_host not in folder.fleet.hosts:
-        raise ProvisionError(
-            f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {' or '.join(folder.fleet.hosts)}"
-        )
+    if settings.mqtt_host not in folder.fleet.board_hosts:
+        hosts = " or ".join(folder.fleet.board_hosts)
+        raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
     if settings.key is not None and fleet_keys is None:
         raise ProvisionError("give --master-key FILE: the boards of this fleet have keys")
     certificate = None
     if settings.mqtt_cert is not None:
-        certificate = folder.issue_device(settings.device_id, now, days)
+        certificate = folder.issue_device(settings.device_id, now, days, more_follow=True)
     else:
         folder.keep_login(settings.device_id)
     fleet_keys = fleet_keys if settings.key is not None else None

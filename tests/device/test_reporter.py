@@ -31,6 +31,7 @@ from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.nats_servers import NatsServers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
@@ -607,6 +608,67 @@ def test_a_locked_board_tells_so(watcher: Watcher, mosquitto: MosquittoBroker, s
     wait_until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
 
 
+# --- Brokers of a cluster -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
+def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any) -> None:
+    with NatsServers(3) as cluster:
+        watcher = Watcher(cluster.nodes[2].mqtt)
+        watcher.publish("room_temp", experiment())
+        first, second = cluster.nodes[:2]
+        nobody = free_port()
+        host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
+        # Servers that have lost their leader elect another before they answer.
+        board = start_any(nobody, host=host, reporter={"timeout_s": 10})
+        board.reach("state", "reporting", ms=12_000)
+        cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
+        made = [board.ask("report", "room_temp", 21.4)]
+        board.reach("pending", 0, ms=20_000)
+        cluster.start_node(0)
+        cluster.wait()
+        cluster.kill(1)
+        made.append(board.ask("report", "room_temp", 25.0))
+        board.reach("pending", 0, ms=20_000)
+        wait_until(lambda: len(set(watcher.reports)) == 2, "both reports")
+        assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
+        watcher.close()
+
+
+def test_a_board_that_sleeps_tries_every_broker_in_one_call(
+    watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
+    host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
+    board = start_board(free_port(), host=host)
+    for number in range(1, 5):
+        empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
+        assert empty, board.ask("status")
+        assert ms < 3500
+        assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
+    wait_until(lambda: len(watcher.reports) == 4, "the reports")
+    board.kill()
+
+    board = start_board(free_port(), host=f"127.0.0.1,127.0.0.1:{proxy.port}")  # nobody answers
+    empty, ms = board.ask("flush", 1500, {"room_temp": 21.4})
+    assert empty
+    assert ms < 3000
+
+
+def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
+    # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
+    orders = set()
+    for _ in range(400):
+        brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
+        orders.add(tuple(brokers.next() for _ in range(3)))
+    assert len(orders) == 6
+    assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
+    assert all(len(set(order)) == 3 for order in orders)
+    alone = reporter_base.Brokers("broker.example", 8883)
+    assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
+
+
 # --- Boards that sleep ----------------------------------------------------------------------------
 
 
@@ -1012,6 +1074,15 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
 # --- Pure parts -----------------------------------------------------------------------------------
 
 
+def test_the_first_attempt_waits_within_the_spread_and_the_next_as_the_back_off_says(start_any: Any) -> None:
+    board = start_any(free_port(), reporter={"spread_s": 1000})
+    waits = board.ask("waits", 64)
+    # All 64 draws are in one half with a chance of 2^-63, below 1e-18.
+    first = [wait for wait, _ in waits]
+    assert 0 <= min(first) < 500_000 < max(first) < 1_000_000
+    assert all(0 <= wait < 1000 for _, wait in waits)  # FAST: backoff_s is 1
+
+
 def test_waits_between_attempts_have_full_jitter() -> None:
     asked: list[int] = []
 
@@ -1025,6 +1096,36 @@ def test_waits_between_attempts_have_full_jitter() -> None:
     assert waits == [n - 1 for n in asked]
     # The largest settings fit what the DRBG draws from.
     assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+
+
+def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def below(n: int) -> int:
+        asked.append(n)
+        return 0
+
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
+    reporter._below = below
+    reporter._wait_ms()
+    reporter._is_lost("nothing listens")
+    reporter._is_lost("nothing listens")
+    reporter._is_connected()
+    reporter._is_lost("the broker closed the connection")  # at once: it did not last
+    reporter._is_connected()
+    reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
+    reporter._settle()
+    reporter._is_lost("the broker closed the connection")
+    reporter._is_lost("nothing listens")
+    assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+
+
+def test_without_a_spread_the_first_attempt_waits_within_backoff_s(tmp_path: Path) -> None:
+    asked: list[int] = []
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
+    reporter._below = lambda n: asked.append(n) or 0
+    reporter._wait_ms()
+    assert asked == [7000]
 
 
 def test_a_connection_that_lasted_a_week_was_a_good_one(
@@ -1050,7 +1151,14 @@ def test_a_connection_that_lasted_a_week_was_a_good_one(
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("keepalive_s", 1), ("timeout_s", 0), ("delay_s", -1), ("backoff_s", 0), ("backoff_max_s", 1)],
+    [
+        ("keepalive_s", 1),
+        ("timeout_s", 0),
+        ("delay_s", -1),
+        ("backoff_s", 0),
+        ("backoff_max_s", 1),
+        ("spread_s", 0),
+    ],
 )
 def test_settings_out_of_range_are_named(setting: str, value: int, tmp_path: Path) -> None:
     client = make_client(tmp_path, FLEET)

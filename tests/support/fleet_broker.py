@@ -136,8 +136,8 @@ class Visitor:
         self.client.on_disconnect = lambda _c, _d, _f, reason, _p: setattr(self, "ended", str(reason))
         self.client.on_publish = lambda _c, _d, _m, reason, _p: self.acknowledged.append(str(reason))
         self.client.on_message = lambda _c, _d, m: self.messages.append((m.topic, bytes(m.payload)))
-        self._subscribed = 0
-        self.client.on_subscribe = lambda *_: setattr(self, "_subscribed", self._subscribed + 1)
+        self.granted: list[str] = []
+        self.client.on_subscribe = lambda _c, _d, _m, reasons, _p: self.granted.append(str(reasons[0]))
         self.client.connect(host, port, keepalive=30)
         self.client.loop_start()
 
@@ -146,10 +146,12 @@ class Visitor:
         until(lambda: self.answer or self.ended, "the broker answers")
         return self.answer == "Success"
 
-    def subscribe(self, topic: str) -> None:
-        wanted = self._subscribed + 1
-        self.client.subscribe(topic, 1)
-        until(lambda: self._subscribed == wanted, "the broker answers a subscription")
+    def subscribe(self, topic: str, qos: int = 1) -> str:
+        """Subscribe, and return what the broker granted."""
+        wanted = len(self.granted) + 1
+        self.client.subscribe(topic, qos)
+        until(lambda: len(self.granted) == wanted, "the broker answers a subscription")
+        return self.granted[-1]
 
     def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> None:
         """Publish at QoS 1 and wait for the broker's answer, or for the end of the connection."""

@@ -5,6 +5,8 @@ import threading
 import time
 
 from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.simulator.nats_servers import NatsServers
 
 WAIT_S = 60.0
 
@@ -19,13 +21,14 @@ def until(condition, what):
 
 @contextlib.contextmanager
 def running(store, broker, **options):
-    """An aggregator in a thread, subscribed; stopped at the end."""
+    """An aggregator in a thread, subscribed; stopped at the end. broker: NatsServers as well."""
+    nats = parse_nats_url(broker.url) if isinstance(broker, NatsServers) else None
     options = {
         "client_id": f"agg-{time.monotonic_ns()}",
         "batch_s": 0.2,
         "protocol": broker.protocol,
     } | options
-    aggregator = Aggregator(store, broker.host, broker.port, **options)
+    aggregator = Aggregator(store, broker.host, broker.port, nats=nats, **options)
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     try:

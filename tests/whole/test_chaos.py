@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from boards import experiment, payload_of
 from chaos_boards import Board, Encoded
-from chaos_run import FLEET, Setting, judge, plan, run
+from chaos_plan import plan
+from chaos_run import run
+from chaos_setting import Setting
+from chaos_verdict import FLEET, judge
 from postgres import Cluster
 from traffic import needs_mosquitto
 
@@ -74,7 +77,7 @@ def counted(tmp_path):
     """A store that counted ten reports of a board, and the board."""
     asked = experiment(budget={"rule": "unlimited"})
     source = Encoded("d", asked, None, int)
-    board = Board(report_topic(FLEET, "d"), 0, source, np.random.default_rng(1))
+    board = Board(report_topic(FLEET, "d"), (), source, np.random.default_rng(1))
     board.published = {number: source.make(number) for number in NUMBERS}
     board.told = set(NUMBERS)
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from boards import experiment_payload
 from command_line import Run, hushmote, runner
 from cryptography import x509
 from fleet_broker import context, make_fleet, running, visit
+from fleet_servers import make_nats_fleet
 
 from hushmote.server.provisioning import authority, fleet_folder, master_key, rotation, upgrade
 from hushmote.server.provisioning import settings as provision
@@ -465,10 +467,11 @@ def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
     assert not Path("fl/authority/ca-old.key").exists()
 
 
+@pytest.mark.parametrize("make", [make_fleet, make_nats_fleet])
 def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], FleetFolder]
 ):
-    folder = make_fleet(tmp_path / "fl")
+    folder = make(tmp_path / "fl")
     real, puts = FleetFolder.put, 0
     while True:
         puts, left = puts + 1, puts
@@ -491,8 +494,11 @@ def test_a_rotation_of_the_ca_that_was_killed_is_taken_up_again(
         assert trial.signer() is not None
         rotation.rotate_ca(trial, now_utc())
         assert authority.common_name(trial.root()) == trial.signer().name
-        newest = {c.name: c.authority for c in trial.journal().valid("aggregator", now_utc())}
-        assert newest == {"aggregator_1": trial.signer().name}
+        valid = trial.journal().valid("aggregator", now_utc())
+        assert {c.name: c.authority for c in valid} == {"aggregator_1": trial.signer().name}
+        if folder.fleet.broker == "nats":
+            users = (trial.path / "broker/1/users.conf").read_text()
+            assert all(f"urn:hushmote:aggregator_1:{c.serial}" in users for c in valid)
     assert puts > 3
 
 

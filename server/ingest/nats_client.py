@@ -1,0 +1,159 @@
+"""nats-py's client for many small messages: it takes them straight from the bytes that came, in order.
+
+nats-py makes an object of each message, puts it into a queue and wakes a task for it; each acknowledgement
+is a command of its own. What is overridden and called here is private to nats-py, whose major version is
+bounded; nothing else in Hushmote touches it.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.errors import Error
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+
+_HEADER = re.compile(rb"HMSG (\S+) (\d+) (\S+) (\d+) (\d+)\r\n")
+_CONNECT_S = 3
+_PING_S = 20
+_MOST_LOST_PINGS = 2
+_FLUSH_S = 1
+
+# What comes by the reports' subscription: subject, reply, headers and payload.
+Taken = Callable[[bytes, bytes, bytes, bytes], object]
+
+
+class NoTls(Error):
+    """One end wants TLS and the other does not; the text says which."""
+
+
+class BatchParser(Parser):
+    """A parser as nats-py's, which hands messages of the client's `taken_sid` over without a detour."""
+
+    def __init__(self, client: BatchNatsClient) -> None:
+        super().__init__(client)
+        self._client = client
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Take what the server sent; what is no whole message yet waits for the rest."""
+        self.buf.extend(data)
+        while self.buf:
+            if self.state == AWAITING_CONTROL_LINE and self._take():
+                return
+            before = len(self.buf)
+            await super().parse()
+            if len(self.buf) == before:
+                return
+
+    def _take(self) -> bool:
+        """Take the messages at the buffer's start; whether the rest is nothing but a part of one."""
+        buf, sid, take = bytes(self.buf), self._client.taken_sid, self._client.take
+        at, part = 0, False
+        while header := _HEADER.match(buf, at):
+            subject, number, reply, headers, size = header.groups()
+            start = header.end()
+            end = start + int(size)
+            if int(number) != sid:
+                break
+            if end + 2 > len(buf):
+                part = True
+                break
+            body = start + int(headers)
+            take(subject, reply, buf[start:body], buf[body:end])
+            at = end + 2
+        del self.buf[:at]
+        return part or not self.buf
+
+
+class BatchNatsClient(Client):
+    """A client of one connection to one server, without reconnecting.
+
+    take: called with each message of subscribe_taken()'s subject. failed: called with what the server says is
+    wrong, and with "" when the connection is closed.
+    """
+
+    def __init__(self, take: Taken, failed: Callable[[str], object]) -> None:
+        super().__init__()
+        self.taken_sid = -1
+        self.take = take
+        self._failed = failed
+        self._taking: Subscription | None = None
+        self._ps = BatchParser(self)
+
+    async def join(
+        self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
+    ) -> None:
+        """Connect and log in; raises OSError, which a refusal by TLS is as well, and nats-py's Error."""
+
+        async def error(e: Exception) -> None:
+            self._failed(str(e))
+
+        async def closed() -> None:
+            self._failed("")
+
+        options: dict[str, Any] = {} if tls is None else {"tls": tls, "tls_hostname": host}
+        at = f"[{host}]" if ":" in host else host
+        try:
+            await self.connect(
+                [f"{'nats' if tls is None else 'tls'}://{at}:{port}"],
+                error_cb=error,
+                closed_cb=closed,
+                name="hushmote",
+                allow_reconnect=False,
+                connect_timeout=_CONNECT_S,
+                ping_interval=_PING_S,
+                max_outstanding_pings=_MOST_LOST_PINGS,
+                user=login[0],
+                password=login[1] if login[0] is None else login[1] or "",
+                **options,
+            )
+            if not self.is_connected:
+                raise ConnectionResetError("it closed the connection in the login")
+        except ConnectionError:
+            # With TLS 1.3 a refusal comes after the handshake, and asyncio tells only the reader.
+            reader = getattr(self._transport, "_io_reader", None)
+            if reader is not None and isinstance(reader.exception(), ssl.SSLError):
+                raise reader.exception() from None
+            raise
+
+    async def subscribe_taken(self, subject: str) -> None:
+        """Have what comes on this subject taken."""
+        self._taking = await self.subscribe(subject)
+        self.taken_sid = self._taking._id
+
+    async def stop_taking(self) -> None:
+        """Take what was sent up to now, and have the server send no more."""
+        if self._taking is not None:
+            await self._taking.unsubscribe()
+            await self.flush(_FLUSH_S)
+
+    async def acknowledge(self, replies: Sequence[bytes], word: bytes = b"") -> None:
+        """Answer messages, by their replies, in one piece; word: b"-NAK" to have them sent again."""
+        tail = b" %d\r\n%s\r\n" % (len(word), word)
+        await self._send_command(b"".join([b"PUB " + reply + tail for reply in replies]))
+        await self._flush_pending()
+
+    async def _select_next_server(self) -> None:
+        server = self._server_pool[0]
+        await self._connect_to_server(server)
+        self._current_server = server
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        # Before CONNECT, which has the password: nats-py itself would go on without TLS.
+        if initial_connection:
+            wanted, given = "tls" in self.options, bool(info.get("tls_required"))
+            if wanted and not given:
+                raise NoTls("it does not speak TLS on this port: use another port, or nats://")
+            if given and not wanted:
+                raise NoTls("it wants TLS: write the servers as tls://")
+        await super()._process_info(info, initial_connection)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        if sid == self.taken_sid:
+            self.take(subject, reply, headers or b"", data)
+        else:
+            await super()._process_msg(sid, subject, reply, data, headers)

@@ -1,0 +1,91 @@
+"""The durable pull consumer on NATS servers: found, or made as it must be, and ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nats.aio.client import Client
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from nats.js.errors import APIError, NotFoundError
+
+from ..errors import HushmoteError
+from ..wire.subjects import STREAM
+
+# An aggregator that dies leaves what it held to the others after this; one that waits for its store longer
+# counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.
+ACK_WAIT_S = 60.0
+_MOST_ON_THEIR_WAY = 500_000
+_MOST_WAITING = 2_048  # requests, two of each aggregator
+_ANSWER_S = 5.0
+_NO_CONSUMER = 10014
+_NO_STREAM = 10059
+
+
+class ConsumerRefused(HushmoteError):
+    """A consumer that cannot be used; the text says why and what would be right."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A consumer by its name, for all aggregators that have one client id. subjects: of its reports."""
+
+    name: str
+    subjects: tuple[str, ...]
+
+    async def find(self, client: Client) -> ConsumerInfo | None:
+        """Return what the servers have under this name, None for nothing.
+
+        Raises nats-py's Error, and ConsumerRefused where it is another's.
+        """
+        try:
+            info = await client.jsm(timeout=_ANSWER_S).consumer_info(STREAM, self.name)
+        except NotFoundError as e:
+            if e.err_code == _NO_CONSUMER:
+                return None
+            raise
+        self._check(info)
+        return info
+
+    async def make(self, client: Client) -> None:
+        """Make it; two that make the same one at once do no harm. Raises nats-py's Error."""
+        single = len(self.subjects) == 1
+        config = ConsumerConfig(
+            name=self.name,
+            durable_name=self.name,
+            description="counted into a store by hushmote serve",
+            deliver_policy=DeliverPolicy.ALL,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT_S,
+            max_deliver=-1,
+            max_ack_pending=_MOST_ON_THEIR_WAY,
+            max_waiting=_MOST_WAITING,
+            filter_subject=self.subjects[0] if single else None,
+            filter_subjects=None if single else list(self.subjects),
+        )
+        try:
+            await client.jsm(timeout=_ANSWER_S).add_consumer(STREAM, config)
+        except APIError as e:
+            if e.code == 400:
+                raise ConsumerRefused(f"they make no consumer {self.name}: {e.description}") from None
+            raise
+
+    async def delete(self, client: Client) -> None:
+        """End it for all who pull from it. Raises nats-py's Error."""
+        await client.jsm(timeout=_ANSWER_S).delete_consumer(STREAM, self.name)
+
+    def _check(self, info: ConsumerInfo) -> None:
+        config = info.config
+        subjects = config.filter_subjects or [config.filter_subject or ">"]
+        if set(subjects) != set(self.subjects):
+            raise ConsumerRefused(
+                f"the consumer {self.name} is for other fleets, {', '.join(sorted(subjects))}: "
+                "take another --client-id, or retire it with the fleets it is for"
+            )
+        if (
+            config.ack_policy != AckPolicy.EXPLICIT
+            or config.deliver_subject is not None
+            or (config.max_deliver or -1) > 0
+        ):
+            raise ConsumerRefused(
+                f"the consumer {self.name} was not made by hushmote: take another --client-id, or delete it"
+            )

@@ -1,0 +1,163 @@
+"""Reports from NATS servers: connections one after the other, and what is said of each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable
+
+from nats.errors import Error
+
+from ..wire.subjects import report_subject
+from .broker_url import NatsAddress
+from .connection import BrokerConnection
+from .nats_client import NoTls
+from .nats_connection import NatsConnection
+from .nats_consumer import Consumer
+from .pacing import Pace
+from .session import BrokerRefused, Session, warn_unseen
+from .status import Loss, Status
+from .tls import explain
+
+_REFUSAL = "authorization violation"
+_CLOSED = (ConnectionResetError, BrokenPipeError)
+_ANSWER_S = 12.0
+_QUIET_S = 1.0
+_LEAST_VERSION = (2, 10)
+
+
+class NatsSource:
+    """Connections to NATS servers, each to one that answers; a Source.
+
+    session: its client_id names the consumer; host, port and group are not looked at. pace: makes one for
+    each connection.
+    """
+
+    most_wait_s = 5.0  # a cluster without a majority is back within seconds of its return
+
+    def __init__(
+        self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]
+    ) -> None:
+        self.name, self.broker = session.client_id, str(address)
+        self._servers = list(address.servers)
+        secrets.SystemRandom().shuffle(self._servers)  # so that aggregators divide among the servers
+        self._session = session
+        self._status = status
+        self._pace = pace
+        self._consumer = Consumer(self.name, tuple(report_subject(f) for f in session.fleets or (None,)))
+        # Not the consumer's name alone: of two MQTT clients with one id the servers keep the younger.
+        self._mqtt_id = f"{self.name}-{os.urandom(4).hex()}"
+        self._had_consumer = False
+        self._greeted: NatsConnection | None = None
+        self._quiet_until = 0.0
+
+    def connect(self) -> NatsConnection | None:
+        """Return a connection to the first server that lets us in, or None; raises BrokerRefused."""
+        failure = logging.WARNING, "", Loss.OTHER
+        for _ in self._servers:
+            server = self._servers[0]
+            self._servers.append(self._servers.pop(0))  # the next attempt begins with another
+            pace = self._pace()
+            mqtt = BrokerConnection(
+                "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, kept=False
+            )
+            seen = self._session.experiment_filters()
+            connection = NatsConnection(mqtt, self._consumer, seen, 2 * pace.batch_reports, pace)
+            try:
+                connection.join(server[0], server[1], self._session.login, self._session.tls)
+                if connection.version < _LEAST_VERSION:
+                    raise BrokerRefused(f"{self.broker} are older than 2.10: update nats-server")
+                connection.connect(server[0], server[2])
+            except (OSError, ValueError, Error) as e:
+                connection.close()
+                if _REFUSAL in str(e).lower():
+                    raise BrokerRefused(f"{self.broker} refuse the login: {_REFUSAL}") from None
+                failure = self._explain(e, f"{server[0]}:{server[1]} or its MQTT at {server[2]}")
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+        self._status.say(*failure)
+        return None
+
+    def _explain(self, error: Exception, where: str) -> tuple[int, str, Loss]:
+        why = explain(error)
+        if why is None and isinstance(error, NoTls):
+            why = str(error)
+        elif why is None and self._session.tls is not None and isinstance(error, _CLOSED):
+            why = "it ends the connection: it may want a client certificate, --cert and --cert-key"
+        if why is not None:
+            return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
+        reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ") or type(error).__name__
+        return logging.WARNING, f"no NATS server at {where} ({reason}): trying again", Loss.OTHER
+
+    def greet(self, connection: NatsConnection, now: float) -> bool:
+        """Say what has become of the set-up; whether reports come from now on. Raises BrokerRefused."""
+        if connection.refusal:
+            raise BrokerRefused(f"{self.broker} refuse: {connection.refusal}")
+        if not connection.subscribed or connection is self._greeted:
+            return False
+        self._greeted = connection
+        if self._session.retire:
+            self._begin_retiring(connection, now)
+        elif connection.found is None and self._had_consumer:
+            self._status.say(
+                logging.WARNING,
+                f"somebody deleted the consumer {self.name} at {self.broker}: it is made again; reports that "
+                "came meanwhile are lost",
+            )
+        self._had_consumer = True
+        self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
+        warn_unseen(connection.mqtt, self.broker, self._status)
+        return True
+
+    def _begin_retiring(self, connection: NatsConnection, now: float) -> None:
+        if connection.found is None:
+            connection.delete_consumer()  # the one that was just made
+            raise BrokerRefused(
+                f"{self.broker} keep no consumer {self.name}: it was retired before, or the id is another"
+            )
+        if connection.found.num_waiting:
+            raise BrokerRefused(
+                f"other aggregators count for {self.name} at {self.broker}: stop them before --retire"
+            )
+        self._quiet_until = now + _QUIET_S
+        self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keep for it")
+
+    def holds_messages(self, now: float) -> None:
+        """Note that messages have come which are not committed yet: more may follow."""
+        self._quiet_until = now + _QUIET_S
+
+    def has_waited_enough(self, connection: NatsConnection, now: float) -> bool:
+        """Whether servers that have not answered yet, at this monotonic time, will not."""
+        return not connection.subscribed and now - connection.started > _ANSWER_S
+
+    def is_over(self, connection: NatsConnection, now: float) -> bool:
+        """Whether the consumer has been deleted, because nothing was left of it to count."""
+        if not self._session.retire or not connection.subscribed or connection.messages:
+            return False
+        if now < self._quiet_until:
+            return False
+        self._quiet_until = now + _QUIET_S
+        left = connection.left()
+        if left != 0:
+            if left:
+                self._status.say(logging.INFO, f"{self.name} waits for reports that went to another")
+            return False
+        try:
+            connection.delete_consumer()
+        except (Error, OSError):
+            return False
+        self._status.say(logging.INFO, f"retired: nothing is left for {self.name} at {self.broker}")
+        return True
+
+    def explain_loss(self, connection: NatsConnection) -> None:
+        """Say why a connection ended."""
+        why = connection.trouble or "they did not answer"
+        tls = explain(why)
+        if tls is not None:
+            self._status.say(logging.ERROR, f"no TLS with {self.broker}: {tls}", Loss.NO_TLS)
+        else:
+            self._status.say(logging.WARNING, f"lost {self.broker} ({why}): connecting again", Loss.OTHER)

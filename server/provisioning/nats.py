@@ -1,0 +1,203 @@
+"""What NATS servers are told for one fleet: each one's configuration, and who may use which subject.
+
+Pure text. Written for nats-server 2.15; the tests start it on exactly this. A topic's slashes are dots here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from pathlib import PurePosixPath
+
+from ..errors import ProvisionError
+from ..wire.subjects import STREAM, report_subject
+from ..wire.topics import check_fleet, experiment_topic
+from .authority import SERVER_URI, client_uri
+from .fleet_spec import DOOR, FleetSpec, check_aggregator, is_loopback
+from .journal import Credential
+from .mosquitto import MOST_CONNECTIONS, MOST_PACKET_BYTES
+
+MOST_STORE_BYTES = 20_000_000_000
+MOST_MEMORY_BYTES = 1_000_000_000
+MOST_SUBSCRIPTIONS = 200
+HANDSHAKE_S = 60
+FORGOTTEN_MIN = 10
+
+
+def check(fleet: FleetSpec) -> None:
+    """Raise ProvisionError where NATS servers cannot be told so."""
+    if len(fleet.hosts) not in (1, 3):
+        raise ProvisionError(
+            f"NATS takes one --host for one server, or three for three, and not {len(fleet.hosts)}: with two "
+            "both would have to live"
+        )
+    if fleet.password_port is not None:
+        raise ProvisionError(
+            "NATS has one port for MQTT, and that takes certificates: leave out --password-port"
+        )
+
+
+def nats_conf(fleet: FleetSpec, number: int) -> str:
+    """Return nats.conf of the server with this number, from 1; raises ProvisionError and NameRefused."""
+    check(fleet)
+    experiment_topic(fleet.fleet, "any")  # NameRefused for a fleet that no topic can carry
+    where = PurePosixPath(fleet.broker_folder) / str(number)
+    if not str(where).isprintable() or '"' in str(where) or "\\" in str(where):
+        raise ProvisionError("the broker's folder must be printable and one line, without quotes")
+    count = len(fleet.hosts)
+    own, here = _listens(fleet.hosts[number - 1])
+    tls = [
+        "  tls {",
+        f'    cert_file: "{where}/broker.pem"',
+        f'    key_file: "{where}/broker.pem"',
+        f'    ca_file: "{where}/ca.pem"',
+        "    # Who has no certificate of this fleet is refused; the user is whom the certificate names.",
+        "    verify_and_map: true",
+        "    # A microcontroller may take many seconds; the default is 2.",
+        f"    timeout: {HANDSHAKE_S}",
+        "  }",
+    ]
+    lines = [
+        f"# NATS server {number} of {count} for the fleet {fleet.fleet}, written by `hushmote provision`.",
+        "# It needs nats-server 2.15. It is read again at SIGHUP; ports and folders take a restart.",
+        f'server_name: "{fleet.fleet}_{number}"',
+        "",
+        "# Aggregators speak NATS here.",
+        f'listen: "{own}:{fleet.nats_port}"',
+        *(line[2:] for line in tls),
+        "",
+        "# Boards speak MQTT here, and aggregators what is retained.",
+        "mqtt {",
+        f'  listen: "{own}:{fleet.port}"',
+        *tls,
+        f"  stream_replicas: {count}",
+        "  # What a board awaits is of no use after its connection: it asks again. So it takes no disk, and",
+        "  # goes when nobody has come back for it.",
+        "  consumer_memory_storage: true",
+        f'  consumer_inactive_threshold: "{FORGOTTEN_MIN}m"',
+        "  reject_qos2_publish: true",
+        "  downgrade_qos2_subscribe: true",
+        "}",
+        "",
+        "# Who may connect, and what each may do: nobody else, and nothing else.",
+        "authorization {",
+        f"  timeout: {HANDSHAKE_S}",
+        '  include "users.conf"',
+        "}",
+        "",
+        "# What boards were told is received lies here until an aggregator has it.",
+        "jetstream {",
+        f'  store_dir: "{where}/data"',
+        f"  max_file_store: {MOST_STORE_BYTES}",
+        f"  max_memory_store: {MOST_MEMORY_BYTES}",
+        "  # On disk before a board is told so, not within two minutes: else a power cut of all servers at",
+        "  # once loses what they had acknowledged.",
+        "  sync_interval: always",
+        "}",
+        "",
+        "# The largest that Hushmote sends is a result: 4,000 bytes. Who sends more is disconnected.",
+        f"max_payload: {MOST_PACKET_BYTES}",
+        "# Of boards and aggregators together; each takes a file handle (systemd: LimitNOFILE).",
+        f"max_connections: {MOST_CONNECTIONS}",
+        "# Of one connection.",
+        f"max_subscriptions: {MOST_SUBSCRIPTIONS}",
+        "",
+        "# How it is, for this machine alone: /healthz, /varz.",
+        f'http: "{here}:{fleet.monitor_port}"',
+    ]
+    if count > 1:
+        routes = [f'    "nats-route://{_in_url(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
+        lines += [
+            "",
+            "# The servers among themselves: each shows its certificate, and no board's is taken.",
+            "cluster {",
+            f'  name: "hushmote_{fleet.fleet}"',
+            f'  listen: "{own}:{fleet.cluster_port}"',
+            f'  authorization {{ user: "{SERVER_URI}", timeout: {HANDSHAKE_S} }}',
+            *tls,
+            "  routes: [",
+            *routes,
+            "  ]",
+            "  # Clients know the servers by the names in their certificates, and would be told addresses.",
+            "  no_advertise: true",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _listens(host: str) -> tuple[str, str]:
+    """Where a server listens for others, and where for its own machine."""
+    if is_loopback(host):  # a server for this machine alone, perhaps one of three
+        return _in_url(host), _in_url(host)
+    return ("[::]", "[::1]") if ":" in host else ("0.0.0.0", "127.0.0.1")
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Container[str]) -> str:
+    """Return users.conf: an entry for each certificate that opens the servers, with what it may do.
+
+    trusted: names of the roots that are. A user is named as the second name of his certificate: NATS finds
+    that at once, and would compare a subject with every entry.
+    """
+    prefix = f"hushmote.v1.{check_fleet(fleet.fleet)}"
+    discovery = f"homeassistant.sensor.hushmote_{fleet.fleet}.*.config"
+    # What the server sends a client for its own subscriptions at QoS 1; none can subscribe to it over MQTT.
+    answers = "$MQTT.sub.>"
+    reads = [f"{prefix}.experiment.*", f"{prefix}.result.*", answers]
+    known = set(fleet.aggregators)
+    for name in known:
+        check_aggregator(name)
+    users = []
+    for c in credentials:
+        if c.serial is None:
+            continue
+        valid, ways = c.revoked is None and c.authority in trusted, "[MQTT]"
+        if c.kind == "device" and valid:
+            publish = _list([f"{prefix}.report.{c.name}", f"{prefix}.status.{c.name}"])
+            rights = f"{{publish: {publish}, subscribe: $BOARD_READS}}"
+        elif c.kind == "aggregator" and c.name in known:
+            # NATS forgets what is retained by who is gone: one that is revoked stays, and no way leads in.
+            rights, ways = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
+        elif c.kind == "door" and c.name == DOOR and valid:
+            rights = f"{{publish: {_list([f'{prefix}.report.*'])}, subscribe: {_list(reads)}}}"
+        else:
+            continue
+        user = client_uri(c.name, int(c.serial, 16))
+        users.append(f'{{user: "{user}", allowed_connection_types: {ways}, permissions: {rights}}}')
+    boards = any("$BOARD_READS" in user for user in users)  # NATS refuses a name that is not used
+    lines = [
+        "# Written by `hushmote provision`: all who may connect. At SIGHUP who was added is let in, and the",
+        "# connections of those who are gone end.",
+        *([f"BOARD_READS: {_list([*reads, discovery])}"] if boards else []),
+        "AGGREGATOR: {",
+        f"  publish: {_list(_aggregator_publishes(prefix, discovery))}",
+        f"  subscribe: {_list(_aggregator_subscribes(prefix, answers))}",
+        "}",
+        "users: [",
+        *users,
+        "]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
+    """Experiments and results; and of JetStream what a consumer takes, of reports and of nothing else."""
+    consumer = "$JS.API.CONSUMER"
+    return [
+        f"{prefix}.experiment.*",
+        f"{prefix}.result.*",
+        discovery,
+        f"{consumer}.CREATE.{STREAM}.*.{report_subject()}",
+        *(f"{consumer}.{verb}.{STREAM}.*" for verb in ("INFO", "MSG.NEXT", "DELETE")),
+        f"$JS.ACK.{STREAM}.>",
+    ]
+
+
+def _aggregator_subscribes(prefix: str, answers: str) -> list[str]:
+    return [f"{prefix}.report.*", f"{prefix}.status.*", f"{prefix}.experiment.*", answers, "_INBOX.>"]
+
+
+def _list(subjects: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{subject}"' for subject in subjects) + "]"

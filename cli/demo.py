@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..server.errors import UsageError
+from ..server.ingest.broker_url import NatsAddress
 from ..simulator import demo, demo_questions, live_demo
 from ..simulator.demo_fleet import Place
 from .broker import PANEL, PasswordFile, broker_address
@@ -66,6 +67,8 @@ def demo_command(
     With --page boards go on reporting, and a page shows what is learned as it comes in.
     """
     where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
+    if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
+        raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
     if page:
         if question is not None:
             raise UsageError("the page shows the demo without --question: leave one of them out")

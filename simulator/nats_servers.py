@@ -62,7 +62,7 @@ class NatsServers(Broker):
     @property
     def url(self) -> str:
         """The servers as an aggregator is told them: nats://host:port,host:port?mqtt=port,port."""
-        nats = ",".join(f"{self.host}:{node.nats}" for node in self.nodes)
+        nats = ",".join(f"{self.host_of(i)}:{node.nats}" for i, node in enumerate(self.nodes))
         return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
 
     @property

@@ -9,29 +9,49 @@ import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+import nats
+import nats.errors
+import nats.js.api
 import numpy as np
 from chaos_plan import Fault
 from chaos_process import until
 from nats_sites import SiteServers
 
+from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
+CONSUMER = "aggregator"
 _COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
 _MOST_S = 180.0
-_TOLD = 8000  # at most so many reports between two faults that wait for some
 _FULL_S = 3.0  # until a server notices that its disk is full
+
+
+async def keep_for_a_time(servers: NatsServers) -> None:
+    """Have the servers keep each message for a week, and not until those who are interested have seen it."""
+    async with await nats.connect(_urls(servers)) as client:
+        config = (await client.jsm().stream_info(STREAM)).config
+        week = nats.js.api.StreamConfig(**vars(config) | {"retention": "limits", "max_age": 7 * 86_400.0})
+        await client.jsm().update_stream(week)
+
+
+def _urls(servers: NatsServers) -> list[str]:
+    return [f"nats://{servers.host_of(i)}:{node.nats}" for i, node in enumerate(servers.nodes)]
 
 
 class ChaosNodes:
     """What disturbs the servers.
 
-    told: how many reports boards were told were received, so far. killed: processes that got a SIGKILL.
+    told: how many reports boards were told were received, so far. between: see Setting. killed: processes
+    that got a SIGKILL.
     """
 
-    def __init__(self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int]) -> None:
+    def __init__(
+        self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int], between: int
+    ) -> None:
         self._servers = servers
         self._rng = rng
         self._told = told
+        self._between = between
         self._told_before = 0
         self.killed = 0
         # One disturbance of a server at a time; of several, in the order of their numbers.
@@ -53,7 +73,7 @@ class ChaosNodes:
             for number in held:
                 await stack.enter_async_context(self._locks[number])
             if self._rng.random() < 0.8:
-                wanted = self._told_before + int(self._rng.integers(1, _TOLD))
+                wanted = self._told_before + int(self._rng.integers(1, self._between))
                 await until(lambda: self._told() >= wanted, "told of anything", _MOST_S)
             self._told_before = self._told()
             match verb:
@@ -86,6 +106,15 @@ class ChaosNodes:
         await asyncio.to_thread(self._servers.kill, *numbers)
         self.killed += len(numbers)
         await self._start(numbers, lasts_s)
+
+    async def left(self) -> int | None:
+        """How many reports the aggregators' consumer has not seen acknowledged, None where nobody answers."""
+        try:
+            async with await nats.connect(_urls(self._servers), max_reconnect_attempts=1) as client:
+                info = await client.jetstream().consumer_info(STREAM, CONSUMER)
+        except (nats.errors.Error, OSError):
+            return None
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def all_healthy(self) -> None:
         """Return once every server says that it has what its streams hold."""

@@ -20,6 +20,7 @@ MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
     "FleetBroker": "broker",
+    "NatsServers": "broker",
     "FleetServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",

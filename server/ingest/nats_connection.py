@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ from .nats_client import BatchNatsClient
 from .nats_consumer import Consumer, ConsumerRefused
 from .nats_pull import Pull
 from .pacing import Pace
+from .session import Session
 from .tls import explain
 
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
@@ -43,15 +43,13 @@ class NatsConnection:
     """A connection from its logins to the loss of either half; a ReportConnection.
 
     mqtt: the half for what is retained, made anew like this. consumer: what reports are taken from.
-    most: messages held or asked for at a time. seen: experiments' topic filters.
+    most: messages held or asked for at a time.
 
     found: the consumer as it was at the start of the connection, None where it was made then.
     refusal: why no other try would do better, "" where one may. trouble: what else went wrong.
     """
 
-    def __init__(
-        self, mqtt: BrokerConnection, consumer: Consumer, seen: Sequence[str], most: int, pace: Pace
-    ) -> None:
+    def __init__(self, mqtt: BrokerConnection, consumer: Consumer, most: int, pace: Pace) -> None:
         self.pace = pace
         self.started = time.monotonic()
         self.messages: list[tuple[str, bytes]] = []
@@ -61,11 +59,8 @@ class NatsConnection:
         self.trouble = ""
         self.mqtt = mqtt
         self._consumer = consumer
-        self._seen = seen
-        self._most = most
-        self._pull = Pull("", most)
+        self._pull = Pull(most)
         self._replies: list[bytes] = []  # of messages
-        self._ahead: list[tuple[bytes, tuple[str, bytes]]] = []  # replies and messages that wait their turn
         self._wake_at = 1
         self._runner = asyncio.Runner()
         self._woken = asyncio.Event()
@@ -97,16 +92,10 @@ class NatsConnection:
         """Whether both logins were accepted."""
         return self.mqtt.accepted
 
-    def join(
-        self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
-    ) -> None:
-        """Log in to a server's NATS; raises OSError, asyncio's TimeoutError and nats-py's Error."""
-        self._run(self._client.join(host, port, login, tls))
-        self._setting_up = self._runner.get_loop().create_task(self._set_up())
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """Of the server's software."""
+    def join(self, host: str, port: int, session: Session) -> tuple[int, int]:
+        """Log in to a server's NATS; returns its version. Raises OSError and nats-py's Error."""
+        self._run(self._client.join(host, port, session.login, session.tls))
+        self._setting_up = self._runner.get_loop().create_task(self._set_up(session.experiment_filters()))
         version = self._client.connected_server_version
         return version.major, version.minor
 
@@ -166,7 +155,7 @@ class NatsConnection:
     async def _leave(self) -> None:
         if self._client.is_connected:
             await self._client.stop_taking()
-            ahead = [reply for reply, _ in self._ahead]
+            ahead = [reply for reply, _ in self._pull.ahead]
             await self._client.acknowledge(self._replies + ahead, b"-NAK")
             await self._client.flush()
         await self._client.close()
@@ -180,23 +169,21 @@ class NatsConnection:
         # The first message is reported at once, as its age decides; then a batch is waited for.
         self._wake_at = most - len(self.messages) if self.messages else 1
         self._woken.clear()
-        if len(self._ahead) >= self._wake_at:
+        if len(self._pull.ahead) >= self._wake_at:
             wait_s = 0.0
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), wait_s)
 
     async def _ask(self) -> None:
         """Ask for messages in good time, and for no more than are to be held."""
-        request = self._pull.request(len(self.messages) + len(self._ahead), time.monotonic())
+        request = self._pull.request(len(self.messages), time.monotonic())
         if request is not None:
             inbox, text = request
             await self._client.publish(f"{_NEXT}.{self._consumer.name}", text, inbox)
 
     def _take_over(self, most: int, now: float) -> None:
-        room = max(most - len(self.messages), 0)
-        over = self._ahead[:room]
+        over = self._pull.take_over(most - len(self.messages))
         if over:
-            del self._ahead[:room]
             self._replies += [reply for reply, _ in over]
             self.messages += [message for _, message in over]
             self.pace.arrived(len(self.messages), len(over), now)
@@ -206,11 +193,10 @@ class NatsConnection:
         if subject.startswith(self._pull.inbox):
             self.trouble = self.trouble or self._pull.heard(subject, headers, now)
         else:
-            self._pull.arrived(now)
             # One byte too many is as malformed as a megabyte, and takes less memory.
             message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
-            self._ahead.append((reply, message))
-        if self.trouble or len(self._ahead) >= self._wake_at:
+            self._pull.arrived((reply, message), now)
+        if self.trouble or len(self._pull.ahead) >= self._wake_at:
             self._woken.set()
 
     def _failed(self, text: str) -> None:
@@ -221,7 +207,7 @@ class NatsConnection:
             self.trouble = text.removeprefix("nats: ") or "NATS was lost"
         self._woken.set()
 
-    async def _set_up(self) -> None:
+    async def _set_up(self, seen: Sequence[str]) -> None:
         """Do what comes before reports do: nothing is announced to boards before the consumer is there."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
@@ -231,14 +217,14 @@ class NatsConnection:
             if mqtt.answer.value in FINAL:
                 raise ConsumerRefused(why)
             raise Error(why)
-        mqtt.watch(self._seen)
+        mqtt.watch(seen)
         mqtt.unsubscribe([_NO_TOPIC])
         await _until(lambda: mqtt.watched is not None and mqtt.unsubscribed is not None)
         self.found = await self._consumer.find(self._client)
         if self.found is None:
             await self._consumer.make(self._client)
         inbox = self._client.new_inbox()
-        self._pull = Pull(inbox, self._most)
+        self._pull.inbox = inbox.encode()
         await self._client.subscribe_taken(f"{inbox}.*")
 
     def _why_mqtt_ended(self) -> str:

@@ -14,14 +14,19 @@ _STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
 _HEARTBEAT, _OVER = b"100", (b"404", b"408")
 
 
+# (topic, payload), and before it where it is acknowledged.
+Arrival = tuple[bytes, tuple[str, bytes]]
+
+
 class Pull:
     """Requests for messages, of which no more than `most` may be held or on their way; monotonic seconds.
 
-    inbox: prefix of the subjects that answers about requests come by.
+    inbox: prefix of the subjects that answers about requests come by. ahead: what came and waits its turn.
     """
 
-    def __init__(self, inbox: str, most: int) -> None:
+    def __init__(self, most: int, inbox: str = "") -> None:
         self.inbox = inbox.encode()
+        self.ahead: list[Arrival] = []
         self._most = most
         self._coming: dict[bytes, int] = {}  # answer's subject of each request, in order -> still to come
         self._number = 0
@@ -36,7 +41,7 @@ class Pull:
     def request(self, held: int, now: float) -> tuple[str, bytes] | None:
         """Return the next request, where its answers go and its text, or None for none as yet."""
         coming = sum(self._coming.values())
-        wanted = self._most - held - coming
+        wanted = self._most - held - len(self.ahead) - coming
         # In large pieces, and before the last has run out.
         if wanted <= 0 or (coming and wanted < self._most // 4):
             return None
@@ -52,15 +57,22 @@ class Pull:
         }
         return inbox.decode(), json.dumps(text).encode()
 
-    def arrived(self, now: float) -> None:
+    def arrived(self, arrival: Arrival, now: float) -> None:
         """Note that a message came."""
         self._heard_at = now
+        self.ahead.append(arrival)
         for first, coming in self._coming.items():
             if coming > 1:
                 self._coming[first] = coming - 1
             else:
                 del self._coming[first]
             break
+
+    def take_over(self, room: int) -> list[Arrival]:
+        """Return what came, in order and no more than there is room for, and keep the rest."""
+        over = self.ahead[: max(room, 0)]
+        del self.ahead[: len(over)]
+        return over
 
     def heard(self, inbox: bytes, headers: bytes, now: float) -> str:
         """Note what was said of a request; returns why no more is to be expected, "" where it is."""

@@ -63,11 +63,9 @@ class NatsSource:
             mqtt = BrokerConnection(
                 "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, kept=False
             )
-            seen = self._session.experiment_filters()
-            connection = NatsConnection(mqtt, self._consumer, seen, 2 * pace.batch_reports, pace)
+            connection = NatsConnection(mqtt, self._consumer, 2 * pace.batch_reports, pace)
             try:
-                connection.join(server[0], server[1], self._session.login, self._session.tls)
-                if connection.version < _LEAST_VERSION:
+                if connection.join(server[0], server[1], self._session) < _LEAST_VERSION:
                     raise BrokerRefused(f"{self.broker} are older than 2.10: update nats-server")
                 connection.connect(server[0], server[2])
             except (OSError, ValueError, Error) as e:

@@ -49,15 +49,19 @@ def test_urls_name_servers_with_their_ports_for_nats_and_mqtt():
 
 
 def test_no_more_is_asked_for_than_may_be_held():
-    pull = Pull("inbox", 100)
+    pull = Pull(100, "inbox")
+    arrivals = [(b"ack", ("topic", b"%d" % i)) for i in range(30)]
     assert pull.request(0, 1.0) is not None
     assert pull.request(0, 1.0) is None  # all of it is on its way
-    for _ in range(20):
-        pull.arrived(1.0)
+    for arrival in arrivals[:20]:
+        pull.arrived(arrival, 1.0)
+    assert pull.request(0, 1.0) is None  # it waits its turn
+    assert pull.take_over(15) + pull.take_over(-1) + pull.take_over(15) == arrivals[:20]
     assert pull.request(20, 1.0) is None  # held, and nothing is acknowledged
     assert pull.request(0, 1.0) is None  # acknowledged: 80 are on their way, and 20 are no large piece
-    for _ in range(10):
-        pull.arrived(1.0)
+    for arrival in arrivals[20:]:
+        pull.arrived(arrival, 1.0)
+    pull.take_over(100)
     second = pull.request(0, 1.0)
     assert second is not None
     assert b'"batch": 30,' in second[1]
@@ -69,7 +73,7 @@ def test_no_more_is_asked_for_than_may_be_held():
 
 
 def test_a_leader_that_is_gone_is_noticed_by_its_silence_or_its_last_words():
-    pull = Pull("inbox", 100)
+    pull = Pull(100, "inbox")
     pull.turned(0.0)
     assert not pull.is_silent(100.0)  # nothing was asked
     pull.request(0, 100.0)

@@ -22,10 +22,12 @@ from ..simulator.studies.lifetime import run as run_lifetime
 from ..simulator.studies.ranges_design import StudyError
 from ..simulator.studies.reconstruction import Reconstruction, words
 from ..simulator.studies.reconstruction import study as run_reconstruction
+from ..simulator.workers import workers
 from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, Force, Pictures, checked, output_option
 from .progress import progress
+from .workers import DaskUrl, WorkerCount
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
 
@@ -90,6 +92,8 @@ def ranges(
         int | None,
         typer.Option(help="Repeat a run exactly, with simulated noise; without it, OpenDP's.", min=0),
     ] = None,
+    worker_count: WorkerCount = None,
+    dask: DaskUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Errors of ranges over days: central and local, flat and hierarchy, beside what theory says."""
@@ -107,6 +111,8 @@ def ranges(
     elif time_column or value or by or only:
         raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
+        if worker_count is not None or dask is not None:
+            raise StudyError("one range is answered in no time: leave --workers and --dask out")
         series = own or daily.flights()
         answers = ask(series, asked, epsilon, seed)
         if as_json:
@@ -116,8 +122,8 @@ def ranges(
         return
     output_folder(out)
     start = time.monotonic()
-    with progress("fitting structures", 1.0) as advance:
-        study = run(QUICK if quick else FULL, seed, own, advance)
+    with workers(worker_count, dask, pool=True) as crew, progress("fitting structures", 1.0) as advance:
+        study = run(QUICK if quick else FULL, seed, own, advance, crew)
     with progress("drawing figures", None):
         even = ranges_report.write(study, out)
     seconds = time.monotonic() - start
@@ -139,6 +145,8 @@ def lifetime_command(
     seed: Annotated[int | None, typer.Option(help="Repeat a run exactly.", min=0)] = None,
     output: Annotated[list[Path] | None, output_option(".csv", *PICTURES)] = None,
     force: Force = False,
+    worker_count: WorkerCount = None,
+    dask: DaskUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Study a life of reports: few large against many small ones, predicted and measured."""
@@ -146,8 +154,8 @@ def lifetime_command(
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
     paths = checked(output, force, ".csv", *PICTURES)
-    with progress("drawing fleets", 1.0) as advance:
-        study = run_lifetime(fleets, quick, seed, advance)
+    with workers(worker_count, dask) as crew, progress("drawing fleets", 1.0) as advance:
+        study = run_lifetime(fleets, quick, seed, advance, crew)
     for path in paths:
         if path.suffix.lower() == ".csv":
             _write_csv(path, study)
@@ -222,13 +230,15 @@ def reconstruction_command(
     ] = None,
     output: Pictures = None,
     force: Force = False,
+    worker_count: WorkerCount = None,
+    dask: DaskUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
     paths = checked(output, force, *PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with progress("asking questions", 1.0) as advance:
-        study = run_reconstruction(epsilon, seed, progress=advance)
+    with workers(worker_count, dask, pool=True) as crew, progress("asking questions", 1.0) as advance:
+        study = run_reconstruction(epsilon, seed, progress=advance, workers=crew)
     for path in paths:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
 

@@ -20,6 +20,7 @@ if "." in __name__:  # the package on CPython; on a board the files lie side by 
     from .reporter_base import (
         NOT_MQTT,
         BaseReporter,
+        Brokers,
         ConnectionRefused,
         const,
         reason,
@@ -31,6 +32,7 @@ else:
     from reporter_base import (
         NOT_MQTT,
         BaseReporter,
+        Brokers,
         ConnectionRefused,
         const,
         reason,
@@ -118,14 +120,15 @@ class _Packets:
 class AsyncReporter(BaseReporter):
     """One board's connection to the broker, for asyncio; what BaseReporter takes, and:
 
-    host, port      the broker's; port 1883, or 8883 with ssl, where none is given
+    host, port      the broker's; port 1883, or 8883 with ssl, where none is given. Of a cluster all that
+                    serve boards, as "a,b:1884,c": each attempt to connect takes the next
     user, password  the login, where the broker wants one
     ssl             an SSLContext that checks the broker's certificate for host; None without TLS
     """
 
     def __init__(self, client, host, port=None, user=None, password=None, ssl=None, kept=None, **settings):
         super().__init__(client, kept, **settings)
-        self._address = (host, port or (8883 if ssl else 1883))
+        self._brokers = Brokers(host, port or (8883 if ssl else 1883))
         self._login = (user, password)
         self._ssl = ssl
         self._reader = None
@@ -163,7 +166,7 @@ class AsyncReporter(BaseReporter):
         self._stopping = True
 
     async def _connect(self):
-        host, port = self._address
+        host, port = self._brokers.next()
         more = {"ssl": self._ssl, "server_hostname": host} if self._ssl else {}
         self._packets = _Packets()
         opening = asyncio.open_connection(host, port, **more)
@@ -183,7 +186,7 @@ class AsyncReporter(BaseReporter):
         self._heard.clear()
         for name in self._names:
             topic = _text(self._experiment_prefix + name.encode())
-            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x01")
+            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0, as mqtt_reporter says
             if answer[2:] == b"\x80":
                 self.refused[name] = "the broker forbids the subscription"
         self._said = self._health("online")

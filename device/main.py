@@ -20,12 +20,12 @@ if "." in __name__:  # the package on CPython; on a board the files lie side by 
     from . import ldp_client
     from .kept_experiments import KeptExperiments, load_further
     from .mqtt_reporter import Reporter
-    from .reporter_base import sleep_ms, ticks_diff, ticks_ms
+    from .reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 else:
     import ldp_client
     from kept_experiments import KeptExperiments, load_further
     from mqtt_reporter import Reporter
-    from reporter_base import sleep_ms, ticks_diff, ticks_ms
+    from reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 
 
 def _where_there(name):
@@ -201,19 +201,21 @@ def make_mqtt_maker(settings):
     except ImportError:
         raise NeedsPerson("no umqtt.simple: run `hushmote flash` again")
     context = make_tls(settings)
+    brokers = Brokers(settings["mqtt_host"], settings.get("mqtt_port") or 0)
 
     def make_mqtt():
+        host, port = brokers.next()
         mqtt = MQTTClient(
             settings["device_id"],
-            settings["mqtt_host"],
-            settings.get("mqtt_port") or 0,
+            host,
+            port,
             settings.get("mqtt_user"),
             settings.get("mqtt_password"),
             ssl=context,
         )
         if context is not None and hasattr(mqtt, "ssl_params"):
             # umqtt.simple before 1.4 passes these on, and not the server's name.
-            mqtt.ssl_params = {"server_hostname": settings["mqtt_host"]}
+            mqtt.ssl_params = {"server_hostname": host}
         return mqtt
 
     return make_mqtt
@@ -244,7 +246,8 @@ class Application:
         self.client = make_client(self.settings)
         self.kept = KeptExperiments(self.client, EXPERIMENTS)
         self.make_mqtt = None
-        self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed)
+        brokers = self.settings["mqtt_host"].count(",") + 1
+        self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
 
     def first_wait_s(self):
         """How long a start that was not planned waits for its first reading."""

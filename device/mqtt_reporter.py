@@ -220,12 +220,15 @@ class Reporter(BaseReporter):
                 tries for ever inside one call
     feed        a function without arguments, called at least once a second while something is waited
                 for; the name look-up alone has no such calls
+    brokers     how many brokers make_mqtt goes through, such as by reporter_base.Brokers: where one does
+                not answer, flush() goes on with the next
     """
 
-    def __init__(self, client, make_mqtt, kept=None, feed=_no_watchdog, **settings):
+    def __init__(self, client, make_mqtt, kept=None, feed=_no_watchdog, brokers=1, **settings):
         super().__init__(client, kept, **settings)
         self._make_mqtt = make_mqtt
         self._feed = feed
+        self._brokers = brokers
         self._mqtt = None
         self._link = None
         self._packets = 0
@@ -268,7 +271,7 @@ class Reporter(BaseReporter):
         self._end_ms = ticks_add(ticks_ms(), timeout_ms)
         try:
             if not self.connected:
-                self._connect()
+                self._connect_any()
             quiet_ms = ticks_add(ticks_ms(), QUIET_MS)
             while len(self._heard) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
                 if self._receive():
@@ -306,6 +309,16 @@ class Reporter(BaseReporter):
         self._next_ms = ticks_ms()
 
     # The broker's side
+
+    def _connect_any(self):
+        """Connect to the next broker that answers, while flush() has time."""
+        for left in range(self._brokers, 0, -1):
+            try:
+                return self._connect()
+            except Exception as e:  # as in poll()
+                if left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
+                    raise
+                self._lost(reason(e))
 
     def _connect(self):
         mqtt = self._make_mqtt()
@@ -388,7 +401,9 @@ class Reporter(BaseReporter):
     def _subscribe(self, name):
         self._begin()
         try:
-            self._mqtt.subscribe(self._experiment_prefix + name.encode(), 1)
+            # QoS 0 loses nothing: experiments are retained, and each connection subscribes anew. At QoS 1 a
+            # cluster of NATS servers keeps a queue of its own for each board.
+            self._mqtt.subscribe(self._experiment_prefix + name.encode(), 0)
         except Exception as e:
             # 0x80 in the broker's answer, which is read to its end: this name is forbidden, the rest goes on.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:

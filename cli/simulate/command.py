@@ -19,11 +19,13 @@ from ...simulator.faithful import Faults
 from ...simulator.population import PopulationError
 from ...simulator.simulate import SimulatedEstimate
 from ...simulator.simulate import simulate as run
+from ...simulator.workers import workers
 from .. import output
-from ..broker import URL, Ca, Cert, CertKey, PasswordFile, connection
+from ..broker import URLS, Ca, Cert, CertKey, PasswordFile, connection
 from ..options import AsJson, print_json
 from ..output import Force, Results
 from ..progress import progress
+from ..workers import DaskUrl, WorkerCount
 from . import words
 
 _FAULTS, _FAKE, _DAYS = (
@@ -109,7 +111,7 @@ def simulate(
     publish: Annotated[
         str | None,
         typer.Option(
-            help=f"Publish them through this broker, 10 s a day: {URL}.",
+            help=f"Publish them through this broker, 10 s a day: {URLS}",
             metavar="URL",
             rich_help_panel=_DAYS,
         ),
@@ -144,6 +146,8 @@ def simulate(
     ca: Ca = None,
     cert: Cert = None,
     cert_key: CertKey = None,
+    worker_count: WorkerCount = None,
+    dask: DaskUrl = None,
 ) -> None:
     """Simulate a fleet before it is built: what would be estimated, beside the truth.
 
@@ -151,6 +155,9 @@ def simulate(
     with --publish they go through a broker to an aggregator.
     """
     login = {"--ca": ca, "--cert": cert, "--cert-key": cert_key}
+    shared = {"--workers": worker_count, "--dask": dask}
+    if not faithful:
+        _refuse("only real clients (--faithful) are divided, all else takes seconds: leave out", shared)
     if store is not None or publish is not None:
         _refuse(
             "these are reports that estimate, ledger and status are asked about: leave out",
@@ -181,7 +188,7 @@ def simulate(
     pictured = output.checked(
         None if plot_convergence is None else [plot_convergence], force, *output.PICTURES
     )
-    with progress("simulating", 1.0) as advance:
+    with workers(worker_count, dask) as crew, progress("simulating", 1.0) as advance:
         try:
             estimate = run(
                 file,
@@ -194,6 +201,7 @@ def simulate(
                 attackers=attackers,
                 seed=seed,
                 convergence=Showing(ranges or (), quantiles or ()) if pictured else None,
+                workers=crew,
                 advance=advance,
             )
         except EstimateError as e:

@@ -12,7 +12,7 @@ import sys
 
 import ldp_client
 from kept_experiments import KeptExperiments
-from reporter_base import sleep_ms, ticks_add, ticks_diff, ticks_ms
+from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
 settings = json.loads(sys.stdin.readline())
 if settings.get("kind") == "asyncio":
@@ -92,6 +92,7 @@ class Board:
         kept = KeptExperiments(self.client, settings["kept"]) if settings.get("kept") else None
         self.fed = 0
         self.task = None
+        self.brokers = Brokers(settings["host"], settings["port"])
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
@@ -100,7 +101,10 @@ class Board:
             self.reporter._next_ms = ticks_ms()  # the first attempt at once
             self.start()
         else:
-            self.reporter = Reporter(self.client, self.make_mqtt, kept, self.feed, **settings["reporter"])
+            brokers = settings["host"].count(",") + 1
+            self.reporter = Reporter(
+                self.client, self.make_mqtt, kept, self.feed, brokers, **settings["reporter"]
+            )
             self.reporter.close()  # likewise
 
     def feed(self):
@@ -126,10 +130,11 @@ class Board:
     def make_mqtt(self):
         s = self.settings
         kind = s.get("kind")
+        host, port = self.brokers.next()
         if kind == "tls":
             sys.modules["ussl"] = Ussl
-            return MQTTClient(s["device"], s["host"], s["port"], ssl=True)
-        return (TimeoutClient if kind == "timeout" else MQTTClient)(s["device"], s["host"], s["port"])
+            return MQTTClient(s["device"], host, port, ssl=True)
+        return (TimeoutClient if kind == "timeout" else MQTTClient)(s["device"], host, port)
 
     def report(self, name, value):
         made = self.reporter.report(name, value)
@@ -205,6 +210,17 @@ class Board:
 
     def full(self, full):
         self.storage.full = full
+
+    def waits(self, count):
+        """So many draws of the wait before the first attempt, and of the one after it failed, in ms."""
+        drawn = []
+        for _ in range(count):
+            self.reporter._next_ms = None
+            self.reporter._attempt = 0
+            first = self.reporter._wait_ms()
+            self.reporter._is_lost("nothing listens")
+            drawn.append([first, self.reporter._wait_ms()])
+        return drawn
 
     def seen_timeout(self):
         return TimeoutClient.seen

@@ -298,7 +298,8 @@ def renew(
     settings = provision.load_settings(path)
     if settings.fleet != folder.fleet.fleet:
         raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
-    if settings.mqtt_host not in folder.fleet.board_hosts:
+    names = provision.broker_names(settings.mqtt_host)
+    if not names or not set(names) <= set(folder.fleet.board_hosts):
         hosts = " or ".join(folder.fleet.board_hosts)
         raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
     if settings.key is not None and fleet_keys is None:

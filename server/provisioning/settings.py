@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import ipaddress
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from ..wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 
 _KEY_DIGITS = {"key": 64, "announce_key": 128}
+_BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
 _MAY_BE_MISSING = ("mqtt_cert", "mqtt_key", "ledger_made")  # in files of before there were such fields
 
 
@@ -35,7 +37,9 @@ class DeviceSettings:
 
     key: 64 hex digits; announce_key: 128, the public key that experiments are checked with; both None in an
     open fleet. mqtt_ca: the broker's CA certificate, base64 of
-    its DER; None for a connection without TLS. mqtt_cert, mqtt_key: the board's own certificate and its key,
+    its DER; None for a connection without TLS. mqtt_host: host or host:port, of a cluster several with commas
+    between, of which a board tries the next where one does not answer; mqtt_port: of those that name none.
+    mqtt_cert, mqtt_key: the board's own certificate and its key,
     base64 of DER, or None twice. ledger_made: whether these settings have made a board's ledger already;
     boards never see it.
     """
@@ -247,6 +251,10 @@ def _check(values: dict[str, Any], where: str) -> None:
             raise ProvisionError(f"{where}: {name} must be {digits} hex digits, or null in an open fleet")
     if not 1 <= values["mqtt_port"] <= 65535:
         raise ProvisionError(f"{where}: mqtt_port must be 1 to 65535")
+    try:
+        broker_names(values["mqtt_host"])
+    except ProvisionError as e:
+        raise ProvisionError(f"{where}: {e}") from None
     if len(values["wifi_ssid"].encode()) > 32:
         raise ProvisionError(f"{where}: wifi_ssid is at most 32 bytes")
     if values["wifi_password"] and not 8 <= len(values["wifi_password"].encode()) <= 64:
@@ -266,6 +274,25 @@ def _check(values: dict[str, Any], where: str) -> None:
             raise ProvisionError(f"{where}: mqtt_cert is shown to a broker over TLS only: mqtt_ca is missing")
         if authority.parse_board_fields(own, own_key, where).name != values["device_id"]:
             raise ProvisionError(f"{where}: mqtt_cert is another board's: its name must be the device_id")
+
+
+def broker_names(mqtt_host: str) -> tuple[str, ...]:
+    """Return the brokers of mqtt_host without their ports: what their certificates must name.
+
+    Raises ProvisionError.
+    """
+    names: list[str] = []
+    try:
+        for broker in mqtt_host.split(",") if mqtt_host else ():
+            found = _BROKER.fullmatch(broker)  # else an IPv6 address, which has no port here
+            names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
+            if found and not 1 <= int(found[2] or 1) <= 65535:
+                raise ValueError
+    except ValueError:
+        raise ProvisionError(
+            "mqtt_host must be host or host:port, of a cluster several with commas between: a,b,c"
+        ) from None
+    return tuple(names)
 
 
 def _certificate(path: Path) -> str:

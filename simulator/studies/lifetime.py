@@ -33,6 +33,7 @@ from ...server.planning.devices import best_design
 from ...server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
+from ..workers import THIS_PROCESS, Workers
 
 DOMAIN = 64
 DAYS = 365
@@ -237,20 +238,38 @@ def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Use:
     return Use(reports, predicted, float(drawn.mean()), float(drawn.std(ddof=1)) / math.sqrt(boards))
 
 
+@dataclass(frozen=True)
+class _CellPart:
+    """What cell() is asked, and the seed of all that it draws."""
+
+    devices: int
+    lifetime: int
+    way: str
+    seed: np.random.SeedSequence
+
+
+def _cell(part: _CellPart, repeats: int, windows: int) -> LifetimeCell:
+    rng = np.random.default_rng(part.seed)
+    return cell(part.devices, part.lifetime, part.way, repeats, windows, rng)
+
+
 def run(
     fleets: tuple[int, ...] = FLEETS,
     quick: bool = False,
     seed: int | None = None,
     progress: Callable[[float], object] = lambda _: None,
+    workers: Workers = THIS_PROCESS,
 ) -> LifetimeStudy:
-    """Run the study; quick: fewer days of a smaller fleet. progress: is told how much more is done, of 1."""
-    rng = np.random.default_rng(seed)
-    cells: list[LifetimeCell] = []
-    repeats, windows = (1, 20) if quick else (4, 60)
+    """Run the study on workers; quick: fewer days of a smaller fleet.
 
-    todo = list(itertools.product(fleets, LIFETIMES, WAYS))
-    for devices, lifetime, way in todo:
-        cells.append(cell(devices, lifetime, way, repeats, windows, rng))
-        progress(1 / len(todo))
+    progress: is told how much more is done, of 1.
+    """
+    repeats, windows = (1, 20) if quick else (4, 60)
+    asked = list(itertools.product(fleets, LIFETIMES, WAYS))
+    *seeds, last = np.random.SeedSequence(seed).spawn(len(asked) + 1)
+    todo = [_CellPart(*what, seed=one) for what, one in zip(asked, seeds, strict=True)]
+    done = workers.map(_cell, todo, repeats, windows, advance=lambda _: progress(1 / len(todo)))
+    cells = tuple(done)
+    rng = np.random.default_rng(last)
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
-    return LifetimeStudy(tuple(cells), splits(), uses)
+    return LifetimeStudy(cells, splits(), uses)

@@ -2,25 +2,24 @@
 
 A `RangeDesign` is cut into cells (days, ε, structure); each cell fits its structure many times to the same
 counts and compares the mean squared error of its ranges with the theory's. Cells are independent: they have
-seeds of their own and run on all cores.
+seeds of their own, and workers run them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...server.arrays import Counts, Floats
+from ..workers import THIS_PROCESS, Workers
 from .central import CentralFlat, CentralHierarchy
 from .daily import Daily
 from .flawed import FlawedStructure
 from .local import LocalFlat, LocalHierarchy
-from .processes import processes
-from .ranges_cell import BINS, FAMILIES, CellResult, Point, RangeCell, family, run_cell
+from .ranges_cell import BINS, FAMILIES, Point, RangeCell, family, run_cell
 from .ranges_design import (
     EVEN_LENGTHS,
     AnyStructure,
@@ -90,9 +89,9 @@ def run(
     seed: int | None = None,
     own: Daily | None = None,
     progress: Callable[[float], None] = lambda _: None,
-    workers: int | None = None,
+    workers: Workers = THIS_PROCESS,
 ) -> RangeStudy:
-    """Run a design on all cores. progress is told how much more is done, of 1.
+    """Run a design on workers. progress is told how much more is done, of 1.
 
     own: daily counts to study instead of the default ones. Without a seed noise comes from OpenDP and no two
     runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.
@@ -103,15 +102,10 @@ def run(
         design = fitting_design(design, own)
     series_for = own.cut if own is not None else default_series
     todo = cells(design, series_for, seed)
-    results: dict[int, CellResult] = {}
     total = sum(cell.cost for cell in todo)
-    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)
-    with processes(workers) as pool:
-        futures = {pool.submit(run_cell, todo[i]): i for i in order}
-        for future in as_completed(futures):
-            i = futures[future]
-            results[i] = future.result()
-            progress(todo[i].cost / total)
+    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that none is late
+    done = workers.map(run_cell, [todo[i] for i in order], advance=lambda cell: progress(cell.cost / total))
+    results = dict(zip(order, done, strict=True))
     points: list[Point] = []
     flawed: list[Point] = []
     short: list[Point] = []

@@ -29,13 +29,13 @@ from ...server.experiments.payload import experiment_over, mechanism_fields
 from ...server.mechanisms.channel import level_channel
 from ...server.mechanisms.tree import transpose
 from .. import vectorised
+from ..workers import THIS_PROCESS, Workers
 from . import ranges_theory
 from .central import CentralHierarchy
 from .daily import flights
 from .local import LocalHierarchy
-from .processes import processes
 from .ranges_design import StudyError
-from .structures import NeighbourRelation, Source, noise_variance, safe_source, seeded_source
+from .structures import NeighbourRelation, NoiseSource, noise_variance, safe_source, seeded_source
 
 Target = Literal["records", "days"]
 Attack = Literal["repeat", "ranges", "subsets", "kept", "boards"]
@@ -116,8 +116,9 @@ def study(
     seed: int | None = None,
     runs: int = RUNS,
     progress: Callable[[float], object] = lambda _: None,
+    workers: Workers = THIS_PROCESS,
 ) -> Reconstruction:
-    """Run all attacks; epsilon in nats; progress is called after each run.
+    """Run all attacks on workers; epsilon in nats; progress is told how much more is done, of 1.
 
     Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
     of range, NoiseError where OpenDP is not installed.
@@ -127,13 +128,11 @@ def study(
         safe_source()  # says at once where OpenDP is missing
     bits, days = column(), flights().cut(DAYS).counts
     found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
-    with processes() as pool:
-        seeds = np.random.SeedSequence(seed).spawn(runs)
-        futures = [pool.submit(_run, bits, days, epsilon, one, seed is None) for one in seeds]
-        for future in futures:
-            for target, attack, questions, measured, predicted in future.result():
-                found.setdefault((target, attack, questions), []).append((measured, predicted))
-            progress(1 / runs)
+    seeds = np.random.SeedSequence(seed).spawn(runs)
+    given = (bits, days, epsilon, seed is None)
+    for one in workers.map(_run, seeds, *given, advance=lambda _: progress(1 / runs)):
+        for target, attack, questions, measured, predicted in one:
+            found.setdefault((target, attack, questions), []).append((measured, predicted))
     outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
     return Reconstruction(epsilon, len(bits), len(days), float(days.mean()), runs, outcomes)
 
@@ -155,13 +154,13 @@ _Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, 
 
 
 def _run(
-    bits: Counts, days: Counts, epsilon: float, seed: np.random.SeedSequence, safe: bool
+    seed: np.random.SeedSequence, bits: Counts, days: Counts, epsilon: float, safe: bool
 ) -> list[_Found]:
     source = seeded_source(seed)
     return list(_attacks(bits, days, epsilon, safe_source(source.rng) if safe else source))
 
 
-def _attacks(bits: Counts, days: Counts, epsilon: float, source: Source) -> Iterator[_Found]:
+def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
     yield from _repeated("records", bits, epsilon, source)
     yield from _solved("records", "ranges", bits, epsilon, source)
     yield from _solved("records", "subsets", bits, epsilon, source)
@@ -189,7 +188,7 @@ def _right(estimates: Floats, bits: Counts) -> float:
     return float(np.mean(np.where(estimates == 0.5, 0.5, (estimates > 0.5) == (bits == 1))))
 
 
-def _repeated(target: Target, truth: Counts, epsilon: float, source: Source) -> Iterator[_Found]:
+def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
     """Ask for each record or day again and again, and average the answers."""
     total, asked = np.zeros(len(truth)), 0
     for times in REPEATS:
@@ -223,7 +222,7 @@ def _characteristic(t: Floats, epsilon: float) -> Floats:
 
 
 def _solved(
-    target: Target, attack: Attack, truth: Counts, epsilon: float, source: Source
+    target: Target, attack: Attack, truth: Counts, epsilon: float, source: NoiseSource
 ) -> Iterator[_Found]:
     """Ask different questions and solve them all by least squares; records are known to be 0 or 1.
 
@@ -270,7 +269,7 @@ def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> 
     return ((at >= ends[0][:, None]) & (at < np.maximum(ends[1], ends[0] + 1)[:, None])).astype(np.float64)
 
 
-def _kept_records(bits: Counts, epsilon: float, source: Source) -> tuple[float, float]:
+def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
     """A tree of noisy counts, drawn once: every question is answered from it, and each record's count too."""
     structure = CentralHierarchy(0, NeighbourRelation.added)
     n = len(bits)
@@ -297,7 +296,7 @@ def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> flo
     return float(below.mean())
 
 
-def _board_records(bits: Counts, epsilon: float, source: Source) -> tuple[float, float]:
+def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
     """Randomized response: what the report says is the best guess."""
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)

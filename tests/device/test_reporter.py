@@ -25,12 +25,14 @@ from cryptography.x509.oid import NameOID
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
+from running import running
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
+from hushmote.simulator.nats_servers import NatsServers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "firmware_tests" / "reporter"
@@ -492,6 +494,52 @@ def test_tls_connections_work_and_time_out_alike(
         watcher.close()
 
 
+# --- NATS servers in mosquitto's place ------------------------------------------------------------
+
+
+def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/store.sqlite")
+    store.add_fleet(FLEET, keyed=True)
+    digest = store.add_experiment(FLEET, experiment()).digest
+
+    def count() -> int:
+        return int(store.histogram(FLEET, digest).sum())
+
+    with (
+        NatsServers() as servers,
+        running(store, servers, fleets=[FLEET], fleet_keys=keys.FleetKeys((MASTER,), MASTER)),
+    ):
+        watcher = Watcher(servers.nodes[2].mqtt)
+        board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
+        board.reach("state", "reporting")  # what is retained comes
+        wait_until(lambda: watcher.statuses == [b"online"], "online")
+        made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
+        board.reach("pending", 0)
+        wait_until(lambda: count() == 3, "three reports are counted")
+
+        servers.terminate(0)
+        board.reach("connected", False)
+        made += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
+        assert board.ask("outbox") == made[3:]
+        board.reach("error", "nothing listens at the broker's address and port")
+        servers.start_node(0)
+        board.reach("pending", 0, 60_000)
+        wait_until(lambda: count() == 5, "what waited for the server is counted", 60)
+        assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
+        store.add_experiment(FLEET, experiment("door_open"))
+        board.reach("states", ["reporting", "reporting"], 30_000)  # what is announced while connected
+        board.kill()
+        wait_until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will", 30)
+
+        asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
+        assert asleep.ask("flush", 20_000, {"room_temp": 21.4})[0]  # one that sleeps, in one call
+        wait_until(lambda: count() == 6, "the report of a wake-up is counted")
+        wait_until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
+        assert {r.hex() for r in watcher.reports} >= set(made)
+        watcher.close()
+    store.close()
+
+
 # --- Experiments and status -----------------------------------------------------------------------
 
 
@@ -605,6 +653,67 @@ def test_a_locked_board_tells_so(watcher: Watcher, mosquitto: MosquittoBroker, s
     board = start_any(mosquitto.port, again=True)
     board.reach("connected", True)
     wait_until(lambda: watcher.statuses == [b"online locked"], "that it is locked is told")
+
+
+# --- Brokers of a cluster -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
+def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any) -> None:
+    with NatsServers(3) as cluster:
+        watcher = Watcher(cluster.nodes[2].mqtt)
+        watcher.publish("room_temp", experiment())
+        first, second = cluster.nodes[:2]
+        nobody = free_port()
+        host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
+        # Servers that have lost their leader elect another before they answer.
+        board = start_any(nobody, host=host, reporter={"timeout_s": 10})
+        board.reach("state", "reporting", ms=12_000)
+        cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
+        made = [board.ask("report", "room_temp", 21.4)]
+        board.reach("pending", 0, ms=20_000)
+        cluster.start_node(0)
+        cluster.wait()
+        cluster.kill(1)
+        made.append(board.ask("report", "room_temp", 25.0))
+        board.reach("pending", 0, ms=20_000)
+        wait_until(lambda: len(set(watcher.reports)) == 2, "both reports")
+        assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
+        watcher.close()
+
+
+def test_a_board_that_sleeps_tries_every_broker_in_one_call(
+    watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
+) -> None:
+    watcher.publish("room_temp", experiment())
+    proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
+    host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
+    board = start_board(free_port(), host=host)
+    for number in range(1, 5):
+        empty, ms = board.ask("flush", 5000, {"room_temp": 21.4})
+        assert empty, board.ask("status")
+        assert ms < 3500
+        assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
+    wait_until(lambda: len(watcher.reports) == 4, "the reports")
+    board.kill()
+
+    board = start_board(free_port(), host=f"127.0.0.1,127.0.0.1:{proxy.port}")  # nobody answers
+    empty, ms = board.ask("flush", 1500, {"room_temp": 21.4})
+    assert empty
+    assert ms < 3000
+
+
+def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
+    # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
+    orders = set()
+    for _ in range(400):
+        brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
+        orders.add(tuple(brokers.next() for _ in range(3)))
+    assert len(orders) == 6
+    assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
+    assert all(len(set(order)) == 3 for order in orders)
+    alone = reporter_base.Brokers("broker.example", 8883)
+    assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
 
 
 # --- Boards that sleep ----------------------------------------------------------------------------
@@ -1012,6 +1121,15 @@ def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
 # --- Pure parts -----------------------------------------------------------------------------------
 
 
+def test_the_first_attempt_waits_within_the_spread_and_the_next_as_the_back_off_says(start_any: Any) -> None:
+    board = start_any(free_port(), reporter={"spread_s": 1000})
+    waits = board.ask("waits", 64)
+    # All 64 draws are in one half with a chance of 2^-63, below 1e-18.
+    first = [wait for wait, _ in waits]
+    assert 0 <= min(first) < 500_000 < max(first) < 1_000_000
+    assert all(0 <= wait < 1000 for _, wait in waits)  # FAST: backoff_s is 1
+
+
 def test_waits_between_attempts_have_full_jitter() -> None:
     asked: list[int] = []
 
@@ -1025,6 +1143,36 @@ def test_waits_between_attempts_have_full_jitter() -> None:
     assert waits == [n - 1 for n in asked]
     # The largest settings fit what the DRBG draws from.
     assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
+
+
+def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def below(n: int) -> int:
+        asked.append(n)
+        return 0
+
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
+    reporter._below = below
+    reporter._wait_ms()
+    reporter._is_lost("nothing listens")
+    reporter._is_lost("nothing listens")
+    reporter._is_connected()
+    reporter._is_lost("the broker closed the connection")  # at once: it did not last
+    reporter._is_connected()
+    reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
+    reporter._settle()
+    reporter._is_lost("the broker closed the connection")
+    reporter._is_lost("nothing listens")
+    assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+
+
+def test_without_a_spread_the_first_attempt_waits_within_backoff_s(tmp_path: Path) -> None:
+    asked: list[int] = []
+    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
+    reporter._below = lambda n: asked.append(n) or 0
+    reporter._wait_ms()
+    assert asked == [7000]
 
 
 def test_a_connection_that_lasted_a_week_was_a_good_one(
@@ -1050,7 +1198,14 @@ def test_a_connection_that_lasted_a_week_was_a_good_one(
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("keepalive_s", 1), ("timeout_s", 0), ("delay_s", -1), ("backoff_s", 0), ("backoff_max_s", 1)],
+    [
+        ("keepalive_s", 1),
+        ("timeout_s", 0),
+        ("delay_s", -1),
+        ("backoff_s", 0),
+        ("backoff_max_s", 1),
+        ("spread_s", 0),
+    ],
 )
 def test_settings_out_of_range_are_named(setting: str, value: int, tmp_path: Path) -> None:
     client = make_client(tmp_path, FLEET)

@@ -120,7 +120,9 @@ def test_an_url_is_an_external_broker_with_its_login():
     "choice", ["", "rabbit", "http://example.org", "mqtt://", "mqtt://h:port", "mqtt://h/x", "mqtt://h:99999"]
 )
 def test_any_other_choice_is_refused_in_one_line(choice):
-    with pytest.raises(BrokerError, match=r"a broker is written mqtt://.*, or auto, embedded or mosquitto"):
+    with pytest.raises(
+        BrokerError, match=r"a broker is written mqtt://.*, or auto, embedded, mosquitto or nats"
+    ):
         open_broker(choice)
 
 

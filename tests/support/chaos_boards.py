@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +74,7 @@ class Board:
     def __init__(
         self,
         topic: str,
-        port: int,
+        ports: Sequence[int],
         source: Encoded | Shipped,
         rng: np.random.Generator,
         *,
@@ -85,7 +85,7 @@ class Board:
         self.told: set[int] = set()
         self.sendings = 0
         self._topic = topic.encode()
-        self._port = port
+        self._ports = ports
         self._source = source
         self._rng = rng
         self.gap_s = gap_s
@@ -105,8 +105,9 @@ class Board:
         while not (self._finishing and not self._unsent and not self._held):
             writer = None
             try:
+                port = self._ports[int(self._rng.integers(len(self._ports)))]
                 async with asyncio.timeout(_ANSWER_S):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
                     await self._connect(reader, writer)
                 await self._report(reader, writer)
             except (OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -185,10 +186,11 @@ async def _packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 class Proxy:
-    """Forwards TCP connections to a port of 127.0.0.1, until it is told to cut or to swallow."""
+    """Forwards TCP connections to a port, of 127.0.0.1 or of host, until it is told to cut or to swallow."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, host: str = "127.0.0.1") -> None:
         self._target = target
+        self._host = host
         self._writers: set[asyncio.StreamWriter] = set()
         self._deaf = {"up": False, "down": False}  # up: to the target
         self.port = 0
@@ -222,7 +224,7 @@ class Proxy:
         writers, pumps = [writer], []
         self._writers.add(writer)
         try:
-            far_reader, far = await asyncio.open_connection("127.0.0.1", self._target)
+            far_reader, far = await asyncio.open_connection(self._host, self._target)
             writers.append(far)
             self._writers.add(far)
             ways = (("up", reader, far), ("down", far_reader, writer))

@@ -120,7 +120,7 @@ def install(
     patch.setattr(main, "READINGS", {name: sensor(value) for name, value in readings.items()})
     patch.setattr(main, "EXPERIMENTS", str(folder))
     patch.setattr(main, "network", air)
-    patch.setattr(main, "load_settings", lambda: {"wifi_ssid": "home"})
+    patch.setattr(main, "load_settings", lambda: {"wifi_ssid": "home", "mqtt_host": "broker"})
     patch.setattr(main, "make_client", make_client)
     patch.setattr(main, "make_mqtt_maker", lambda _settings: lambda: air)
     patch.setattr(main, "print", lambda *_: None, raising=False)

@@ -4,27 +4,19 @@ tests/server/test_aggregator.py has the remedies at work: an absent aggregator w
 reports, a broker that caps the window, a kill in mid-stream. Here is what would happen without.
 """
 
-import contextlib
 import shutil
 import subprocess
 import sys
-import time
 
-import paho.mqtt.client as mqtt
 import pytest
 from boards import experiment, payload_of
-from paho.mqtt.enums import CallbackAPIVersion
-from running import WAIT_S, running, until
+from running import running, until
+from sessions import drain, kept_while_away, publish, subscribed, turn
 from traffic import needs_mosquitto
 
 from hushmote.server.ingest import connection as link
-from hushmote.server.ingest.connection import BrokerConnection, Protocol
-from hushmote.server.ingest.pacing import Pace
 from hushmote.server.store import Store
-from hushmote.server.wire import report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
-
-QUIET_S = 0.4
 
 
 @pytest.fixture
@@ -33,71 +25,6 @@ def store(tmp_path):
         store.add_fleet("open", keyed=False)
         store.add_experiment("open", payload_of(experiment()))
         yield store
-
-
-def publish(broker, count, start=0):
-    """One report of each of count boards, QoS 1; returns once the broker has acknowledged them."""
-    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    publisher.max_inflight_messages_set(200)
-    publisher.connect(broker.host, broker.port)
-    publisher.loop_start()
-    payload = report.encode(experiment(), 1, 0)
-    reports = [topics.report_topic("open", f"d{i}") for i in range(start, start + count)]
-    for info in [publisher.publish(topic, payload, qos=1) for topic in reports]:
-        info.wait_for_publish(WAIT_S)
-        assert info.is_published()
-    publisher.disconnect()
-    publisher.loop_stop()
-
-
-@contextlib.contextmanager
-def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
-    """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
-    one = BrokerConnection(protocol, "trap", (None, None), most, Pace())
-    one.connect(broker.host, broker.port)
-    turn(one, lambda: one.answer is not None)
-    one.client.subscribe(topics.report_filter(group=share), 1)
-    turn(one, lambda: one.granted is not None)
-    yield one
-    if one.client.is_connected():
-        # Until the broker has read everything: another of this name would cut off what it has not.
-        one.granted = None
-        one.client.subscribe(topics.report_filter(group=share), 1)
-        turn(one, lambda: one.granted is not None)
-        one.close()
-
-
-def turn(one, condition):
-    """Let a link work until the condition holds."""
-
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, "no answer"
-        one.turn(0.02, 100_000)
-
-
-def drain(one, wanted):
-    """Read, acknowledging nothing, until so many came and then nothing for a while; returns how many came."""
-    turn(one, lambda: len(one.messages) >= wanted)
-    last, since = wanted, time.monotonic()
-    while time.monotonic() - since < QUIET_S:
-        one.turn(0.02, 100_000)
-        if len(one.messages) != last:
-            last, since = len(one.messages), time.monotonic()
-    return last
-
-
-def kept_while_away(broker, count, wanted, protocol: Protocol = "5"):
-    """How many of count reports a session gets that was away when they were published; waits for wanted."""
-    with subscribed(broker, protocol=protocol):
-        pass
-    publish(broker, count)
-    kept, window = 0, 20 if protocol == "3.1.1" else wanted
-    with subscribed(broker, protocol=protocol) as one:
-        while came := drain(one, min(window, wanted - kept)):
-            kept += came
-            one.acknowledge()
-    return kept
 
 
 @needs_mosquitto

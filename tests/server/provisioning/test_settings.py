@@ -124,6 +124,10 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path):
         ({"wifi_password": "short"}, "8 to 64 bytes"),
         ({"wifi_country": "de"}, "two capital letters"),
         ({"mqtt_port": 0}, "1 to 65535"),
+        ({"mqtt_host": "a, b"}, "several with commas between"),
+        ({"mqtt_host": "a,,b"}, "several with commas between"),
+        ({"mqtt_host": "a:0,b"}, "host or host:port"),
+        ({"mqtt_host": "mqtt://a"}, "host or host:port"),
         ({"mqtt_port": True}, "must be int"),
     ],
 )

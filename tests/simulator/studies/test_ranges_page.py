@@ -15,7 +15,6 @@ from once import once
 from hushmote.simulator.studies import ranges_tables as tables
 from hushmote.simulator.studies.flawed import FlawedStructure
 from hushmote.simulator.studies.local import LocalFlat, LocalHierarchy
-from hushmote.simulator.studies.processes import processes
 from hushmote.simulator.studies.ranges import cells
 from hushmote.simulator.studies.ranges_cell import Point, RangeCell, law, run_cell, starts
 from hushmote.simulator.studies.ranges_design import EVEN_LENGTHS, FULL, AnyStructure, default_series
@@ -28,6 +27,7 @@ from hushmote.simulator.studies.ranges_findings import (
     rms,
     verdicts,
 )
+from hushmote.simulator.workers import workers
 
 PAGE = Path(__file__).parents[3] / "docs" / "study-ranges.md"
 SEED = 1
@@ -74,8 +74,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     def make(folder: Path) -> None:
         everything = cells(FULL, default_series, SEED)
         wanted = [cell for cell in everything if any(chosen(cell) for chosen in WANTED)]
-        with processes() as pool:
-            results = list(pool.map(run_cell, wanted))
+        with workers(pool=True) as crew:
+            results = list(crew.map(run_cell, wanted))
         points = [
             [p for cell, result in zip(wanted, results, strict=True) if chosen(cell) for p in result.points]
             for chosen in WANTED

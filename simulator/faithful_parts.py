@@ -1,0 +1,127 @@
+"""A fleet of real clients in parts that workers run, each a fleet of its own with a seed of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..server.arrays import Counts, Floats
+from ..server.wire.experiments import parse_experiment
+from .calls import Reporting, most_of_a_board
+from .convergence import codes_of
+from .faithful import Faults, SimulatedFleet
+from .population import Population, reported_shares
+from .workers import Workers
+
+# Of a part: a second or two, and memory for so many boards.
+_CALLS, _DEVICES = 100_000, 5_000
+
+
+@dataclass(frozen=True)
+class RealClients:
+    """What all parts have in common. repeatable: reports are drawn from the part's seed too."""
+
+    payload: bytes
+    people: Population
+    faults: Faults
+    rounds: int
+    repeatable: bool
+
+
+@dataclass(frozen=True)
+class FleetPart:
+    """Some of the devices, and the seed of all that happens to them."""
+
+    devices: int
+    seed: np.random.SeedSequence
+
+
+@dataclass(frozen=True)
+class PartOutcome:
+    """What arrived of a part.
+
+    codes: in the order in which they arrived. indices, times: what was held, of Population.indices(), and in
+    how many reports; missing: reports without a reading. spoke, spent: as in Reporting.
+    """
+
+    codes: Counts
+    indices: Counts
+    times: Counts
+    missing: int
+    spoke: int
+    spent: int
+
+
+@dataclass(frozen=True)
+class FaithfulOutcome:
+    """What arrived of a whole fleet: the truth among its reports, and their codes in the parts' order."""
+
+    reporting: Reporting
+    truth: Floats
+    codes: Counts
+
+
+def fleet_parts(devices: int, rounds: int, seed: int | None) -> list[FleetPart]:
+    """Divide devices; how, depends on nothing else than these numbers."""
+    size = max(1, min(_DEVICES, _CALLS // rounds))
+    sizes = [min(size, devices - first) for first in range(0, devices, size)]
+    seeds = np.random.SeedSequence(seed).spawn(len(sizes))
+    return [FleetPart(*part) for part in zip(sizes, seeds, strict=True)]
+
+
+def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
+    """Run the real client on every device of a part, in process."""
+    experiment = parse_experiment(clients.payload)
+    rng = np.random.default_rng(part.seed)
+    fleet = SimulatedFleet(
+        "simulated",
+        [clients.payload],
+        size=part.devices,
+        rng=rng,
+        faults=clients.faults,
+        repeatable=clients.repeatable,
+    )
+    for _ in range(clients.rounds):
+        readings = clients.people.sample(experiment, part.devices, rng)
+        for delivery in fleet.round({experiment.name: readings}):
+            fleet.acknowledge(delivery)
+    for delivery in fleet.flush():
+        fleet.acknowledge(delivery)
+    held, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
+    indices = np.flatnonzero(held)
+    made = Counter(report.device for report in fleet.made)
+    most = most_of_a_board(experiment)
+    spent = sum(n == most for n in made.values())
+    return PartOutcome(
+        codes_of(experiment, fleet.acknowledged.values()), indices, held[indices], missing, len(made), spent
+    )
+
+
+def run(
+    clients: RealClients,
+    devices: int,
+    seed: int | None,
+    given: bool,
+    workers: Workers,
+    advance: Callable[[float], object],
+) -> FaithfulOutcome:
+    """Run a fleet on workers and add up its parts. given: whether somebody said the number of rounds.
+
+    advance: told how much more is done, in parts of 1.
+    """
+    experiment = parse_experiment(clients.payload)
+    of = clients.people.indices(experiment)
+    held = np.zeros(experiment.domain if of is None else len(of), np.int64)
+    codes: list[Counts] = []
+    missing = spoke = spent = 0
+    parts = fleet_parts(devices, clients.rounds, seed)
+    for one in workers.map(run_part, parts, clients, advance=lambda part: advance(part.devices / devices)):
+        held[one.indices] += one.times
+        codes.append(one.codes)
+        missing, spoke, spent = missing + one.missing, spoke + one.spoke, spent + one.spent
+    arrived = np.concatenate(codes)
+    reporting = Reporting(devices, clients.rounds, given, len(arrived), spoke, spent)
+    return FaithfulOutcome(reporting, reported_shares(held, missing), arrived)

@@ -1,0 +1,174 @@
+"""Faults of a NATS cluster's servers: killed, stopped, paused, wiped, cut off, filled up, without power."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import nats
+import nats.errors
+import nats.js.api
+import numpy as np
+from chaos_plan import Fault
+from chaos_process import until
+from nats_sites import SiteServers
+
+from hushmote.server.wire.subjects import STREAM
+from hushmote.simulator.nats_servers import NatsServers
+
+CONSUMER = "aggregator"
+_COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
+_MOST_S = 180.0
+_FULL_S = 3.0  # until a server notices that its disk is full
+
+
+async def keep_for_a_time(servers: NatsServers) -> None:
+    """Have the servers keep each message for a week, and not until those who are interested have seen it."""
+    async with await nats.connect(_urls(servers)) as client:
+        config = (await client.jsm().stream_info(STREAM)).config
+        week = nats.js.api.StreamConfig(**vars(config) | {"retention": "limits", "max_age": 7 * 86_400.0})
+        await client.jsm().update_stream(week)
+
+
+def _urls(servers: NatsServers) -> list[str]:
+    return [f"nats://{servers.host_of(i)}:{node.nats}" for i, node in enumerate(servers.nodes)]
+
+
+class ChaosNodes:
+    """What disturbs the servers.
+
+    told: how many reports boards were told were received, so far. between: see Setting. killed: processes
+    that got a SIGKILL.
+    """
+
+    def __init__(
+        self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int], between: int
+    ) -> None:
+        self._servers = servers
+        self._rng = rng
+        self._told = told
+        self._between = between
+        self._told_before = 0
+        self.killed = 0
+        # One disturbance of a server at a time; of several, in the order of their numbers.
+        self._locks = [asyncio.Lock() for _ in servers.nodes]
+
+    @staticmethod
+    def strikes(kind: str) -> bool:
+        """Whether a fault of this kind is one of servers."""
+        return kind.partition(" ")[2] in _COUNTS
+
+    async def strike(self, fault: Fault) -> None:
+        """Disturb, for as long as the fault says, and bring back."""
+        verb, _, whom = fault.kind.partition(" ")
+        count = _COUNTS[whom]
+        numbers = [int(n) for n in self._rng.permutation(len(self._servers.nodes))[:count]]
+        # What a wiped server forgets the two others must have; who is cut off, all of them must know.
+        held = range(len(self._locks)) if verb in ("wipe", "cut", "fill") else sorted(numbers)
+        async with AsyncExitStack() as stack:
+            for number in held:
+                await stack.enter_async_context(self._locks[number])
+            if self._rng.random() < 0.8:
+                wanted = self._told_before + int(self._rng.integers(1, self._between))
+                await until(lambda: self._told() >= wanted, "told of anything", _MOST_S)
+            self._told_before = self._told()
+            match verb:
+                case "kill":
+                    await self.kill(numbers, fault.lasts_s)
+                case "stop":
+                    await asyncio.to_thread(self._servers.terminate, *numbers)
+                    await self._start(numbers, fault.lasts_s)
+                case "pause":
+                    await self._pause(numbers, fault.lasts_s)
+                case "wipe":
+                    await self._wipe(numbers, fault.lasts_s)
+                case "cut":
+                    await self._cut(numbers, fault.lasts_s)
+                case "fill":
+                    await self._fill(numbers, fault.lasts_s)
+                case "unplug":
+                    await self._unplug(numbers, fault.lasts_s)
+
+    async def kill_some(self, lasts_s: float) -> None:
+        """SIGKILL one, two or all, and start them again."""
+        numbers = [int(n) for n in self._rng.permutation(len(self._locks))[: self._rng.integers(1, 4)]]
+        async with AsyncExitStack() as stack:
+            for number in sorted(numbers):
+                await stack.enter_async_context(self._locks[number])
+            await self.kill(numbers, lasts_s)
+
+    async def kill(self, numbers: list[int], lasts_s: float) -> None:
+        """SIGKILL these at once, and start them again."""
+        await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
+        await self._start(numbers, lasts_s)
+
+    async def left(self) -> int | None:
+        """How many reports the aggregators' consumer has not seen acknowledged, None where nobody answers."""
+        try:
+            async with await nats.connect(_urls(self._servers), max_reconnect_attempts=1) as client:
+                info = await client.jetstream().consumer_info(STREAM, CONSUMER)
+        except (nats.errors.Error, OSError):
+            return None
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+    async def all_healthy(self) -> None:
+        """Return once every server says that it has what its streams hold."""
+        for number in range(len(self._locks)):
+            end = asyncio.get_running_loop().time() + _MOST_S
+            while not await asyncio.to_thread(self._servers.healthy, number):
+                assert asyncio.get_running_loop().time() < end, f"server {number} is not healthy"
+                await asyncio.sleep(0.1)
+
+    async def _start(self, numbers: list[int], lasts_s: float) -> None:
+        await asyncio.sleep(lasts_s)
+        for number in numbers:
+            self._servers.start_node(number)
+        # Often the next fault strikes servers that have not caught up yet.
+        if self._rng.random() < 0.5:
+            await asyncio.sleep(self._rng.uniform(0, 1))
+
+    async def _pause(self, numbers: list[int], lasts_s: float) -> None:
+        pids = [pid for n in numbers if (pid := self._servers.pid(n)) is not None]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(lasts_s)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    async def _wipe(self, numbers: list[int], lasts_s: float) -> None:
+        await self.all_healthy()
+        await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
+        for number in numbers:
+            shutil.rmtree(self._servers.store(number))
+        await self._start(numbers, lasts_s)
+        await self.all_healthy()
+
+    async def _cut(self, numbers: list[int], lasts_s: float) -> None:
+        assert isinstance(self._servers, SiteServers), "these servers have no networks of their own"
+        self._servers.cut(*numbers)
+        try:
+            # Longer than an election takes, or nobody notices.
+            await asyncio.sleep(lasts_s + self._rng.uniform(0, 15))
+        finally:
+            self._servers.heal()
+
+    async def _unplug(self, numbers: list[int], lasts_s: float) -> None:
+        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
+        await asyncio.to_thread(self._servers.cut_power, *numbers)
+        self.killed += len(numbers)
+        await self._start(numbers, lasts_s)
+
+    async def _fill(self, numbers: list[int], lasts_s: float) -> None:
+        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
+        await asyncio.to_thread(self._servers.fill, *numbers)
+        await asyncio.sleep(lasts_s + _FULL_S)
+        self._servers.free(*numbers)
+        # A server that met a full disk has switched its JetStream off until it is started again.
+        await asyncio.to_thread(self._servers.terminate, *numbers)
+        await self._start(numbers, 0)

@@ -1,0 +1,86 @@
+"""`hushmote serve` as a process that is killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import boards as wire
+
+from hushmote.server.wire import keys
+
+_END_S = 120.0
+
+
+class AggregatorProcess:
+    """`hushmote serve` as a process that is started, killed and started again; it logs to a file."""
+
+    def __init__(
+        self, log: Path, store_url: str, broker_url: str, options: Sequence[str], program: Sequence[str]
+    ) -> None:
+        self.log = log
+        self._command = [sys.executable, *program, "serve", "--store", store_url]
+        self._command += ["--broker", broker_url, *options]
+        self._environment = os.environ | {
+            keys.ENVIRONMENT_VARIABLE: f"{wire.MASTER.hex()},signing:{wire.MASTER.hex()}"
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0
+        self.exits: list[int] = []
+
+    def start(self) -> None:
+        with open(self.log, "ab") as log:
+            self._started_at = log.tell()
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has subscribed since it was started."""
+        return self.subscribed_since(self._started_at)
+
+    @property
+    def logged_bytes(self) -> int:
+        """How much it has logged, over all its lives."""
+        return self.log.stat().st_size
+
+    def subscribed_since(self, logged_bytes: int) -> bool:
+        """Whether it runs and has subscribed since it had logged so much."""
+        if self._process is None:
+            return False
+        if self._process.poll() is not None:
+            last = self.log.read_text()[-2000:]
+            # Started while its database is away it says so and ends; a service manager starts it again.
+            assert self._process.returncode == 1, last
+            assert "hushmote: cannot use postgresql" in last[last.rfind("ready\n") :], last
+            self.start()
+            return False
+        return b"ready\n" in self.log.read_bytes()[max(logged_bytes, self._started_at) :]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to a process that is to live on."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self, number: int) -> None:
+        """End it by a signal and wait for that."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        code = process.wait(_END_S)
+        if number == signal.SIGTERM:
+            self.exits.append(code)
+
+
+async def until(condition: Callable[[], bool], what: str, most_s: float) -> None:
+    """Return once the condition holds; AssertionError with what was waited for after most_s seconds."""
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, f"not {what} in {most_s:g} s"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,115 @@
+"""RabbitMQ of Debian with its MQTT plugin as a child process, only to say what it holds and what not."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from hushmote.simulator.broker import Broker, BrokerError, free_port
+
+_START_S = 180.0  # seconds where nothing else runs
+_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # what is in sbin changes the user
+
+
+def find_rabbitmq() -> bool:
+    """Whether rabbitmq-server is installed."""
+    return _SERVER.exists() and shutil.which("epmd") is not None
+
+
+class RabbitMq(Broker):
+    """RabbitMQ with a folder, a name service and an MQTT 3.1.1 port of its own; anyone may connect."""
+
+    name = "rabbitmq"
+    protocol = "3.1.1"
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1", 0)
+        self._folder: Path | None = None
+        self._names: subprocess.Popen[Any] | None = None
+        self._process: subprocess.Popen[Any] | None = None
+        self._environment: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Return once it takes MQTT connections; raises BrokerError."""
+        if self._folder is None:
+            self._configure()
+        assert self._folder is not None
+        with open(self._folder / "log", "ab") as output:
+            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            if self._names is None:
+                # Else it would start one that outlives it, on the one port that all on this machine share.
+                port = self._environment["ERL_EPMD_PORT"]
+                self._names = subprocess.Popen(["epmd", "-port", port, "-address", "127.0.0.1"], **options)
+            self._process = process = subprocess.Popen(
+                [str(_SERVER)], env=self._environment, start_new_session=True, **options
+            )
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end and process.poll() is None:
+            try:
+                socket.create_connection((self.host, self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise BrokerError(f"RabbitMQ did not start: see {self._folder}")
+
+    def terminate(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        self._end(signal.SIGKILL)
+        if self._names is not None:
+            self._names.kill()
+            self._names.wait()
+            self._names = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _configure(self) -> None:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="hushmote-rabbitmq-"))
+        self.port = free_port()
+        lines = (
+            "listeners.tcp = none",
+            f"mqtt.listeners.tcp.1 = {self.host}:{self.port}",
+            "mqtt.allow_anonymous = true",
+        )
+        (folder / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        (folder / "plugins").write_text("[rabbitmq_mqtt].\n")
+        self._environment = os.environ | {
+            "HOME": str(folder),
+            "ERL_EPMD_ADDRESS": self.host,
+            "ERL_EPMD_PORT": str(free_port()),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_LOG_BASE": str(folder),
+            "RABBITMQ_MNESIA_BASE": str(folder / "kept"),
+            "RABBITMQ_NODENAME": f"hushmote-{self.port}@localhost",
+        }
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        # A shell and the machine under it, in a session of their own.
+        os.killpg(self._process.pid, number)
+        self._process.wait(_START_S)
+        self._process = None
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end:  # the shell is gone; the machine may need a moment
+            try:
+                socket.create_connection((self.host, self.port), timeout=1).close()
+            except OSError:
+                return
+            time.sleep(0.02)

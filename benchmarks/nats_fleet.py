@@ -4,12 +4,16 @@ Users: one server with that many boards in its list, of which one connects: to s
 again at SIGHUP, and for each connection. Beside it the same list with users named as their certificates'
 subjects, which NATS would also take: it compares a subject with every entry.
 Sync: reports a second that one and three servers acknowledge, with `sync_interval: always`, which is shipped,
-and with NATS's default of two minutes, in turns. --quick: up to 1,000 boards, 1,000 reports.
+and with NATS's default of two minutes, in turns.
+Subscriptions: memory of three servers for boards that await an experiment, at QoS 0 and at QoS 1, which is a
+JetStream consumer with three replicas each.
+--quick: up to 1,000 boards, 1,000 reports, 30 subscriptions. --only PART: this part, as the others were.
 """
 
 import argparse
 import contextlib
 import datetime
+import json
 import re
 import signal
 import statistics
@@ -18,6 +22,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +39,7 @@ from hushmote.server.provisioning.journal import Credential
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.nats_servers import find_nats_server
 
+NAME = "nats_fleet.json"
 CONNECTIONS = 15
 PUBLISHERS = 4
 IN_FLIGHT = 250
@@ -90,23 +97,32 @@ class Servers:
 
     def client(self, name: str, client_id: str, *, server: int = 0) -> paho.Client:
         """A client with a certificate, of which connect() was called."""
-        client = paho.Client(
-            CallbackAPIVersion.VERSION2,
-            client_id,
-            protocol=paho.MQTTv311,
-            reconnect_on_failure=name != "unknown",
-        )
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv311)
         pem = self.pems[name]
         client.tls_set_context(client_context(self.folder.path / "aggregator/ca.pem", pem, pem))
         client.max_inflight_messages_set(IN_FLIGHT)
         client.connect(self.folder.fleet.hosts[server], self.folder.fleet.port)
         return client
 
+    def memory(self) -> list[float]:
+        """Each server's resident megabytes."""
+        statuses = [Path(f"/proc/{process.pid}/status").read_text() for process in self.processes]
+        return [int(status.split("VmRSS:")[1].split()[0]) / 1e3 for status in statuses]
+
     def stop(self) -> None:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
             process.wait(60)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for it; exit where it does not come."""
+    end = time.monotonic() + _END_S / 10
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit("a server did not answer")
+        time.sleep(0.001)
 
 
 def list_boards(servers: Servers, boards: int, *, by_subject: bool) -> float:
@@ -168,8 +184,7 @@ def users(boards: int, *, by_subject: bool) -> dict[str, Any]:
                 "refuse_ms": round(1e3 * connecting(servers, "unknown"), 2),
             }
             took, longest = reloading(servers)
-            status = Path(f"/proc/{servers.processes[0].pid}/status").read_text()
-            memory = int(status.split("VmRSS:")[1].split()[0]) / 1e3
+            memory = servers.memory()[0]
             return row | {
                 "reload_s": round(took, 3),
                 "longest_puback_s": round(longest, 3),
@@ -237,23 +252,65 @@ def sync(count: int, reports: int, turns: int) -> dict[str, Any]:
     }
 
 
+def subscriptions(boards: int, qos: int) -> dict[str, Any]:
+    """One row: what so many boards cost that are connected and each await one experiment."""
+    with tempfile.TemporaryDirectory() as folder:
+        servers = Servers(Path(folder), 3, ("known",))
+        try:
+            servers.start()
+            clients, connected, granted = [], [], []
+            for i in range(boards):
+                clients.append(servers.client("known", f"c{i}", server=i % 3))
+                clients[-1].on_connect = lambda _c, _d, _f, reason, _p: connected.append(reason)
+                clients[-1].on_subscribe = lambda _c, _d, _m, reasons, _p: granted.append(reasons[0].value)
+                clients[-1].loop_start()
+                until(lambda i=i: len(connected) > i)
+            before, begin = servers.memory(), time.perf_counter()
+            for i, client in enumerate(clients):
+                client.subscribe("hushmote/v1/home/experiment/temp", qos)
+                until(lambda i=i: len(granted) > i)
+            took = time.perf_counter() - begin
+            assert set(granted) == {qos}, granted
+            more = statistics.mean(servers.memory()) - statistics.mean(before)
+            for client in clients:
+                client.disconnect()
+                client.loop_stop()
+        finally:
+            servers.stop()
+    return {
+        "qos": qos,
+        "boards": boards,
+        "kb_a_subscription_and_server": round(1e3 * more / boards, 1),
+        "ms_a_subscription": round(1e3 * took / boards, 1),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="up to 1,000 boards and reports")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", choices=("sync", "users", "subscriptions"))
+    options = parser.parse_args()
+    quick = options.quick
     if find_nats_server() is None:
         print("skipped: it needs nats-server: pip install 'hushmote[cluster]'")
         return
-    result: dict[str, Any] = {"machine": results_file.machine(), "users": [], "sync": []}
-    for count in (1, 3):
-        result["sync"].append(sync(count, 1_000 if quick else 4_000, 1 if quick else TURNS))
-        print(result["sync"][-1], flush=True)
-    for by_subject in (False, True):
-        for boards in [100, 1_000] if quick else [1_000, 10_000, 100_000]:
-            result["users"].append(users(boards, by_subject=by_subject))
-            print(result["users"][-1], flush=True)
+    path = results_file.RESULTS / NAME
+    result: dict[str, Any] = json.loads(path.read_text()) if options.only and path.exists() else {}
+    result["machine"] = results_file.machine()
+    sizes = [100, 1_000] if quick else [1_000, 10_000, 100_000]
+    parts: dict[str, list[Callable[[], dict[str, Any]]]] = {
+        "sync": [partial(sync, count, *((1_000, 1) if quick else (4_000, TURNS))) for count in (1, 3)],
+        "users": [partial(users, n, by_subject=subject) for subject in (False, True) for n in sizes],
+        "subscriptions": [partial(subscriptions, 30 if quick else 150, qos) for qos in (0, 1)],
+    }
+    for part, rows in parts.items():
+        if options.only in (None, part):
+            result[part] = []
+            for row in rows:
+                result[part].append(row())
+                print(result[part][-1], flush=True)
     if not quick:
-        results_file.write("nats_fleet.json", result)
+        results_file.write(NAME, result)
 
 
 if __name__ == "__main__":

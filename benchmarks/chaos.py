@@ -88,13 +88,17 @@ _AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 
 @dataclass(frozen=True)
 class Campaign:
-    """share: of the kills. weights: of the faults. postgres: whether the store is one, else SQLite."""
+    """share: of the kills. weights: of the faults. postgres: whether the store is one, else SQLite.
+
+    promised: whether nothing may be lost.
+    """
 
     name: str
     share: float
     weights: Mapping[str, float]
     postgres: bool = False
     setting: Setting = _ALONE
+    promised: bool = True
 
 
 CAMPAIGNS = (
@@ -105,13 +109,15 @@ CAMPAIGNS = (
     # Here "told" is a PINGRESP 3 s after the PUBACK: what is only acknowledged a killed broker may lose.
     Campaign("broker killed at any time", 0.15, _SQLITE | {"kill broker": 12}, False, _HOLDING),
 )
+_DISKS = {"wipe node": 20}
 _REPLACED = replace(_CLUSTER, limits=True)
 NATS_CAMPAIGNS = (
     Campaign("SQLite, 2 aggregators", 0.35, _SHARED_ANY | _COMMITS | _NODES, False, _CLUSTER),
-    Campaign("PostgreSQL, 2 aggregators", 0.35, _SHARED_ANY | _DATABASE | _NODES, True, _CLUSTER),
+    Campaign("PostgreSQL, 2 aggregators", 0.3, _SHARED_ANY | _DATABASE | _NODES, True, _CLUSTER),
+    Campaign("SQLite, disks replaced", 0.05, _NODES | _DISKS, False, _REPLACED),
+    # The stream as the servers make it may miss reports on a new disk: docs/exactly-once.md.
+    Campaign("disks replaced, stream as made", 0.05, _NODES | _DISKS, False, _CLUSTER, False),
     # Split networks, full disks, power cuts; the servers sync before they acknowledge.
-    # The servers' own stream would miss reports on a new disk: tests/server/ingest/test_nats_traps.py.
-    Campaign("SQLite, disks replaced", 0.05, _NODES | {"wipe node": 20}, False, _REPLACED),
     Campaign("SQLite, split, full, unplugged", 0.25, _SHARED_ANY | _NODES | _SITES, False, _AT_SITES),
 )
 
@@ -146,7 +152,7 @@ def run(campaign: Campaign, kills: int, seed: int, count: int, keep: Path | None
     for row in done:
         faults.update(row["faults"])
         sums.update({name: n for name, n in row.items() if isinstance(n, int) and name != "seed"})
-    row = {"campaign": campaign.name, "series": len(done), "first_seed": seed}
+    row = {"campaign": campaign.name, "series": len(done), "first_seed": done[0]["seed"]}
     row |= {"faults": dict(sorted(faults.items()))} | dict(sums)
     row["seconds"] = round(sum(row["seconds"] for row in done))
     print(json.dumps(row), file=sys.stderr, flush=True)
@@ -198,7 +204,8 @@ def main() -> int:
     if not (options.quick or options.only):
         result = {"machine": machine(), "seed": options.seed, "campaigns": rows}
         write("chaos_nats.json" if options.broker == "nats" else "chaos.json", result)
-    return 1 if any(row["lost"] or row["strange"] or row["miscounted"] for row in rows) else 0
+    promised = [row for campaign, row in zip(campaigns, rows, strict=True) if campaign.promised]
+    return 1 if any(row["lost"] or row["strange"] or row["miscounted"] for row in promised) else 0
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack
 
 import nats
 import nats.errors
-import nats.js.api
 import numpy as np
 from chaos_plan import Fault
 from chaos_process import until
+from nats.js.api import RetentionPolicy
 from nats_sites import SiteServers
 
 from hushmote.server.wire.subjects import STREAM
@@ -30,7 +30,7 @@ async def keep_for_a_time(servers: NatsServers) -> None:
     """Have the servers keep each message for a week, and not until those who are interested have seen it."""
     async with await nats.connect(_urls(servers)) as client:
         config = (await client.jsm().stream_info(STREAM)).config
-        week = nats.js.api.StreamConfig(**vars(config) | {"retention": "limits", "max_age": 7 * 86_400.0})
+        week = config.evolve(retention=RetentionPolicy.LIMITS, max_age=7 * 86_400.0)
         await client.jsm().update_stream(week)
 
 

@@ -14,11 +14,12 @@ this machine hide is modelled from them, see modelled().
 Bare: a nats-py pull subscriber that only counts and acknowledges, and the whole aggregator on SQLite, in
 turn, each on a durable consumer of its own, for which the same reports wait.
 
-Writes benchmarks/results/ingest_nats.json.
+Writes benchmarks/results/ingest_nats.json; with --only, its part of it.
 """
 
 import argparse
 import asyncio
+import json
 import multiprocessing
 import tempfile
 import threading
@@ -31,7 +32,7 @@ import numpy as np
 from ingest import FLEET, FLEET_KEYS, NO_SAVING, publish
 from ingest import drain as drain_alone
 from ingest_scale import Reports, cpu_s, database, drain, set_up
-from results_file import machine, write
+from results_file import RESULTS, machine, write
 from rich.console import Console
 from rich.table import Table
 
@@ -43,8 +44,9 @@ from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.simulator.nats_servers import NatsServers
 
+FILE = "ingest_nats.json"
 PUBLISHERS = 3
-MEMBERS = {"mosquitto": (1, 2, 4), "nats 3": (1, 2, 4), "nats 1": (1,), "nats 3, sync always": (1,)}
+MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
 _DEADLINE_S = 240.0
 _FETCH_S = 1.0
 
@@ -57,7 +59,7 @@ def brokers(kind: str) -> Iterator[tuple[int | str, list[int], list[int]]]:
             assert broker.pid is not None
             yield broker.port, [broker.port], [broker.pid]
         return
-    count = int(kind.split()[1])
+    count = int(kind.split()[1].rstrip(","))
     with NatsServers(count, sync="always" if "always" in kind else "2m") as servers:
         pids = [pid for i in range(count) if (pid := servers.pid(i)) is not None]
         yield servers.url, [node.mqtt for node in servers.nodes], pids
@@ -140,6 +142,7 @@ async def _pull(url: str, wanted: int) -> tuple[float, int]:
     import nats
     from nats.js.api import AckPolicy, ConsumerConfig
 
+    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
     address = parse_nats_url(url)
     client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in address.servers])
     stream = client.jetstream()
@@ -151,7 +154,6 @@ async def _pull(url: str, wanted: int) -> tuple[float, int]:
             max_ack_pending=100_000,
         )
         await stream.add_consumer(STREAM, config)
-    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
     subscription = await stream.pull_subscribe_bind("bare", STREAM)
     seen = 0
     while seen < wanted and time.monotonic() < end:
@@ -166,22 +168,24 @@ async def _pull(url: str, wanted: int) -> tuple[float, int]:
 
 def bare(url: str, wanted: int, out: Connection) -> None:
     """Count what a pull consumer brings; sends the seconds that it took, CPU seconds, and how many it saw."""
+    before = time.process_time()
     seconds, seen = asyncio.run(_pull(url, wanted))
-    out.send((seconds, time.process_time(), seen))
+    out.send((seconds, time.process_time() - before, seen))
 
 
 def whole(url: str, wanted: int, out: Connection, store_url: str) -> None:
     """Run the aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
     with Store(store_url) as store:
         aggregator = Aggregator(store, nats=parse_nats_url(url), fleets=[FLEET], fleet_keys=FLEET_KEYS)
-        start = time.perf_counter()
+        start, before = time.perf_counter(), time.process_time()
 
         def watch() -> None:
             end = time.monotonic() + _DEADLINE_S
             aggregator.ready.wait(_DEADLINE_S)
             while time.monotonic() < end and aggregator.counters.accepted < wanted:
                 time.sleep(0.005)
-            out.send((time.perf_counter() - start, time.process_time(), aggregator.counters.accepted))
+            seconds, used_s = time.perf_counter() - start, time.process_time() - before
+            out.send((seconds, used_s, aggregator.counters.accepted))
             aggregator.stop()
 
         watcher = threading.Thread(target=watch)
@@ -238,26 +242,33 @@ def main() -> None:
     parser.add_argument("--only", choices=["members", "bare"])
     options = parser.parse_args()
     console, reports = Console(width=110), Reports(2_000 if options.quick else options.reports)
-    result: dict = {"machine": machine(), "reports": len(reports.names)}
+    result: dict = {} if options.only is None else json.loads((RESULTS / FILE).read_text())
+    result |= {"machine": machine(), "reports": len(reports.names)}
+
+    def keep() -> None:
+        if not options.quick:
+            write(FILE, result)
+
     with tempfile.TemporaryDirectory() as folder:
+        if options.only != "bare":
+            members = result["members"] = {}
+            for kind, numbers in MEMBERS.items():
+                members[kind] = {}
+                for k in numbers:
+                    members[kind][k] = measure(kind, k, reports, folder, "postgresql")
+                    keep()
+            show_members(console, members)
         if options.only != "members":
             for kind in ("nats 1", "nats 3"):
                 result[f"bare, {kind}"] = found = beside_bare(
                     kind, reports, 1 if options.quick else 3, folder
                 )
+                keep()
                 row = found["rounds"][-1]
                 console.print(
                     f"{kind}: bare {row['bare_per_s']:,.0f}/s, aggregator {row['aggregator_per_s']:,.0f}/s; "
                     f"ratio {found['ratio']:.2f}"
                 )
-        if options.only != "bare":
-            result["members"] = {
-                kind: {k: measure(kind, k, reports, folder, "postgresql") for k in members}
-                for kind, members in MEMBERS.items()
-            }
-            show_members(console, result["members"])
-    if not options.quick and options.only is None:
-        write("ingest_nats.json", result)
 
 
 if __name__ == "__main__":

@@ -150,5 +150,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "study lifetime": ("hushmote study lifetime --quick --seed 1",),
     "study reconstruction": ("hushmote study reconstruction --epsilon 0.2",),
+    "study scale": ("hushmote study scale --boards 2000000 --every 1w",),
+    "study arrival": ("hushmote study arrival --boards 20000 --output arrival.png",),
     "study composition": ("hushmote study composition --epsilon 0.1 --total 10",),
 }

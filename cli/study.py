@@ -27,9 +27,12 @@ from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, Force, Pictures, checked, output_option
 from .progress import progress
+from .study_scale import arrival_command, scale_command
 from .workers import DaskUrl, WorkerCount
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
+study_app.command("scale")(scale_command)
+study_app.command("arrival")(arrival_command)
 
 _OWN = "Your own records"
 _HEADINGS = {

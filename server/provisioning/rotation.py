@@ -63,6 +63,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             authority.host_name(host)
         folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
     made = folder.put_broker(folder.signer(), now, folder.old_signer())
+    folder.put_users()  # a folder that has taken over another's authority lets its boards in
     names = ", ".join(folder.fleet.board_hosts)
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),

@@ -141,13 +141,17 @@ def drain(
     }
 
 
+def device_name(index: int) -> str:
+    return f"d{index:07}"
+
+
 class Reports:
     """Authenticated reports of a fleet of n devices, the next number of each at every call."""
 
     def __init__(self, devices: int) -> None:
         self.payload = experiment_payload("hh", 256, 1_000_000)
         self._experiment = Experiment.parse(self.payload)
-        self.names = [f"d{i:07}" for i in range(devices)]
+        self.names = [device_name(i) for i in range(devices)]
         self._rng = np.random.default_rng()
 
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
@@ -155,7 +159,7 @@ class Reports:
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
         pairs = []
         for i, code in zip(devices, codes, strict=True):
-            name = self.names[i]
+            name = device_name(i)
             key = keys.device_key(MASTER, FLEET, name)
             topic = topics.report_topic(FLEET, name)
             pairs.append((topic, report.encode(self._experiment, number, int(code), name, key)))

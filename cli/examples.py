@@ -136,6 +136,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
     "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
+    "store seal": (
+        "hushmote store seal sqlite:///hushmote.sqlite door_open",
+        "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",
+    ),
     "merge": (
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite --dry-run",
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite",
@@ -146,5 +150,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "study lifetime": ("hushmote study lifetime --quick --seed 1",),
     "study reconstruction": ("hushmote study reconstruction --epsilon 0.2",),
+    "study scale": ("hushmote study scale --boards 2000000 --every 1w",),
+    "study arrival": ("hushmote study arrival --boards 20000 --output arrival.png",),
     "study composition": ("hushmote study composition --epsilon 0.1 --total 10",),
 }

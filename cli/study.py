@@ -27,9 +27,12 @@ from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, Force, Pictures, checked, output_option
 from .progress import progress
+from .study_scale import arrival_command, scale_command
 from .workers import DaskUrl, WorkerCount
 
 study_app = typer.Typer(help="Studies: simulations with their theory beside them.", no_args_is_help=True)
+study_app.command("scale")(scale_command)
+study_app.command("arrival")(arrival_command)
 
 _OWN = "Your own records"
 _HEADINGS = {
@@ -111,6 +114,8 @@ def ranges(
     elif time_column or value or by or only:
         raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
+        if worker_count is not None or dask is not None:
+            raise StudyError("one range is answered in no time: leave --workers and --dask out")
         series = own or daily.flights()
         answers = ask(series, asked, epsilon, seed)
         if as_json:
@@ -120,7 +125,7 @@ def ranges(
         return
     output_folder(out)
     start = time.monotonic()
-    with workers(worker_count, dask, every_core=True) as crew, progress("fitting structures", 1.0) as advance:
+    with workers(worker_count, dask, pool=True) as crew, progress("fitting structures", 1.0) as advance:
         study = run(QUICK if quick else FULL, seed, own, advance, crew)
     with progress("drawing figures", None):
         even = ranges_report.write(study, out)
@@ -235,7 +240,7 @@ def reconstruction_command(
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
     paths = checked(output, force, *PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with workers(worker_count, dask, every_core=True) as crew, progress("asking questions", 1.0) as advance:
+    with workers(worker_count, dask, pool=True) as crew, progress("asking questions", 1.0) as advance:
         study = run_reconstruction(epsilon, seed, progress=advance, workers=crew)
     for path in paths:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction

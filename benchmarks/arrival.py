@@ -1,0 +1,204 @@
+"""Boards that all come back at once: the simulation beside the real reporter and a real broker.
+
+    python benchmarks/arrival.py              300 and 200 boards, mosquitto and a NATS server: ten minutes
+    python benchmarks/arrival.py --quick      60 boards, mosquitto, one of the two ways; writes no file
+
+The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
+speaks TLS 1.2 with certificates on either side. So that a few hundred boards are too many for it, a
+control group of Linux lets the broker run for a small part of a core only (it needs root, and cgroups of
+version 1). First boards that meet the whole broker say what one of them costs it; then all come at once,
+and then within spread_s. The simulation gets those costs and that part of a core. Loopback only.
+
+Writes benchmarks/results/arrival.json.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import ssl
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from handshakes import FLEET, Certificates, broker, cpu_s, hello_us
+from results_file import RESULTS, machine, write
+
+from hushmote.device import ldp_client
+from hushmote.device.async_reporter import AsyncReporter
+from hushmote.simulator.faithful import MemoryStorage
+from hushmote.simulator.studies.arrival import Boards, Server, simulate, spread_for
+
+GROUPS = Path("/sys/fs/cgroup/cpu")
+POLICY = {
+    "sum": 8_000_000,
+    "squares": 0,
+    "epsilon": 1_000_000,
+    "rules": ("sum",),
+    "experiments": ("room_temp",),
+}
+MOST_S = 900.0
+BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS takes connections from it at any time
+
+
+class Counted(AsyncReporter):
+    """The shipped reporter; counts its attempts, and says when it was connected first."""
+
+    attempts = 0
+    connected_at: float | None = None
+
+    async def _connect(self) -> None:
+        self.attempts += 1
+        await super()._connect()
+        self.connected_at = self.connected_at or time.perf_counter()
+
+
+def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -> list[Counted]:
+    """Boards that have a ledger, and have not started yet."""
+    made = []
+    for number in range(count):
+        storage = MemoryStorage()
+        ldp_client.provision(storage)
+        client = ldp_client.Client(POLICY, storage, f"board{number}", fleet=FLEET)
+        made.append(Counted(client, "127.0.0.1", port, ssl=context, **settings))
+    return made
+
+
+@contextmanager
+def little_of_a_core(pids: list[int], share: float):
+    """Let these processes have that share of one core, together."""
+    group = GROUPS / f"hushmote-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text(str(int(share * 100_000)))
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        for pid in pids:
+            with suppress(OSError):
+                (GROUPS / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
+async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
+    """Start all at once; until all are connected, or MOST_S. cpu_s: the broker's, until then."""
+    before, start = cpu_s(pids), time.perf_counter()
+    tasks = [asyncio.create_task(board.run()) for board in boards]
+    while time.perf_counter() - start < MOST_S and any(board.connected_at is None for board in boards):
+        await asyncio.sleep(0.02)
+    used = cpu_s(pids) - before
+    at = np.array([MOST_S if b.connected_at is None else b.connected_at - start for b in boards])
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    attempts = float(np.mean([board.attempts for board in boards]))
+    return {
+        "half_s": float(np.median(at)),
+        "most_s": float(np.quantile(at, 0.9)),
+        "all_s": float(at.max()),
+        "attempts": attempts,
+        "cpu_s": used,
+    }
+
+
+def rows_of(kind: str) -> list[dict]:
+    """What handshakes.py measured of a broker, without TLS and with it."""
+    rows = json.loads((RESULTS / "handshakes.json").read_text())["rows"]
+    own = [row for row in rows if row["broker"] == kind and row["connections"] == 500]
+    return [
+        min(own, key=lambda r: (r["tls"] != tls, r["qos"] if kind != "mosquitto" else 0))
+        for tls in (False, True)
+    ]
+
+
+def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
+    """The broker as it is simulated; cost, hello: processor seconds of a board, and of a first answer."""
+    # How what follows the broker's signature is divided, in µs: TLS, CONNECT, SUBSCRIBE, status.
+    plain, tls = rows_of(kind)
+    parts = [tls["connect_us"] - tls["hello_us"] - plain["connect_us"], plain["connect_us"]]
+    parts += [tls["subscribe_us"], tls["status_us"]]
+    finish, connect, subscribe, status = (part * (cost - hello) / sum(parts) for part in parts)
+    return Server(hello, finish, connect, subscribe, status, share, BACKLOG[kind])
+
+
+def simulated(server: Server, count: int, spread: int | None) -> dict[str, float]:
+    """Medians of 20 simulations, and the first and the last of them."""
+    boards = Boards(count, spread, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.001, asyncio=True)
+    runs = [simulate(boards, server, seed, most_s=MOST_S) for seed in range(20)]
+    return {
+        "half_s": float(np.median([run.share_s(0.5) for run in runs])),
+        "most_s": float(np.median([run.share_s(0.9) for run in runs])),
+        "all_s": float(np.median([run.all_s for run in runs])),
+        "all_s_low": min(run.all_s for run in runs),
+        "all_s_high": max(run.all_s for run in runs),
+        "attempts": float(np.mean([run.attempts.mean() for run in runs])),
+        "work": float(np.mean([run.busy.sum() for run in runs])) / (count * server.board_s),
+    }
+
+
+def compare(kind: str, count: int, load_s: float, certificates: Certificates) -> list[dict]:
+    """Rows of one broker. load_s: seconds for which all boards keep it busy."""
+    rows = []
+    context = certificates.context()
+    with broker(kind, certificates) as (ports, pids, _):
+        alone = asyncio.run(arrive(reporters(count // 2, ports[0], context), pids))
+        cost = alone["cpu_s"] / (count // 2)
+        hello = min(1e-6 * asyncio.run(hello_us(ports[0], pids, context, count // 2)), 0.9 * cost)
+        share = count * cost / load_s
+        server = server_of(kind, cost, hello, share)
+        for way, spread in (("at once", None), ("spread", spread_for(count, server))):
+            with little_of_a_core(pids, share):
+                more = {} if spread is None else {"spread_s": spread}
+                real = asyncio.run(arrive(reporters(count, ports[0], context, **more), pids))
+            real["work"] = real.pop("cpu_s") / (count * cost)
+            rows.append(
+                {"broker": kind, "boards": count, "way": way, "spread_s": spread, "cost_us": 1e6 * cost}
+                | {"hello_us": 1e6 * hello, "share_of_a_core": share}
+                | {f"real_{key}": value for key, value in real.items()}
+                | {f"simulated_{key}": value for key, value in simulated(server, count, spread).items()}
+                | {"load_average": os.getloadavg()[0]}
+            )
+            print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+    return rows
+
+
+def again() -> list[dict]:
+    """The rows that were measured, simulated anew."""
+    rows = json.loads((RESULTS / "arrival.json").read_text())["rows"]
+    for row in rows:
+        server = server_of(row["broker"], row["cost_us"] / 1e6, row["hello_us"] / 1e6, row["share_of_a_core"])
+        said = simulated(server, row["boards"], row["spread_s"])
+        row |= {f"simulated_{key}": value for key, value in said.items()}
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Boards that come back at once: simulated and real.")
+    parser.add_argument("--quick", action="store_true", help="60 boards; writes no file")
+    parser.add_argument("--again", action="store_true", help="only simulate anew what was measured")
+    options = parser.parse_args()
+    if options.again:
+        write("arrival.json", {"machine": machine(), "rows": again()})
+        return
+    if not os.access(GROUPS / "cpu.cfs_quota_us", os.F_OK) and not os.access(GROUPS, os.W_OK):
+        sys.exit("skipped: it needs root and a control group of version 1 at /sys/fs/cgroup/cpu")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Certificates(Path(folder))
+        if options.quick:
+            compare("mosquitto", 60, 8.0, certificates)
+            return
+        # The first size chose the order in which the simulated brokers work; the second checks it.
+        for count, load_s in ((300, 40.0), (200, 25.0)):
+            for kind in ("mosquitto", "nats 1"):
+                rows += compare(kind, count, load_s, certificates)
+    write("arrival.json", {"machine": machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""What a board's connection costs a broker: processor time of a TLS handshake, memory while it stands.
+
+    python benchmarks/handshakes.py              2,000 connections to mosquitto, 1 and 3 NATS servers: minutes
+    python benchmarks/handshakes.py --quick      100 connections; writes no file
+
+Each client does what a board does at a start: TCP, TLS 1.2 with P-256 certificates on both sides and no
+session taken up again, CONNECT with a last will, SUBSCRIBE to one retained experiment, its status at QoS 1
+and retained. Then it sends pings, and reports at QoS 1 that the broker keeps for an aggregator that is
+away: in a session (mosquitto), for a durable pull consumer (NATS, streams on all servers). Eight boards
+are at it at a time. The processor time is that of all servers together. hello: a board that goes after the
+first answer of the broker, whose signature was for nothing. Loopback only.
+
+Writes benchmarks/results/handshakes.json.
+"""
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import ssl
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding
+from results_file import RESULTS, machine, write
+
+from hushmote.server.provisioning import authority
+from hushmote.simulator.broker import MosquittoBroker
+from hushmote.simulator.nats_servers import NatsServers
+
+FLEET = "home"
+EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed one of a tree is
+REPORT = bytes(19)
+_AT_ONCE = 8
+BROKERS = ("mosquitto", "nats 1", "nats 3")
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Processor seconds of these processes' threads so far."""
+    threads = [path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
+
+
+def memory(pids: list[int]) -> int:
+    """Bytes of these processes that are in memory and their own."""
+    lines = [Path(f"/proc/{pid}/status").read_text().splitlines() for pid in pids]
+    return 1024 * sum(int(line.split()[1]) for own in lines for line in own if line.startswith("RssAnon"))
+
+
+class Certificates:
+    """A broker's and a board's certificate of one authority, as files, and contexts for a client."""
+
+    def __init__(self, folder: Path) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        root = authority.new_authority(FLEET, now)
+        self.ca = folder / "ca.pem"
+        self.ca.write_bytes(root.certificate.public_bytes(Encoding.PEM))
+        self.broker = folder / "broker.pem"
+        self.broker.write_bytes(authority.issue_broker(root, ["127.0.0.1"], now).to_pem())
+        self.board = folder / "board.pem"
+        self.board.write_bytes(authority.issue_client(root, "k3f9", now, 30).to_pem())
+
+    def context(self) -> ssl.SSLContext:
+        """As a board's: TLS 1.2, which is what MicroPython's mbedTLS speaks."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.load_verify_locations(self.ca)
+        context.load_cert_chain(self.board)
+        return context
+
+
+class SecureNatsServers(NatsServers):
+    """The same servers, with TLS for boards."""
+
+    def __init__(self, count: int, tls: str) -> None:
+        super().__init__(count)
+        self._tls = tls
+
+    def _lines(self, number: int) -> str:
+        return super()._lines(number).replace("mqtt { ", f"mqtt {{ {self._tls}", 1)
+
+
+@contextmanager
+def broker(kind: str, certificates: Certificates | None):
+    """The broker's MQTT ports, its processes, and the port of NATS or None."""
+    c = certificates
+    if kind == "mosquitto":
+        tls = () if c is None else (
+            f"cafile {c.ca}", f"certfile {c.broker}", f"keyfile {c.broker}", "require_certificate true",
+        )  # fmt: skip
+        with MosquittoBroker(settings=(*tls, "max_connections -1")) as own:
+            assert own.pid is not None
+            yield [own.port], [own.pid], None
+        return
+    tls = "" if c is None else (
+        f"tls {{ cert_file: '{c.broker}', key_file: '{c.broker}', ca_file: '{c.ca}', verify: true, "
+        "timeout: 60 }, "
+    )  # fmt: skip
+    with SecureNatsServers(int(kind.split()[1]), tls) as servers:
+        pids = [servers.pid(i) for i in range(len(servers.nodes))]
+        yield [n.mqtt for n in servers.nodes], [pid for pid in pids if pid is not None], servers.nodes[0].nats
+
+
+def _text(data: bytes) -> bytes:
+    return len(data).to_bytes(2, "big") + data
+
+
+def packet(head: int, body: bytes) -> bytes:
+    """An MQTT packet; its length is below 16,384."""
+    size = len(body)
+    length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+    return bytes([head]) + length + body
+
+
+class Board:
+    """One client's connection."""
+
+    def __init__(self, number: int, flags: int = 0x2E) -> None:
+        self.name = f"board{number:06}".encode()
+        self._flags = flags  # of CONNECT: a clean session, a last will
+        self.status = f"hushmote/v1/{FLEET}/status/".encode() + self.name
+        self.topic = f"hushmote/v1/{FLEET}/report/".encode() + self.name
+
+    async def connect(self, port: int, context: ssl.SSLContext | None) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        body = _text(b"MQTT") + bytes((4, self._flags)) + (3600).to_bytes(2, "big") + _text(self.name)
+        await self._exchange(packet(0x10, body + _text(self.status) + _text(b"offline")), 0x20)
+
+    async def _exchange(self, data: bytes, answer: int) -> None:
+        self.writer.write(data)
+        while True:
+            head = (await self.reader.readexactly(1))[0]
+            size = shift = 0
+            while True:
+                byte = (await self.reader.readexactly(1))[0]
+                size |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    break
+            body = await self.reader.readexactly(size)
+            if head & 0xF6 == 0x32:  # a message at QoS 1
+                at = 2 + int.from_bytes(body[:2], "big")
+                self.writer.write(packet(0x40, body[at : at + 2]))
+            if head & 0xF0 == answer:
+                return
+
+    async def subscribe(self, qos: int, what: str = "experiment/room_temp") -> None:
+        topic = _text(f"hushmote/v1/{FLEET}/{what}".encode())
+        await self._exchange(packet(0x82, b"\0\1" + topic + bytes([qos])), 0x90)
+
+    async def online(self) -> None:
+        await self._exchange(packet(0x33, _text(self.status) + b"\0\2online"), 0x40)
+
+    async def reports(self) -> None:
+        for _ in range(5):
+            await self._exchange(packet(0x32, _text(self.topic) + b"\0\3" + REPORT), 0x40)
+
+    async def ping(self) -> None:
+        for _ in range(5):
+            await self._exchange(b"\xc0\0", 0xD0)
+
+    async def publish_experiment(self) -> None:
+        topic = _text(f"hushmote/v1/{FLEET}/experiment/room_temp".encode())
+        await self._exchange(packet(0x33, topic + b"\0\4" + EXPERIMENT), 0x40)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError, ssl.SSLError):
+            await self.writer.wait_closed()
+
+
+async def each(boards: list[Board], what) -> None:
+    """Do something with each board, some at a time."""
+    waiting = iter(boards)
+
+    async def one() -> None:
+        for board in waiting:
+            await what(board)
+
+    await asyncio.gather(*(one() for _ in range(_AT_ONCE)))
+
+
+async def keep_reports(port: int, context: ssl.SSLContext | None, nats_port: int | None) -> None:
+    """Let the broker keep reports for an aggregator that is away."""
+    if nats_port is None:
+        aggregator = Board(-1, 0x2C)
+        await aggregator.connect(port, context)
+        await aggregator.subscribe(1, "report/+")
+        await aggregator.close()
+        return
+    import nats
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    client = await nats.connect(f"nats://127.0.0.1:{nats_port}")
+    kept = ConsumerConfig(
+        durable_name="aggregator",
+        ack_policy=AckPolicy.EXPLICIT,
+        filter_subject="$MQTT.msgs.hushmote.v1.*.report.*",
+    )
+    await client.jetstream().add_consumer("$MQTT_msgs", kept)
+    await client.close()
+
+
+async def measure(
+    ports: list[int], pids: list[int], nats_port: int | None, context, count: int, qos: int
+) -> dict[str, float]:
+    """Processor µs of each step of a connection, and bytes of one that stands."""
+    first = Board(count)
+    await first.connect(ports[0], context)
+    await first.publish_experiment()
+    await keep_reports(ports[0], context, nats_port)
+    boards = [Board(i) for i in range(count)]
+    found: dict[str, float] = {"connections": count}
+    ways = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
+    await asyncio.sleep(1)
+    empty = memory(pids)
+    for name, what, per in (
+        ("connect", lambda b: b.connect(ways[b.name], context), 1),
+        ("subscribe", lambda b: b.subscribe(qos), 1),
+        ("status", lambda b: b.online(), 1),
+        ("ping", lambda b: b.ping(), 5),
+        ("report", lambda b: b.reports(), 5),
+    ):
+        before, start = cpu_s(pids), time.perf_counter()
+        await each(boards, what)
+        found[f"{name}_per_s"] = count * per / (time.perf_counter() - start)
+        await asyncio.sleep(1)  # what a server does after its answer is the connection's as well
+        found[f"{name}_us"] = 1e6 * (cpu_s(pids) - before) / (count * per)
+        found[f"{name}_bytes"] = (memory(pids) - empty) / count
+        if name == "connect":
+            before = cpu_s(pids)
+            await asyncio.sleep(3)
+            found["idle_us_per_s"] = 1e6 * (cpu_s(pids) - before) / count / 3
+    for board in (first, *boards):
+        await board.close()
+    return found
+
+
+async def handshake_bytes(port: int, context: ssl.SSLContext) -> dict[str, int]:
+    """Bytes of a handshake in both directions, without those of TCP and IP."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(come, go, server_hostname="127.0.0.1")
+    sent = received = 0
+    while True:
+        with suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            break
+        data = go.read()
+        sent += len(data)
+        writer.write(data)
+        data = await reader.read(16_384)
+        received += len(data)
+        come.write(data)
+    sent += len(go.read())
+    writer.close()
+    return {"sent": sent, "received": received}
+
+
+async def retained_bytes(port: int, pids: list[int], count: int) -> float:
+    """Bytes of memory, of all servers, for the status of a board that is away; the broker is new."""
+    boards = [Board(10**6 + i) for i in range(_AT_ONCE)]
+    for board in boards:
+        await board.connect(port, None)
+    await asyncio.sleep(1)
+    before, numbers = memory(pids), iter(range(count))
+
+    async def one(board: Board) -> None:
+        for number in numbers:
+            board.status = f"hushmote/v1/{FLEET}/status/away{number:07}".encode()
+            await board.online()
+
+    await asyncio.gather(*map(one, boards))
+    await asyncio.sleep(2)
+    return (memory(pids) - before) / count
+
+
+def retained(kind: str, count: int) -> dict:
+    """Bytes for the status of each of so many boards."""
+    with broker(kind, None) as (ports, pids, _):
+        return {"broker": kind, "boards": count, "bytes": asyncio.run(retained_bytes(ports[0], pids, count))}
+
+
+async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
+    """Processor µs for a board that asks for a handshake and goes once the broker has signed its answer."""
+
+    async def one(_: Board) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with suppress(ssl.SSLWantReadError):
+            context.wrap_bio(come, go, server_hostname="127.0.0.1").do_handshake()
+        writer.write(go.read())
+        await reader.read(16_384)
+        writer.close()
+
+    before = cpu_s(pids)
+    await each([Board(i) for i in range(count)], one)
+    await asyncio.sleep(1)
+    return 1e6 * (cpu_s(pids) - before) / count
+
+
+def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certificates) -> dict:
+    """One row."""
+    context = certificates.context() if tls else None
+    with broker(kind, certificates if tls else None) as (ports, pids, nats):
+        row = {"broker": kind, "tls": tls, "qos": qos}
+        row |= asyncio.run(measure(ports, pids, nats, context, count, qos))
+        if context is not None:
+            row["hello_us"] = asyncio.run(hello_us(ports[0], pids, context, min(count, 500)))
+            row |= asyncio.run(handshake_bytes(ports[0], context))
+    return row | {"load_average": os.getloadavg()[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a board's connection costs a broker.")
+    parser.add_argument("--quick", action="store_true", help="100 connections; writes no file")
+    parser.add_argument(
+        "--only", metavar="PART", help="mosquitto, nats 1, nats 3 or retained; the rest stays"
+    )
+    options = parser.parse_args()
+    few, many = (100, 100) if options.quick else (500, 2000)
+    cases = [(kind, tls, 1 if kind == "mosquitto" else 0, count) for kind in BROKERS for tls, count in
+             ((False, few), (True, few), *(() if options.quick else ((True, many),)))]  # fmt: skip
+    # Each subscription at QoS 1 is a consumer of NATS: on three servers 2,000 take some minutes.
+    cases += [("nats 1", True, 1, few), ("nats 3", True, 1, few)]
+    found: dict = {"machine": machine(), "rows": [], "retained": []}
+    if options.only is not None and not options.quick:
+        found |= json.loads((RESULTS / "handshakes.json").read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Certificates(Path(folder))
+        for case in cases:
+            if options.only in (None, case[0]):
+                row = measured(*case, certificates)
+                rows = [
+                    r for r in found["rows"] if (r["broker"], r["tls"], r["qos"], r["connections"]) != case
+                ]
+                found["rows"] = [*rows, row]
+                print({k: round(v, 1) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+    if options.only in (None, "retained"):
+        found["retained"] = [retained(kind, 20 * count) for kind in BROKERS for count in (few, 2 * few)]
+        print(*found["retained"], sep="\n")
+    if not options.quick:
+        write("handshakes.json", found)
+
+
+if __name__ == "__main__":
+    main()

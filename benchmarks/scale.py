@@ -1,0 +1,368 @@
+"""The model of `hushmote study scale`: its constants, its checks, and the tables of docs/scale.md.
+
+    python benchmarks/scale.py              write simulator/studies/scale.csv and the tables; print the checks
+    python benchmarks/scale.py --quick      print the checks; write nothing
+
+Nothing is typed twice: each constant is read from a file of benchmarks/results, or from docs/cost.md. What
+the model is checked against are runs that gave it no constant.
+"""
+
+import argparse
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from results_file import RESULTS
+from scale_runs import BINS, DAYS, STORE_FEW, STORE_MANY
+
+from hushmote.simulator.studies import scale
+
+ROOT = Path(__file__).resolve().parents[1]
+CSV = ROOT / "simulator" / "studies" / "scale.csv"
+PAGE = ROOT / "docs" / "scale.md"
+COST = ROOT / "docs" / "cost.md"
+BROKERS = ("mosquitto", "nats 1", "nats 3")
+FEW, MANY = 500, 2000  # connections: of the constants, of the check
+AWAY = 20_000
+NATS_RUNS = "ingest_nats.json"
+ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
+
+
+def read(name: str) -> Any:
+    """A file of results."""
+    return json.loads((RESULTS / name).read_text())
+
+
+# --- Constants ------------------------------------------------------------------------------------
+
+
+def row_of(rows: list[dict], **fields: Any) -> dict:
+    """The one row with these fields."""
+    found = [row for row in rows if all(row.get(key) == value for key, value in fields.items())]
+    assert len(found) == 1, (fields, len(found))
+    return found[0]
+
+
+def connection(rows: list[dict], kind: str, count: int, tls: bool = True) -> dict:
+    return row_of(rows, broker=kind, tls=tls, qos=1 if kind == "mosquitto" else 0, connections=count)
+
+
+def collect() -> Iterator[tuple[str, float, str, str, str]]:
+    """Name, value, unit, source and conditions of each constant."""
+    waiting = "96,000 authenticated reports that waited, one member, 2 cores"
+    ingest = read("ingest_scale.json")
+    for store in ("sqlite", "postgresql"):
+        one = ingest[store]["1"]
+        yield f"aggregator mosquitto {store}", one["aggregator_us"], "us", "ingest_scale.json", waiting
+        yield f"database {store}", one["database_us"], "us", "ingest_scale.json", waiting
+        yield f"commit {store}", one["commit_us"], "us", "ingest_scale.json", waiting
+    yield "mosquitto deliver", ingest["sqlite"]["1"]["broker_us"], "us", "ingest_scale.json", waiting
+    yield from on_nats()
+    hands = read("handshakes.json")["rows"]
+    for kind in BROKERS:
+        few, plain = connection(hands, kind, FEW), connection(hands, kind, FEW, tls=False)
+        said = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
+        for name in ("hello", "connect", "subscribe", "status", "ping", "report"):
+            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", said
+        yield (
+            f"{kind} plain connect",
+            plain["connect_us"],
+            "us",
+            "handshakes.json",
+            f"{FEW} connections, no TLS",
+        )
+        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", said
+        kept = row_of(read("handshakes.json")["retained"], broker=kind, boards=AWAY)
+        said = f"statuses of {AWAY:,} boards that are away"
+        yield f"{kind} retained", kept["bytes"], "bytes", "handshakes.json", said
+    bytes_of = connection(hands, "nats 3", FEW)
+    for way, name in (("up", "sent"), ("down", "received")):
+        yield (
+            f"handshake {way}",
+            bytes_of[name],
+            "bytes",
+            "handshakes.json",
+            "TLS 1.2, P-256, without TCP and IP",
+        )
+    wire = read("wire_bytes.json")
+    tree = next(row for row in wire["rows"] if row["experiment"].startswith("hh, 256"))
+    yield (
+        "publish",
+        tree["authenticated"]["publish"],
+        "bytes",
+        "wire_bytes.json",
+        "hh over 256 values, authenticated",
+    )
+    yield "puback", wire["puback_bytes"], "bytes", "wire_bytes.json", "QoS 1"
+    for row in read("store_bytes.json")["rows"]:
+        if row["devices"] == STORE_FEW:
+            said = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
+            yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", said
+            said = f"{BINS} codes, {DAYS} days"
+            yield f"{row['store']} bin", row["bin"], "bytes", "store_bytes.json", said
+    found = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", COST.read_text())
+    assert found is not None
+    said = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
+    yield "board report", float(found[1]) + float(found[2]), "ms", "../docs/cost.md", said
+
+
+def on_nats() -> Iterator[tuple[str, float, str, str, str]]:
+    """What aggregators take that pull from three NATS servers, and what one log of reports can take."""
+    if (RESULTS / NATS_RUNS).exists():
+        found = read(NATS_RUNS)
+        one = found["members"]["nats 3, sync always"]["1"]
+        said = f"{found['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
+        yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", NATS_RUNS, said
+        yield "nats 3 deliver", one["delivery_us"], "us", NATS_RUNS, said
+        said = "the busiest of three servers, for a report that is published, sync always"
+        yield "nats 3 log", one["publish_busiest_us"], "us", NATS_RUNS, said
+        return
+    # Without that run: an aggregator costs what it does with mosquitto, and one server does all the work.
+    same = read("ingest_scale.json")["postgresql"]["1"]["aggregator_us"]
+    yield (
+        "aggregator nats 3 postgresql",
+        same,
+        "us",
+        "ingest_scale.json",
+        "as with mosquitto; not measured on NATS",
+    )
+    report = connection(read("handshakes.json")["rows"], "nats 3", FEW)["report_us"]
+    yield "nats 3 deliver", report, "us", "handshakes.json", "as publishing; not measured"
+    yield "nats 3 log", report, "us", "handshakes.json", "all three servers' work, as if one did it"
+
+
+def text() -> str:
+    """scale.csv's content."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("name", "value", "unit", "source", "conditions"))
+    for name, value, unit, source, said in collect():
+        writer.writerow(
+            (name, f"{value:.6g}", unit, f"benchmarks/results/{source}".replace("results/../../", ""), said)
+        )
+    return out.getvalue().replace("benchmarks/results/../docs", "docs")
+
+
+# --- Checks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run that gave the model no constant: what the model says of it, and what was measured."""
+
+    what: str
+    predicted: float
+    measured: float
+    source: str
+
+    @property
+    def ratio(self) -> float:
+        return self.predicted / self.measured
+
+
+def checks() -> Iterator[Check]:
+    """All of them."""
+    ingest = read("ingest_scale.json")
+    for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
+        for members in (2, 4):
+            said = scale.throughput("mosquitto", store, members, cores=2)
+            run = ingest[store][str(members)]["per_s"]
+            yield Check(f"reports/s, {members} aggregators, {label}", said, run, "ingest_scale.json")
+    if (RESULTS / NATS_RUNS).exists():
+        runs = read(NATS_RUNS)["members"]["nats 3, sync always"]
+        for members in (2, 4):
+            said = scale.throughput("nats 3", "postgresql", members, cores=2)
+            yield Check(
+                f"reports/s, {members} aggregators, 3 NATS servers",
+                said,
+                runs[str(members)]["per_s"],
+                NATS_RUNS,
+            )
+    alone = scale.throughput("mosquitto", "sqlite", 1, cores=2)
+    run = median(r["aggregator_per_s"] for r in read("ingest.json")["rounds"])
+    yield Check("reports/s, 1 aggregator, another day", alone, run, "ingest.json")
+    rounds = [r for r in ingest["million"]["rounds"] if r["devices"] == 1_000_000]
+    yield Check(
+        "reports/s, 1 aggregator, 10^6 devices",
+        alone,
+        median(r["per_s"] for r in rounds),
+        "ingest_scale.json",
+    )
+    yield Check("reports/s, `hushmote serve` for 24 minutes", alone, read("soak.json")["per_s"], "soak.json")
+    hands = read("handshakes.json")["rows"]
+    of = {name: constant.value for name, constant in scale.constants().items()}
+    for kind in BROKERS:
+        many = connection(hands, kind, MANY)
+        cpu = sum(of[f"{kind} {name}"] for name in ("connect", "subscribe", "status"))
+        run = sum(many[f"{name}_us"] for name in ("connect", "subscribe", "status"))
+        yield Check(
+            f"{label_of(kind)}: CPU s of {MANY:,} boards",
+            cpu * MANY / 1e6,
+            run * MANY / 1e6,
+            "handshakes.json",
+        )
+        said = of[f"{kind} connection"] * MANY / 2**20
+        yield Check(
+            f"{label_of(kind)}: MiB of {MANY:,}",
+            said,
+            many["subscribe_bytes"] * MANY / 2**20,
+            "handshakes.json",
+        )
+    for row in read("store_bytes.json")["rows"]:
+        if row["devices"] == STORE_MANY:
+            said, run = of[f"{row['store']} device"] * STORE_MANY / 2**20, row["device"] * STORE_MANY / 2**20
+            yield Check(f"MiB of {STORE_MANY:,} devices, {row['store']}", said, run, "store_bytes.json")
+    for row in read("arrival.json")["rows"]:
+        if row["way"] == "spread":
+            label = f"{label_of(row['broker'])}, {row['boards']} boards spread over {row['spread_s']} s"
+            for key, what in ARRIVED.items():
+                yield Check(f"{label}: {what}", row[f"simulated_{key}"], row[f"real_{key}"], "arrival.json")
+
+
+def at_once_table() -> str:
+    """Boards that came back at once to a broker with little of a core, real and simulated."""
+    rows = []
+    for row in read("arrival.json")["rows"]:
+        if row["way"] == "at once":
+            low, high = row["simulated_all_s_low"], row["simulated_all_s_high"]
+            real = (short(row["real_half_s"]), short(row["real_all_s"]), short(row["real_attempts"]))
+            said = (
+                short(row["simulated_half_s"]),
+                f"{low:.0f} to {high:.0f}",
+                short(row["simulated_attempts"]),
+            )
+            rows.append((f"{row['boards']}, {label_of(row['broker'])}", *real, *said))
+    heads = "boards|half back, s|all back, s|attempts|simulated: half|all, 20 seeds|attempts"
+    return table(tuple(heads.split("|")), rows)
+
+
+def label_of(kind: str) -> str:
+    return {"mosquitto": "mosquitto", "nats 1": "1 NATS server", "nats 3": "3 NATS servers"}[kind]
+
+
+def arrivals_table() -> str:
+    """What was simulated."""
+    rows = []
+    for row in read("arrival_simulated.json")["rows"]:
+        back = f"{row['all_s']:.0f}" if row["all_s"] is not None else f"{100 * row['there']:.0f} % after 300"
+        half = f"{row['half_s']:.0f}" if row["half_s"] < 300 else ""
+        who = f"{big(row['boards'])}, {label_of(row['broker'])}, {row['cores']} cores".replace(
+            "1 cores", "1 core"
+        )
+        numbers = (f"{row['attempts']:.2f}", f"{row['peak_tried']:,}", f"{100 * row['wasted']:.0f} %")
+        rows.append((who, row["way"], half, back, *numbers))
+    said = "boards, they try, half back s, all back s, attempts, most a second, for nothing"
+    return table(tuple(said.split(", ")), rows)
+
+
+# --- The page -------------------------------------------------------------------------------------
+
+
+def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [headings, tuple("---" for _ in headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def constants_table() -> str:
+    rows = []
+    for name, c in scale.constants().items():
+        value = f"{c.value:,.0f}" if c.value >= 100 else f"{c.value:.3g}"
+        rows.append((name, value, c.unit.replace("us", "µs"), f"`{c.source}`", c.conditions))
+    return table(("constant", "value", "", "from", "conditions"), rows)
+
+
+def checks_table() -> str:
+    rows = [
+        (c.what, short(c.predicted), short(c.measured), f"{c.ratio:.2f}", f"`{c.source}`") for c in checks()
+    ]
+    return table(("run", "predicted", "measured", "ratio", "from"), rows)
+
+
+def short(x: float) -> str:
+    """Three digits, with commas."""
+    return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+
+
+def big(n: float) -> str:
+    """1,000 and more in words: 4.4 M."""
+    for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if n >= 0.9995 * unit:
+            return f"{n / unit:.3g}{name}"
+    return f"{n:.3g}"
+
+
+FLEETS = (10**6, 10**8, 10**9)
+LIFE_S = 5 * scale.YEAR_S
+REPORTS = 8
+
+
+def extrapolated() -> list[scale.Needs]:
+    """8 reports in 5 years, of boards that sleep and of boards that stay; the smallest set-up of each."""
+    fleets = [scale.Fleet(n, LIFE_S / REPORTS, stays=stays) for stays in (False, True) for n in FLEETS]
+    return [scale.smallest(fleet) for fleet in fleets]
+
+
+def fleets_table() -> str:
+    rows = [
+        (
+            big(n.fleet.boards),
+            "stay" if n.fleet.stays else "sleep",
+            big(n.fleet.reports_per_s * scale.DAY_S),
+            big(n.standing),
+            big(n.arriving),
+            short(n.broker_cores),
+            short(n.broker_gib / 1024),
+            short(n.aggregator_cores + n.database_cores),
+            short(n.store_tb),
+            short(n.network_mbit),
+            str(n.regions),
+            str(n.machines),
+            n.first.what,
+        )
+        for n in extrapolated()
+    ]
+    said = (
+        "boards, they, reports a day, connected, connect/s, broker cores, broker TiB, other cores, store TB"
+    )
+    return table((*said.split(", "), "Mbit/s", "regions", "machines", "breaks first"), rows)
+
+
+TABLES = {
+    "constants": constants_table,
+    "checks": checks_table,
+    "fleets": fleets_table,
+    "arrivals": arrivals_table,
+    "at once": at_once_table,
+}
+
+
+def page(content: str) -> str:
+    """The page with its tables made anew."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name}: made by benchmarks/scale.py -->\n", "\n<!-- end -->"
+        head, found, rest = content.partition(begin)
+        assert found, name
+        content = head + begin + make() + end + rest.partition(end)[2]
+    return content
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The model's constants, checks and tables.")
+    parser.add_argument("--quick", action="store_true", help="print the checks; write nothing")
+    options = parser.parse_args()
+    if not options.quick:
+        CSV.write_text(text(), encoding="utf-8")
+        scale.constants.cache_clear()
+    print(checks_table())
+    if not options.quick and PAGE.exists():
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

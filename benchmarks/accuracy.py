@@ -1,6 +1,6 @@
 """How far estimates are off: Monte Carlo over fleets drawn anew. Error bars are in interval_coverage.py.
 
-    python benchmarks/accuracy.py [--quick]
+    python benchmarks/accuracy.py [--quick] [--workers N | --dask URL]
 
 1. OLH: mean squared error against the sample's own frequencies, over the formula.
 2. Hierarchies: mean squared error over all ranges, over published figures.
@@ -11,11 +11,14 @@ Prints tables and writes benchmarks/results/accuracy.json.
 import argparse
 import json
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
+from worker_options import add_worker_options, chosen_workers
 
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.server.estimate import estimate
@@ -25,8 +28,19 @@ from hushmote.server.mechanisms.flat_choice import best_hash
 from hushmote.server.mechanisms.flat_variance import frequency_mse
 from hushmote.server.mechanisms.tree_choice import workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES
+from hushmote.simulator.workers import Workers
 
 LN_3 = 1_098_612  # micro-nats
+SEED = 20_240
+AT_ONCE = 20  # runs of a part
+OLH_REPORTS, OLH_CASES = (
+    20_000,
+    ((500_000, 128), (1_000_000, 128), (1_000_000, 1024), (2_000_000, 1024), (4_000_000, 1024)),
+)
+RANGE_REPORTS, RANGE_CELLS = 50_000, {2: [2, 4, 5, 5, 5, 5, 5, 5], 4: [4, 5, 5, 5], 16: [5, 5]}
+
+Part = tuple[Any, int, np.random.SeedSequence]
+"""A case, how many runs of it, and their seed."""
 
 
 def experiment(mechanism: str, domain: int, epsilon: int, **fields) -> Experiment:
@@ -92,30 +106,46 @@ def concentrated(domain: int) -> np.ndarray:
     return shares
 
 
-def olh_error(runs: int, rng: np.random.Generator) -> list[dict]:
+def drawn(
+    crew: Workers,
+    function: Callable[[Part], np.ndarray],
+    cases: list[Any],
+    runs: int,
+    seed: np.random.SeedSequence,
+) -> list[np.ndarray]:
+    """Errors of each case, a row a run, drawn by workers."""
+    sizes = [min(AT_ONCE, runs - first) for first in range(0, runs, AT_ONCE)]
+    seeds = iter(seed.spawn(len(cases) * len(sizes)))
+    errors = list(crew.map(function, [(case, size, next(seeds)) for case in cases for size in sizes]))
+    return [np.concatenate(errors[i : i + len(sizes)]) for i in range(0, len(errors), len(sizes))]
+
+
+def olh_errors(part: Part) -> np.ndarray:
+    """Mean squared errors of fleets' frequencies against the sample, shape (runs,)."""
+    (epsilon, domain), runs, seed = part
+    rng, errors = np.random.default_rng(seed), np.empty(runs)
+    exp = experiment("olh", domain, epsilon)
+    for run in range(runs):
+        sizes = rng.multinomial(OLH_REPORTS, skewed(domain))
+        estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
+        errors[run] = np.mean((estimates - sizes / OLH_REPORTS) ** 2)
+    return errors
+
+
+def olh_error(runs: int, crew: Workers, seed: np.random.SeedSequence) -> list[dict]:
     """Mean squared error of OLH against the sample, over its formula."""
     rows = []
-    reports = 20_000
-    for epsilon, domain in (
-        (500_000, 128),
-        (1_000_000, 128),
-        (1_000_000, 1024),
-        (2_000_000, 1024),
-        (4_000_000, 1024),
+    for (epsilon, domain), errors in zip(
+        OLH_CASES, drawn(crew, olh_errors, list(OLH_CASES), runs, seed), strict=True
     ):
         exp = experiment("olh", domain, epsilon)
-        formula = frequency_mse(level_channel(exp.levels[0])) / reports
-        errors = np.empty(runs)
-        for run in range(runs):
-            sizes = rng.multinomial(reports, skewed(domain))
-            estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
-            errors[run] = np.mean((estimates - sizes / reports) ** 2)
+        formula = frequency_mse(level_channel(exp.levels[0])) / OLH_REPORTS
         rows.append(
             {
                 "epsilon": epsilon / 1e6,
                 "domain": domain,
                 "g": exp.levels[0].g,
-                "reports": reports,
+                "reports": OLH_REPORTS,
                 "runs": runs,
                 "mse_over_formula": errors.mean() / formula,
                 "monte_carlo_error": errors.std(ddof=1) / np.sqrt(runs) / formula,
@@ -133,28 +163,37 @@ def mean_over_ranges(error: np.ndarray) -> float:
     return float((pairs - singles) / (points * (points - 1) / 2 - len(error)))
 
 
-def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
+def range_errors(part: Part) -> np.ndarray:
+    """Mean squared errors over all ranges, against the sample and the population, shape (runs, 2)."""
+    fanout, runs, seed = part
+    rng, errors, shares = np.random.default_rng(seed), np.empty((runs, 2)), np.full(256, 1 / 256)
+    exp = experiment("hh", 256, LN_3, fanout=fanout, cells=RANGE_CELLS[fanout])
+    for run in range(runs):
+        sizes = rng.multinomial(RANGE_REPORTS, shares)
+        estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
+        errors[run] = (
+            mean_over_ranges(estimates - sizes / RANGE_REPORTS),
+            mean_over_ranges(estimates - shares),
+        )
+    return errors
+
+
+def range_error(runs: int, crew: Workers, seed: np.random.SeedSequence) -> list[dict]:
     """Mean squared error of hierarchies over all ranges at D = 256, e^epsilon = 3, scaled to 2^26 reports."""
     published = {2: 0.556, 4: 0.529, 16: 0.691}
-    cells = {2: [2, 4, 5, 5, 5, 5, 5, 5], 4: [4, 5, 5, 5], 16: [5, 5]}
     rows = []
-    reports = 50_000
-    for fanout in (2, 4, 16):
-        exp = experiment("hh", 256, LN_3, fanout=fanout, cells=cells[fanout])
-        errors = np.empty((runs, 2))
-        shares = np.full(256, 1 / 256)
-        for run in range(runs):
-            sizes = rng.multinomial(reports, shares)
-            estimates = estimate(exp, histogram(exp, sizes, rng)).frequencies
-            errors[run] = mean_over_ranges(estimates - sizes / reports), mean_over_ranges(estimates - shares)
-        scale = reports / 2**26 * 1e6
+    scale = RANGE_REPORTS / 2**26 * 1e6
+    for fanout, errors in zip(
+        RANGE_CELLS, drawn(crew, range_errors, list(RANGE_CELLS), runs, seed), strict=True
+    ):
+        exp = experiment("hh", 256, LN_3, fanout=fanout, cells=RANGE_CELLS[fanout])
         channels = [level_channel(level) for level in exp.levels]
         formula = workload_variance(256, fanout, channels, [1] * len(channels), ALL_RANGES)
         rows.append(
             {
                 "fanout": fanout,
-                "cells": cells[fanout],
-                "reports": reports,
+                "cells": RANGE_CELLS[fanout],
+                "reports": RANGE_REPORTS,
                 "runs": runs,
                 "against_sample_1e-6": errors[:, 0].mean() * scale,
                 "against_population_1e-6": errors[:, 1].mean() * scale,
@@ -169,12 +208,15 @@ def range_error(runs: int, rng: np.random.Generator) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Errors of estimates.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs; writes no file")
-    quick = parser.parse_args().quick
-    rng = np.random.default_rng(20_240)
+    add_worker_options(parser)
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    olh_seed, range_seed = np.random.SeedSequence(SEED).spawn(2)
     console = Console(width=120)
     start = time.perf_counter()
-
-    olh = olh_error(20 if quick else 200, rng)
+    with chosen_workers(arguments) as crew:
+        olh = olh_error(20 if quick else 200, crew, olh_seed)
+        hierarchies = range_error(60 if quick else 1000, crew, range_seed)
     table = Table(
         "ε", "D", "g", "runs", "MSE / formula", "± Monte Carlo", title="OLH against its sample, N = 20,000"
     )
@@ -183,7 +225,6 @@ def main() -> None:
         table.add_row(f"{row['epsilon']:g}", str(row["domain"]), str(row["g"]), str(row["runs"]), *numbers)
     console.print(table)
 
-    hierarchies = range_error(60 if quick else 1000, rng)
     title = "Mean squared error over all ranges, D = 256, e^ε = 3, scaled to N = 2^26, units of 1e-6"
     table = Table(
         "fanout", "against the sample", "± Monte Carlo", "against the population", "published", title=title
@@ -201,4 +242,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import accuracy  # by this name workers find its functions
+
+    accuracy.main()

@@ -1,12 +1,14 @@
-"""What mosquitto loses by SIGKILL, by its settings, and what they cost.
+"""What mosquitto and NATS servers lose by SIGKILL, by their settings, and what these cost.
 
-    python benchmarks/broker_kills.py [--kills 15] [--quick]
+    python benchmarks/broker_kills.py [--broker nats] [--kills 15] [--quick]
 
 30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
 the aggregator is away, so that all waits in its queue, and while it is connected. Lost is what a board was
-told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. Then
-the cost: how many reports a second 40 boards get acknowledged at full speed, at best, while many wait in
-the queue already. Writes benchmarks/results/broker_kills.json.
+told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. With
+--broker nats three servers are killed, and lose their power at once with all that was not synced, beside one
+of mosquitto's cases. Then the cost: how many reports a second 40 boards get acknowledged at full speed, at
+best, while many wait in the queue already. Writes benchmarks/results/broker_kills.json or
+broker_kills_nats.json.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,18 +37,27 @@ from chaos_plan import Fault  # pyright: ignore[reportMissingImports]
 from chaos_setting import Setting  # pyright: ignore[reportMissingImports]
 
 from hushmote.server.wire import topics
-from hushmote.simulator.broker import MosquittoBroker
 
 _ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """settings: lines of mosquitto.conf. hold_s: what a board waits for beyond the PUBACK, see Board."""
+    """settings: lines of mosquitto.conf. hold_s: what a board waits for beyond the PUBACK, see Board.
+
+    sync: how often NATS servers sync; None: it is mosquitto.
+    """
 
     name: str
-    settings: tuple[str, ...]
+    settings: tuple[str, ...] = ()
     hold_s: float | None = None
+    sync: str | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """What is disturbed in this case."""
+        setting = Setting(hold_s=self.hold_s, broker_settings=self.settings, options=("--batch-s", "0.1"))
+        return setting if self.sync is None else replace(setting, cluster=True, sync=self.sync)
 
     @property
     def queues(self) -> tuple[int, ...]:
@@ -62,10 +73,17 @@ CASES = (
     Case("PINGRESP 3 s after it, saved every second", ("autosave_interval 1",), 3.0),
     Case("PINGRESP after it, saved on changes", ("autosave_on_changes true", "autosave_interval 1"), 0.0),
 )
+NATS_CASES = (
+    CASES[1],
+    Case("NATS, synced every two minutes (default)", sync="2m"),
+    Case("NATS, synced before each PUBACK", sync="always"),
+)
 
 
-def faults(kills: int, away: bool, seed: int) -> list[Fault]:
+def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
     """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
+    if nats:
+        return [Fault("kill nodes with no aggregator" if away else "kill all nodes", 1.0, 0.0)] * kills
     rng = np.random.default_rng(seed)
     plan = []
     for _ in range(kills):
@@ -81,15 +99,21 @@ def faults(kills: int, away: bool, seed: int) -> list[Fault]:
 
 def lost(case: Case, kills: int, away: bool) -> dict:
     """Kill and count."""
-    options = ("--batch-s", "0.1")
-    setting = Setting(hold_s=case.hold_s, broker_settings=case.settings, options=options)
+    return _lost(case.setting, faults(kills, away, 1, case.sync is not None))
+
+
+def lost_power(case: Case) -> dict:
+    """Take the power from all servers and their disks at once, and count."""
+    return _lost(replace(case.setting, sites=True), [Fault("unplug all nodes", 1.0, 0.0)])
+
+
+def _lost(setting: Setting, plan: list[Fault]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        plan = faults(kills, away, seed=1)
         verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
     assert not verdict.strange, verdict
     assert not verdict.miscounted, verdict
-    assert verdict.kills == kills, verdict
-    return {"kills": kills, "told": verdict.told, "lost": verdict.lost, "seconds": verdict.seconds}
+    result = {"kills": verdict.kills, "told": verdict.told, "lost": verdict.lost}
+    return result | {"seconds": verdict.seconds}
 
 
 async def rate(port: int, hold_s: float | None, seconds: float) -> float:
@@ -120,7 +144,7 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
 
 def cost(case: Case, queued: int, seconds: float) -> float:
     """Reports a second that are acknowledged while `queued` wait for an absent subscriber."""
-    with MosquittoBroker(settings=case.settings) as broker:
+    with case.setting.broker() as broker:
         subscribe(broker.port)
         fill(broker.port, queued)
         return asyncio.run(rate(broker.port, case.hold_s, seconds))
@@ -160,26 +184,33 @@ def fill(port: int, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kills", type=int, default=15)
+    parser.add_argument("--broker", choices=["mosquitto", "nats"], default="mosquitto")
     parser.add_argument("--quick", action="store_true", help="2 kills of two cases; writes no file")
     options = parser.parse_args()
-    kills, cases = (2, CASES[1:4:2]) if options.quick else (options.kills, CASES)
+    nats = options.broker == "nats"
+    kills, cases = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
     queues, seconds = ((0,), 1.0) if options.quick else ((0, 10_000, 100_000), 3.0)
-    table = Table("told received by", "lost, away", "connected", *(f"/s, {q:,} queued" for q in queues))
+    columns = ("away", "connected", *(("power",) if nats else ()))
+    table = Table(
+        "told received by", *(f"lost, {c}" for c in columns), *(f"/s, {q:,} queued" for q in queues)
+    )
     rows = []
     for case in cases:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
         row |= {"away": lost(case, kills, True), "connected": lost(case, kills, False)}
+        if case.sync is not None:
+            row["power"] = lost_power(case)
         row["per_s"] = {q: round(cost(case, q, seconds)) for q in queues if q in case.queues}
         print(json.dumps(row), file=sys.stderr, flush=True)
         rows.append(row)
-        shown = [f"{row[k]['lost']:,} of {row[k]['told']:,}" for k in ("away", "connected")]
+        shown = [f"{row[k]['lost']:,} of {row[k]['told']:,}" if k in row else "" for k in columns]
         table.add_row(
             case.name, *shown, *(f"{row['per_s'][q]:,}" if q in row["per_s"] else "" for q in queues)
         )
     Console(width=140).print(table)
     if not options.quick:
         result = {"machine": machine(), "kills": kills, "cases": rows}
-        write("broker_kills.json", result)
+        write("broker_kills_nats.json" if nats else "broker_kills.json", result)
 
 
 if __name__ == "__main__":

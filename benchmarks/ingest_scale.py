@@ -35,6 +35,7 @@ from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
@@ -49,8 +50,15 @@ _DEADLINE_S = 180.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def member(port: int, url: str, number: int, share: str | None, out: Connection) -> None:
-    """Once told to go, count until told to stop; sends its accepted reports as often as it is asked."""
+def member(broker: int | str, url: str, number: int, share: str | None, out: Connection) -> None:
+    """Once told to go, count until told to stop; sends its accepted reports as often as it is asked.
+
+    broker: mosquitto's port, or the URL of NATS servers, where all members have one client id.
+    """
+    if isinstance(broker, int):
+        where: dict = {"port": broker, "client_id": f"member-{number}", "share": share}
+    else:
+        where = {"nats": parse_nats_url(broker), "client_id": SHARE}
     commit_s = 0.0
 
     def committed(_size: int, seconds: float) -> None:
@@ -58,15 +66,7 @@ def member(port: int, url: str, number: int, share: str | None, out: Connection)
         commit_s += seconds
 
     with Store(url) as store:
-        aggregator = Aggregator(
-            store,
-            port=port,
-            fleets=[FLEET],
-            fleet_keys=FLEET_KEYS,
-            client_id=f"member-{number}",
-            share=share,
-            on_commit=committed,
-        )
+        aggregator = Aggregator(store, fleets=[FLEET], fleet_keys=FLEET_KEYS, on_commit=committed, **where)
 
         def answer() -> None:
             while out.recv() != "stop":
@@ -103,13 +103,15 @@ def cpu_s(pid: int) -> float:
     return total / _TICKS
 
 
-def drain(port: int, url: str, members: int, wanted: int, share: str | None = SHARE) -> dict[str, float]:
+def drain(
+    broker: int | str, url: str, members: int, wanted: int, share: str | None = SHARE
+) -> dict[str, float]:
     """Run the members until they have accepted `wanted`; returns seconds, their CPU seconds, peak memory."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(members):
         here, there = context.Pipe()
-        processes.append(context.Process(target=member, args=(port, url, number, share, there)))
+        processes.append(context.Process(target=member, args=(broker, url, number, share, there)))
         processes[-1].start()
         pipes.append(here)
     for pipe in pipes:
@@ -139,13 +141,17 @@ def drain(port: int, url: str, members: int, wanted: int, share: str | None = SH
     }
 
 
+def device_name(index: int) -> str:
+    return f"d{index:07}"
+
+
 class Reports:
     """Authenticated reports of a fleet of n devices, the next number of each at every call."""
 
     def __init__(self, devices: int) -> None:
         self.payload = experiment_payload("hh", 256, 1_000_000)
         self._experiment = Experiment.parse(self.payload)
-        self.names = [f"d{i:07}" for i in range(devices)]
+        self.names = [device_name(i) for i in range(devices)]
         self._rng = np.random.default_rng()
 
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
@@ -153,7 +159,7 @@ class Reports:
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
         pairs = []
         for i, code in zip(devices, codes, strict=True):
-            name = self.names[i]
+            name = device_name(i)
             key = keys.device_key(MASTER, FLEET, name)
             topic = topics.report_topic(FLEET, name)
             pairs.append((topic, report.encode(self._experiment, number, int(code), name, key)))

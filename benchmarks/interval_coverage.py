@@ -1,6 +1,6 @@
 """Do intervals hold what they say: coverage of every kind of interval, over fleets drawn anew.
 
-    python benchmarks/interval_coverage.py [--quick] [--processes 2] [--minutes 20]
+    python benchmarks/interval_coverage.py [--quick] [--minutes 20] [--workers N | --dask URL]
 
 Designs grr (16 values), olh and hh (128), rr at ε 0.5 to 7 with 1,000 to 1,000,000 reports; wide and thin,
 olh and hh (4,096) at ε 1 to 4 with 1,000 and 3,000 reports. Populations uniform, skewed, Zipf 1.5,
@@ -16,21 +16,22 @@ none again and writes nothing.
 """
 
 import argparse
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
-from multiprocessing.pool import Pool
 from typing import cast
+from unittest import mock
 
 import numpy as np
 from accuracy import experiment
 from results_file import machine, write
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
+from worker_options import add_worker_options, chosen_workers
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import change as compare
@@ -43,6 +44,7 @@ from hushmote.server.mechanisms import decoded, mechanism_of
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded
+from hushmote.simulator.workers import Workers
 
 CONFIDENCE = 0.95
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
@@ -213,33 +215,40 @@ class Configuration:
         return _hits(exp, shares(self.population, exp), self.reports, fleets, rng)
 
 
-def _first(case: tuple[Configuration, int, np.random.SeedSequence]) -> tuple[Configuration, np.ndarray]:
-    _without_p_values()
+Case = tuple[Configuration, int, np.random.SeedSequence]
+"""A configuration, how many fleets of it, and their seed."""
+
+
+def first_hits(case: Case) -> np.ndarray:
+    """Hits and trials of all of a case's fleets by kind, shape (kinds, 2)."""
     configuration, fleets, seed = case
-    return configuration, configuration.hits(fleets, np.random.default_rng(seed)).sum(axis=0)
+    with _no_p_values():
+        return configuration.hits(fleets, np.random.default_rng(seed)).sum(axis=0)
 
 
-def _without_p_values() -> None:
+def _no_p_values() -> AbstractContextManager[object]:
     """Those of quantiles take most of the time, and are not judged here."""
-    compare._p_of_no_change = lambda _: 1.0
+    return mock.patch.object(compare, "_p_of_no_change", return_value=1.0)
 
 
-def _again(
-    case: tuple[Configuration, list[int], np.random.SeedSequence],
-) -> tuple[Configuration, list[tuple[int, int, float, float]]]:
-    """For each kind: its number, fleets drawn again, their coverage and its standard error."""
-    _without_p_values()
+def rates_again(
+    case: tuple[Configuration, list[int], np.random.SeedSequence], until: float
+) -> list[tuple[int, int, float, float]]:
+    """For each kind: its number, fleets drawn again, their coverage and its standard error.
+
+    until: seconds of time.time() at which what is not done is left; then there are none.
+    """
     configuration, kinds, seed = case
     rng, rates = np.random.default_rng(seed), np.empty((0, len(kinds)))
-    while True:
-        hits = configuration.hits(CHUNK, rng)[:, kinds]
+    while time.time() < until:
+        with _no_p_values():
+            hits = configuration.hits(CHUNK, rng)[:, kinds]
         rates = np.concatenate([rates, hits[..., 0] / hits[..., 1]])
         n = len(rates)
         mean, error = rates.mean(axis=0), np.maximum(rates.std(axis=0), 1 / n) / np.sqrt(n)
         if n >= MOST_AGAIN or (mean - CLEARLY * error > LEAST).all():
-            return configuration, [
-                (k, n, float(m), float(e)) for k, m, e in zip(kinds, mean, error, strict=True)
-            ]
+            return [(k, n, float(m), float(e)) for k, m, e in zip(kinds, mean, error, strict=True)]
+    return []
 
 
 def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
@@ -283,42 +292,43 @@ def flagged(results: list[tuple[Configuration, np.ndarray]]) -> list[tuple[Confi
 
 
 def drawn_again(
-    todo: list[tuple[Configuration, list[int]]], seeds: list, until: float, workers: Pool, console: Console
+    todo: list[tuple[Configuration, list[int]]], seeds: list, until: float, crew: Workers, console: Console
 ) -> list[dict]:
     """Fresh coverage of what was below 92 %, as far as time allows."""
     rows: list[dict] = []
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
-    running = workers.imap_unordered(_again, cases)
-    for _ in track(range(len(cases)), "drawn again", console=console):
-        try:
-            configuration, kinds = running.next(timeout=max(0.0, until - time.perf_counter()))
-        except multiprocessing.TimeoutError:
-            break
-        for kind, fleets, coverage, error in kinds:
-            row = asdict(configuration) | {"kind": KINDS[kind], "fleets": fleets}
-            rows.append(row | {"coverage": coverage, "error": error})
-    workers.terminate()
+    with Progress(console=console) as bar:
+        task = bar.add_task("drawn again", total=len(cases))
+        for (configuration, *_), again in zip(
+            cases, crew.map(rates_again, cases, until, advance=lambda case: bar.advance(task)), strict=True
+        ):
+            for kind, fleets, coverage, error in again:
+                row = asdict(configuration) | {"kind": KINDS[kind], "fleets": fleets}
+                rows.append(row | {"coverage": coverage, "error": error})
     return sorted(rows, key=lambda row: row["coverage"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Coverage of every kind of interval.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes no file")
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=20.0, help="after which nothing is drawn again")
+    add_worker_options(parser)
     arguments = parser.parse_args()
     quick = arguments.quick
-    console, start = Console(width=120), time.perf_counter()
+    console, start, began = Console(width=120), time.perf_counter(), time.time()
     todo = list(configurations(1 / 10 if quick else 1.0))
     seeds = np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
-    workers = multiprocessing.Pool(arguments.processes)
-    results = list(track(workers.imap_unordered(_first, cases), "fleets", total=len(todo), console=console))
     again: list[dict] = []
-    below = flagged(results)
-    if not quick:
-        until = start + 60 * arguments.minutes
-        again = drawn_again(below, seeds[len(todo) :], until, workers, console)
+    with chosen_workers(arguments) as crew:
+        with Progress(console=console) as bar:
+            task = bar.add_task("fleets", total=len(cases))
+            hits = list(crew.map(first_hits, cases, advance=lambda case: bar.advance(task)))
+        results = [(case[0], found) for case, found in zip(cases, hits, strict=True)]
+        below = flagged(results)
+        if not quick:
+            until = began + 60 * arguments.minutes
+            again = drawn_again(below, seeds[len(todo) :], until, crew, console)
 
     def pooled(wanted: Callable[[Configuration], bool]) -> np.ndarray:
         """Hits and trials of the configurations that are wanted."""
@@ -373,4 +383,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import interval_coverage  # by this name workers find its functions
+
+    interval_coverage.main()

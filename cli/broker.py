@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_BROKER = "mqtt://localhost:1883"
-URL = "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS"
-NATS_URL = "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://"
+URLS = (
+    "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS; NATS servers: "
+    "nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://."
+)
 PASSWORD = "HUSHMOTE_BROKER_PASSWORD"
 PANEL = "Broker"
 
 BrokerUrl = Annotated[
     str,
-    typer.Option("--broker", metavar="URL", help=f"{URL}.", envvar="HUSHMOTE_BROKER", rich_help_panel=PANEL),
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help=URLS,
+        envvar="HUSHMOTE_BROKER",
+        rich_help_panel=PANEL,
+    ),
 ]
 PasswordFile = Annotated[
     Path | None,
@@ -69,17 +77,6 @@ CertKey = Annotated[
 ]
 
 
-ReportsUrl = Annotated[
-    str,
-    typer.Option(
-        "--broker",
-        metavar="URL",
-        help=f"{URL}. NATS servers: {NATS_URL}.",
-        envvar="HUSHMOTE_BROKER",
-        rich_help_panel=PANEL,
-    ),
-]
-
 A = TypeVar("A", BrokerAddress, NatsAddress)
 
 
@@ -94,11 +91,11 @@ def connection(
 ) -> tuple[BrokerAddress, ssl.SSLContext | None]:
     """Return where the broker is, with the login, and how it is checked: None without TLS.
 
-    typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
-    BrokerUrlError and CertificateError.
+    NATS servers are a broker at their ports for MQTT. typed: the URL was given on the command line, where it
+    may hold no password. Raises UsageError, BrokerUrlError and CertificateError.
     """
-    address = broker_address(url, password_file, typed=typed)
-    return address, _tls(address, ca, cert, cert_key)
+    address, tls = reports_connection(url, password_file, ca, cert, cert_key, typed=typed)
+    return (address.mqtt if isinstance(address, NatsAddress) else address), tls
 
 
 def reports_connection(
@@ -111,9 +108,7 @@ def reports_connection(
     typed: bool = True,
 ) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
     """Return where reports come from, a broker or NATS servers, otherwise as connection() does."""
-    if not is_nats(url):
-        return connection(url, password_file, ca, cert, cert_key, typed=typed)
-    address = _with_password(parse_nats_url(url), password_file, typed=typed)
+    address = broker_address(url, password_file, typed=typed)
     return address, _tls(address, ca, cert, cert_key)
 
 
@@ -130,11 +125,13 @@ def _tls(
     return client_context(ca, cert, cert_key or cert)
 
 
-def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress:
+def broker_address(url: str, password_file: Path | None, *, typed: bool) -> BrokerAddress | NatsAddress:
     """Return the address with its password, which no other user of this machine can have read.
 
     The password is in one of three places: the URL of HUSHMOTE_BROKER, the file, HUSHMOTE_BROKER_PASSWORD.
     """
+    if is_nats(url):
+        return _with_password(parse_nats_url(url), password_file, typed=typed)
     return _with_password(parse_broker_url(url, tls=True), password_file, typed=typed)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..server.errors import UsageError
+from ..server.ingest.broker_url import NatsAddress
 from ..simulator import demo, demo_questions, live_demo
 from ..simulator.demo_fleet import Place
 from .broker import PANEL, PasswordFile, broker_address
@@ -29,8 +30,8 @@ def demo_command(
     broker: Annotated[
         str,
         typer.Option(
-            help="auto (mosquitto where it is installed), embedded, mosquitto, or a broker that runs: "
-            "mqtt://[user@]host[:1883].",
+            help="auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
+            "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
             rich_help_panel=PANEL,
         ),
     ] = "auto",
@@ -66,6 +67,8 @@ def demo_command(
     With --page boards go on reporting, and a page shows what is learned as it comes in.
     """
     where = broker_address(broker, password_file, typed=True) if "://" in broker else broker
+    if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
+        raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
     if page:
         if question is not None:
             raise UsageError("the page shows the demo without --question: leave one of them out")
@@ -84,5 +87,7 @@ def demo_command(
 def _opened(live: live_demo.Opened) -> None:
     """Tell somebody where to look."""
     print(f"broker    {live.broker}")
+    if live.servers:
+        print(f"servers   processes {', '.join(map(str, live.servers))}: kill any one, and reports go on")
     print(f"boards    {live_demo.PER_S:g} of fleet airports report each second")
     print(f"page      {live.page}   <- open this; Ctrl-C ends it", flush=True)

@@ -136,6 +136,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store upgrade": ("hushmote store upgrade sqlite:///hushmote.sqlite",),
     "store backup": ("hushmote store backup sqlite:///hushmote.sqlite monday.sqlite",),
     "store check": ("hushmote store check sqlite:///hushmote.sqlite",),
+    "store seal": (
+        "hushmote store seal sqlite:///hushmote.sqlite door_open",
+        "hushmote store seal sqlite:///hushmote.sqlite door_open --yes",
+    ),
     "merge": (
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite --dry-run",
         "hushmote merge sqlite:///hushmote.sqlite sqlite:///site.sqlite",

@@ -99,7 +99,7 @@ COMMANDS = {
         "epsilon.command:epsilon_app",
         "Choose ε from a disclosure risk: what an attacker may come to believe.",
     ),
-    "store": ("store:store_app", "The store itself: upgrade, back up, check."),
+    "store": ("store:store_app", "The store itself: upgrade, back up, check, seal."),
     "provision": (
         "provision.command:provision_app",
         "Who is who: a fleet's authority, broker and keys, and its boards.",

@@ -26,7 +26,7 @@ from ..server.service import process as serving
 from ..server.store.database import parse_url
 from ..server.store.store import Store
 from ..server.wire.limits import BATCH_REPORTS
-from .broker import DEFAULT_BROKER, Ca, Cert, CertKey, PasswordFile, ReportsUrl, reports_connection
+from .broker import DEFAULT_BROKER, BrokerUrl, Ca, Cert, CertKey, PasswordFile, reports_connection
 from .options import DEFAULT_STORE, StoreUrl, on_command_line
 
 RESULTS = "Results"
@@ -52,7 +52,7 @@ class LogFormat(enum.StrEnum):
 def serve_command(
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
-    broker: ReportsUrl = DEFAULT_BROKER,
+    broker: BrokerUrl = DEFAULT_BROKER,
     password_file: PasswordFile = None,
     ca: Ca = None,
     cert: Cert = None,

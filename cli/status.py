@@ -20,7 +20,7 @@ from ..server.estimate import plausibility
 from ..server.estimate.shuffled import LIMITS
 from ..server.store.store import Store, Version
 from . import tables
-from .broker import PANEL, URL, Ca, Cert, PasswordFile, connection
+from .broker import PANEL, URLS, Ca, Cert, PasswordFile, connection
 from .options import DEFAULT_STORE, AsJson, StoreUrl, print_json
 
 _SHOWN = 20
@@ -33,7 +33,7 @@ def status_command(
         str | None,
         typer.Option(
             metavar="URL",
-            help=f"Ask this broker how the boards are: {URL}.",
+            help=f"Ask this broker how the boards are: {URLS}",
             show_default=False,
             rich_help_panel=PANEL,
         ),

@@ -15,12 +15,13 @@ from ..server.store.backup import backup
 from ..server.store.check import check
 from ..server.store.database import Database
 from ..server.store.merge import Merged, merge
+from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
 from . import tables
-from .options import AsJson, print_json
+from .options import AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
-store_app = typer.Typer(help="The store itself: upgrade, back up, check.", no_args_is_help=True)
+store_app = typer.Typer(help="The store itself: upgrade, back up, check, seal.", no_args_is_help=True)
 
 _HELP = "URL of the store: sqlite:///file, or postgresql+psycopg://user@host/database."
 Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_STORE")]
@@ -40,6 +41,8 @@ def store_upgrade(url: Url, as_json: AsJson = False) -> None:
         _say(f"{database.where} has schema version {schema.VERSION} already: nothing was changed")
     else:
         _say(f"{database.where} has schema version {schema.VERSION} now, up from {database.version_before}")
+        if database.engine.dialect.name == "postgresql":
+            _say("Tables that were made anew have no grants: give the roles theirs again (docs/store.md).")
 
 
 @store_app.command("backup")
@@ -80,6 +83,41 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
             _say(f"{where} is sound: {reports}, each counted once")
     if soundness.violations:
         raise typer.Exit(1)
+
+
+@store_app.command("seal")
+def store_seal(
+    url: Url,
+    name: Annotated[str, typer.Argument(help="Name of the experiment.", show_default=False)],
+    fleet: FleetName = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what that would do.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep of each device's report numbers only the highest and how many were counted, for good.
+
+    Meant for an experiment that is over. Reports that were lost on their way leave gaps in the numbers.
+    Sealing closes them; a report that comes for one of them after all is rejected. Counts do not change.
+    """
+    with Store(url, create=False) as store, progress("sealing", 1.0) as advance:
+        sealing = seal(store, the_fleet(store, fleet), name, dry_run=not yes, advance=advance)
+    if as_json:
+        print_json({"sealed": yes} | asdict(sealing))
+    else:
+        _show_sealing(sealing, yes)
+
+
+def _show_sealing(sealing: Sealing, done: bool) -> None:
+    of = f"{sealing.experiment} of fleet {sealing.fleet}"
+    _say(f"{of}: {sealing.devices:,} devices")
+    _say(f"with gaps in their report numbers: {sealing.folded:,} devices, {sealing.gaps:,} reports")
+    _say(f"all report numbers: {sealing.bytes_before:,} bytes, sealed {sealing.bytes_after:,}")
+    if sealing.over:
+        _say("No version of it counts any more, so sealing loses no report.")
+    else:
+        _say(f"It still counts: sealing can lose {sealing.gaps:,} reports that are under way.")
+    _say("A report that comes for a gap is rejected as a duplicate once it is sealed.")
+    _say("Merge stores before that: one that has the same devices is refused then.")
+    _say("It is sealed." if done else "Nothing was changed: add --yes to seal it.")
 
 
 def merge_command(

@@ -114,6 +114,8 @@ def ranges(
     elif time_column or value or by or only:
         raise StudyError("--time, --value, --by and --only are about a file: --input FILE")
     if asked:
+        if worker_count is not None or dask is not None:
+            raise StudyError("one range is answered in no time: leave --workers and --dask out")
         series = own or daily.flights()
         answers = ask(series, asked, epsilon, seed)
         if as_json:
@@ -123,7 +125,7 @@ def ranges(
         return
     output_folder(out)
     start = time.monotonic()
-    with workers(worker_count, dask, every_core=True) as crew, progress("fitting structures", 1.0) as advance:
+    with workers(worker_count, dask, pool=True) as crew, progress("fitting structures", 1.0) as advance:
         study = run(QUICK if quick else FULL, seed, own, advance, crew)
     with progress("drawing figures", None):
         even = ranges_report.write(study, out)
@@ -238,7 +240,7 @@ def reconstruction_command(
     """What many questions rebuild, of a curator who draws noise anew and of one who keeps it."""
     paths = checked(output, force, *PICTURES)
     check_epsilon(micro_nats(epsilon, StudyError), StudyError, shown=epsilon)
-    with workers(worker_count, dask, every_core=True) as crew, progress("asking questions", 1.0) as advance:
+    with workers(worker_count, dask, pool=True) as crew, progress("asking questions", 1.0) as advance:
         study = run_reconstruction(epsilon, seed, progress=advance, workers=crew)
     for path in paths:
         from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction

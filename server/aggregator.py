@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from .errors import HushmoteError
 from .ingest.announce import Announcer
 from .ingest.broker_url import NatsAddress
 from .ingest.clock import now
@@ -116,7 +117,10 @@ class Aggregator:
                 ),
             )
         else:
-            from .ingest.nats_source import NatsSource  # only here: few have what it needs
+            try:
+                from .ingest.nats_source import NatsSource  # only here: few have what it needs
+            except ImportError:
+                raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
 
             pace = functools.partial(Pace, batch_reports, batch_s, asked_for=True)
             self._source = NatsSource(nats, session, self._status, pace)

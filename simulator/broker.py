@@ -21,9 +21,17 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from ..server.errors import HushmoteError
-from ..server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
+from ..server.ingest.broker_url import (
+    BrokerAddress,
+    BrokerUrlError,
+    NatsAddress,
+    is_nats,
+    parse_broker_url,
+    parse_nats_url,
+)
 from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
 _START_S = 10.0
@@ -37,9 +45,9 @@ class BrokerError(HushmoteError):
 class Broker:
     """A running broker, as a context manager.
 
-    protocol: what an aggregator should speak, "auto" or "3.1.1". host, port: where it listens. username,
-    password: what it wants, or None. name: a word. description: a line on what it is and what it does not
-    promise.
+    protocol: what an aggregator should speak, "auto" or "3.1.1". host, port: where it listens; others: (host,
+    port) of the further servers of a cluster. username, password: what it wants, or None. name: a word.
+    description: a line on what it is and what it does not promise.
     """
 
     name = "broker"
@@ -62,6 +70,21 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def url(self) -> str:
+        """What a command is told with --broker; with the password, which belongs into its environment."""
+        return f"mqtt://{self._login()}{self.host}:{self.port}"
+
+    @property
+    def others(self) -> tuple[tuple[str, int], ...]:
+        """Where boards find the further servers of a cluster."""
+        return ()
+
+    def _login(self) -> str:
+        if self.username is None:
+            return ""
+        return f"{quote(self.username, safe='')}:{quote(self.password or '', safe='')}@"
 
     def start(self) -> None:
         """Return once clients can connect; raises BrokerError."""
@@ -90,6 +113,39 @@ class ExternalBroker(Broker):
             raise BrokerError(
                 f"no broker at {self.host}:{self.port} ({reason}): start one or correct it"
             ) from None
+
+
+class ExternalCluster(Broker):
+    """NATS servers that somebody else runs; host and port are the first's."""
+
+    name = "external"
+
+    def __init__(self, address: NatsAddress) -> None:
+        mqtt = address.mqtt
+        super().__init__(mqtt.host, mqtt.port, mqtt.username, mqtt.password)
+        self.description = f"{address}; how many of them keep a report is their operator's choice"
+        self._address = address
+
+    @property
+    def url(self) -> str:
+        """The servers as an aggregator is told them."""
+        nats, mqtt = zip(
+            *((f"{h}:{port}", str(mqtt)) for h, port, mqtt in self._address.servers), strict=True
+        )
+        return f"nats://{self._login()}{','.join(nats)}?mqtt={','.join(mqtt)}"
+
+    @property
+    def others(self) -> tuple[tuple[str, int], ...]:
+        """Where boards find all but the first."""
+        return self._address.mqtt.others
+
+    def start(self) -> None:
+        """Check that one of them listens; raises BrokerError."""
+        for where in self._address.mqtt.servers:
+            with contextlib.suppress(OSError):
+                socket.create_connection(where, timeout=5).close()
+                return
+        raise BrokerError(f"none of {self._address} takes boards by MQTT: start them or correct it")
 
 
 class EmbeddedBroker(Broker):
@@ -291,11 +347,12 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
+def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
     """Return the chosen broker, to be entered as a context manager.
 
     choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto where it is installed), or
-    one that runs, its address or mqtt://[user:password@]host[:port]. Raises BrokerError for any other.
+    one that runs: its address, mqtt://[user:password@]host[:port], or nats://... for servers of a cluster.
+    Raises BrokerError for any other.
     """
     if choice == "auto":
         return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()
@@ -308,9 +365,15 @@ def open_broker(choice: str | BrokerAddress = "auto") -> Broker:
 
         return NatsServers()
     try:
-        address = parse_broker_url(choice) if isinstance(choice, str) else choice
+        if isinstance(choice, str):
+            address = parse_nats_url(choice) if is_nats(choice) else parse_broker_url(choice)
+        else:
+            address = choice
     except BrokerUrlError as e:
         raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
     if address.tls:
-        raise BrokerError("this speaks no TLS: write the broker as mqtt://")
+        scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
+        raise BrokerError(f"this speaks no TLS: write the broker as {scheme}://")
+    if isinstance(address, NatsAddress):
+        return ExternalCluster(address)
     return ExternalBroker(address.host, address.port, address.username, address.password)

@@ -28,11 +28,11 @@ Result = TypeVar("Result")
 _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
 WORKERS_S = 10
-START_S = 120  # of processes on a machine that is busy
+START_S = 300  # of processes on a machine that is busy
 # The servers for pages of a local cluster cannot be left out, but have none.
 _NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 # What decides which numbers come, and the parts of its version that do.
-_SAME = {"hushmote": 3, "numpy": 2, "python": 2}
+_SAME = {"hushmote": 9, "numpy": 2, "python": 2}
 
 
 class _DaskWorkers(Workers):

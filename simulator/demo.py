@@ -49,6 +49,7 @@ class DemoResult:
     experiment: Experiment
     reports: int
     report_bytes: int
+    twice: int
     histogram: answer.Answer
     ranges: answer.Answer
     median: answer.Answer
@@ -72,6 +73,7 @@ class DemoResult:
             "epsilon": self.experiment.epsilon / 1e6,
             "epsilons": self.epsilons.to_dict(),
             "reports": self.reports,
+            "came_twice": self.twice,
             "report_bytes": self.report_bytes,
             "histogram": [row.to_dict() for row in self.histogram.rows],
             "ranges": [row.to_dict() for row in self.ranges.rows],
@@ -131,6 +133,7 @@ def _judge(
         experiment=e,
         reports=estimated.reports,
         report_bytes=reported.report_bytes,
+        twice=reported.twice,
         histogram=answers.histogram(),
         ranges=answers.share(*RANGES),
         median=answers.quantile(0.5),

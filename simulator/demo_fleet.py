@@ -10,7 +10,7 @@ import importlib.util
 import subprocess
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +24,16 @@ from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, belief
 from ..server.errors import HushmoteError
 from ..server.experiments.definition import Definition
-from ..server.ingest.broker_url import BrokerAddress
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 from ..server.provisioning import master_key
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from ..server.wire.experiments import parse_experiment
 from . import server_process
 from .broker import Broker, open_broker
-from .faithful import SimulatedFleet
+from .faithful import Delivery, SimulatedFleet
 from .gateway import Gateways
+from .nats_servers import NatsServers
 from .population import Reading
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ T = TypeVar("T")
 FLEET = "airports"
 STORE = "demo.sqlite"
 _START_S = 30.0
-_COUNT_S = 60.0
+_COUNT_S = 120.0  # what an aggregator held as its server died comes again a minute later
+_KILLED = 0  # the server that dies halfway, where there are several
 # Told what is done and how much it is in all; yields what is told how much more of it is done.
 Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
 
@@ -58,7 +60,7 @@ class DemoError(HushmoteError):
 class Place:
     """Where a demo runs: its broker, its folder, whether it says what it does, and how far it is."""
 
-    broker: str | BrokerAddress
+    broker: str | BrokerAddress | NatsAddress
     folder: Path
     quiet: bool = False
     progress: Progress = unseen
@@ -81,11 +83,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Reported:
-    """A fleet whose reports are all counted, and how long that took: reporting, and counting after it."""
+    """A fleet whose reports are all counted, and how long that took: reporting, and counting after it.
+
+    twice: reports that came a second time and were not counted again.
+    """
 
     fleet: SimulatedFleet
     fleet_s: float
     count_s: float
+    twice: int
 
     @property
     def report_bytes(self) -> int:
@@ -145,13 +151,35 @@ def report_all(place: Place, definition: Definition, readings: Sequence[Reading]
             private = f"ε = {epsilon:g}. {belief(epsilon, thing)}"
             place.say("devices", f"take the experiment from the broker. {private}")
             fleet, fleet_s = _report(broker, announced, fleet_keys, readings, place.progress)
+            if isinstance(broker, NatsServers):
+                place.say(
+                    "killed",
+                    f"server {broker.nodes[_KILLED].name} (SIGKILL), when half of the reports were out. Its "
+                    "devices went on with the others; it was started again later. What the aggregator was "
+                    "handed by it and had not acknowledged comes again after a minute.",
+                )
             count_s = _wait_until_counted(store, asked, len(fleet.acknowledged), process, place.progress)
-    return Reported(fleet, fleet_s, count_s)
+        counted = int(store.histogram(FLEET, asked.digest).sum())
+        twice = store.rejects().get(FLEET, {}).get("duplicate", 0)
+        if isinstance(broker, NatsServers):
+            place.say(
+                "exact",
+                f"{len(fleet.acknowledged):,} devices were told that their report is received, and "
+                f"{counted:,} are counted. {twice:,} came a second time and were not counted again.",
+            )
+    return Reported(fleet, fleet_s, count_s, twice)
+
+
+def gateways_to(broker: Broker) -> Gateways:
+    """Connections for devices to a broker, to each of its servers where it has several."""
+    return Gateways(
+        broker.host, broker.port, username=broker.username, password=broker.password, others=broker.others
+    )
 
 
 def retained(broker: Broker, topic: str) -> bytes:
     """What the broker has retained on a topic, as a device gets it; DemoError where that is nothing."""
-    with Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways:
+    with gateways_to(broker) as gateways:
         announced = gateways.retained(topic, _START_S)
     if announced is None:
         raise DemoError(f"the broker retained nothing on {topic}")
@@ -176,12 +204,22 @@ def _report(
         announce_key=keys.public_key_bytes(fleet_keys.signing),
     )
     name = parse_experiment(announced.partition(b"\x00")[0]).name
-    with (
-        Gateways(broker.host, broker.port, username=broker.username, password=broker.password) as gateways,
-        progress("reporting", len(readings)) as advance,
-    ):
-        gateways.deliver(fleet, fleet.round({name: readings}), advance)
+    reports = fleet.round({name: readings})
+    if isinstance(broker, NatsServers):
+        reports = _one_dies(broker, reports, len(readings))
+    with gateways_to(broker) as gateways, progress("reporting", len(readings)) as advance:
+        gateways.deliver(fleet, reports, advance)
     return fleet, time.monotonic() - start
+
+
+def _one_dies(servers: NatsServers, reports: Iterable[Delivery], total: int) -> Iterator[Delivery]:
+    """The same reports; halfway a server is killed, and started again after three quarters."""
+    for number, report in enumerate(reports):
+        if number == total // 2:
+            servers.kill(_KILLED)
+        elif number == 3 * total // 4:
+            servers.start_node(_KILLED)
+        yield report
 
 
 def _wait_until_counted(

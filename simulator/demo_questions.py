@@ -78,6 +78,7 @@ class QuestionResult:
     experiment: Experiment
     reports: int
     report_bytes: int
+    twice: int
     answers: Answers
     said: str
     fleet_s: float
@@ -95,6 +96,7 @@ class QuestionResult:
             "epsilon": self.experiment.epsilon / MICRO,
             "epsilons": self.epsilons.to_dict(),
             "reports": self.reports,
+            "came_twice": self.twice,
             "report_bytes": self.report_bytes,
             "answers": [one.to_dict() for one in self.answers],
             "intervals": known,
@@ -301,6 +303,7 @@ def run(place: Place, word: str, devices: int | None) -> QuestionResult:
         experiment=asked,
         reports=estimated.reports,
         report_bytes=reported.report_bytes,
+        twice=reported.twice,
         answers=answers,
         said=question.said(estimates, answers),
         fleet_s=reported.fleet_s,

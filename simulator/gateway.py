@@ -3,7 +3,7 @@
 import queue
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -35,19 +35,22 @@ class Senders(Protocol):
 
 
 class _Connection:
-    """One connection: what was published on it and is not yet acknowledged, by packet id."""
+    """One connection: what was published on it and is not yet acknowledged, by packet id.
+
+    servers: (host, port) of those that will do; where one does not answer, or dies, the next is tried.
+    """
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        servers: Sequence[tuple[str, int]],
         username: str | None,
         password: str | None,
         tls: ssl.SSLContext | None,
         timeout_s: float,
     ) -> None:
-        self._address = f"{host}:{port}"
+        self._servers = list(servers)
         self._timeout_s = timeout_s
+        self._closing = False
         self.waiting: dict[int, Delivery] = {}
         self._acknowledged: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._connected: queue.SimpleQueue[ReasonCode] = queue.SimpleQueue()
@@ -60,13 +63,25 @@ class _Connection:
         self._client.max_inflight_messages_set(_WINDOW)
         self._client.on_connect = lambda _c, _u, _f, reason, _p: self._connected.put(reason)
         self._client.on_publish = lambda _c, _u, mid, _r, _p: self._acknowledged.put(mid)
+        if len(self._servers) > 1:
+            self._client.on_disconnect = self._client.on_connect_fail = self._turn
 
-    def open(self, host: str, port: int) -> None:
-        try:
-            self._client.connect(host, port, keepalive=_KEEPALIVE_S)
-        except OSError as e:
-            reason = e.strerror or str(e)
-            raise GatewayError(f"no MQTT broker at {self._address}: {reason}; start one there") from None
+    @property
+    def _address(self) -> str:
+        host, port = self._servers[0]
+        return f"{host}:{port}"
+
+    def open(self) -> None:
+        for left in range(len(self._servers), 0, -1):
+            try:
+                self._client.connect(*self._servers[0], keepalive=_KEEPALIVE_S)
+                break
+            except OSError as e:
+                if left == 1:
+                    reason = e.strerror or str(e)
+                    text = f"no MQTT broker at {self._address}: {reason}; start one there"
+                    raise GatewayError(text) from None
+                self._servers.append(self._servers.pop(0))
         self._client.loop_start()
         try:
             reason = self._connected.get(timeout=self._timeout_s)
@@ -76,6 +91,12 @@ class _Connection:
         if reason.is_failure:
             self.close()
             raise GatewayError(f"the broker at {self._address} refuses: {reason}")
+
+    def _turn(self, *_: object) -> None:
+        """Have the client's next attempt go to the next server; there it sends all unacknowledged again."""
+        if not self._closing:
+            self._servers.append(self._servers.pop(0))
+            self._client.connect_async(*self._servers[0], keepalive=_KEEPALIVE_S)
 
     def retained(self, topic: str, timeout_s: float) -> bytes | None:
         """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
@@ -112,6 +133,7 @@ class _Connection:
         return done
 
     def close(self) -> None:
+        self._closing = True
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -120,9 +142,10 @@ class Gateways:
     """Connections that publish for a fleet, QoS 1, each report on its device's own topic.
 
     One connection is the fastest way: each has a thread, and all of them share a core with the devices.
-    One device always uses the same connection, so that its reports stay in order. A connection that breaks
-    is made again and what was not acknowledged is sent once more. Use as a context manager; entering raises
-    GatewayError where there is no broker or it refuses.
+    others: (host, port) of the further servers of a cluster. Each gets a connection, and takes over those of
+    a server that dies. One device always uses the same connection, so that its reports stay in order. A
+    connection that breaks is made again and what was not acknowledged is sent once more. Use as a context
+    manager; entering raises GatewayError where there is no broker or it refuses.
     """
 
     def __init__(
@@ -133,22 +156,24 @@ class Gateways:
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
+        others: Sequence[tuple[str, int]] = (),
         connections: int = 1,
         timeout_s: float = 30.0,
     ) -> None:
         if connections < 1:
             raise ValueError(f"connections must be 1 or more, not {connections}")
-        self._host = host
-        self._port = port
+        servers = [(host, port), *others]
         self._connections = [
-            _Connection(host, port, username, password, tls, timeout_s) for _ in range(connections)
+            _Connection(servers[first:] + servers[:first], username, password, tls, timeout_s)
+            for first in range(len(servers))
+            for _ in range(connections)
         ]
 
     def __enter__(self) -> Self:
         opened: list[_Connection] = []
         try:
             for connection in self._connections:
-                connection.open(self._host, self._port)
+                connection.open()
                 opened.append(connection)
         except GatewayError:
             for connection in opened:

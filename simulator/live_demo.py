@@ -19,16 +19,17 @@ import numpy as np
 
 from ..server.answers.files import output_folder
 from ..server.experiments import definition
-from ..server.ingest.broker_url import BrokerAddress
+from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 from ..server.provisioning import master_key
 from ..server.service.bounded_http import listen, parse_endpoint
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from . import days, demo, server_process
 from .broker import Broker, open_broker
-from .demo_fleet import FLEET, DemoError, Progress, retained
+from .demo_fleet import FLEET, DemoError, Progress, gateways_to, retained
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, Gateways
+from .nats_servers import NatsServers
 from .population import Reading, normal
 
 VISITORS = "visitors"
@@ -99,15 +100,16 @@ cap = 6.0
 
 @dataclass(frozen=True)
 class Opened:
-    """What runs: the page's URL, the store's, the broker's description."""
+    """What runs: the page's URL, the store's, the broker's description, the process ids of its servers."""
 
     page: str
     store: str
     broker: str
+    servers: tuple[int, ...] = ()
 
 
 def run(
-    broker_choice: str | BrokerAddress,
+    broker_choice: str | BrokerAddress | NatsAddress,
     folder: Path,
     http: str,
     opened: Callable[[Opened], object],
@@ -139,10 +141,16 @@ def run(
             options = ("--http", http, "--aggregator", f"http://{at_http}")
             environment = server_process.broker_of(broker)
             with server_process.page(url, folder / "page.log", options, environment) as (page, where):
-                opened(Opened(where, url, broker.description))
+                opened(Opened(where, url, broker.description, _pids(broker)))
                 fleet.go_on(lambda: counting.poll() is None and page.poll() is None)
                 ended = "page" if counting.poll() is None else "aggregator"
                 raise DemoError(f"the {ended} ended: its log in {folder} says why")
+
+
+def _pids(broker: Broker) -> tuple[int, ...]:
+    if not isinstance(broker, NatsServers):
+        return ()
+    return tuple(pid for number in range(len(broker.nodes)) if (pid := broker.pid(number)) is not None)
 
 
 def _free_port() -> int:
@@ -195,8 +203,7 @@ class _Joining:
                 time.sleep(1.0)
 
     def _gateways(self) -> Gateways:
-        broker = self._broker
-        return Gateways(broker.host, broker.port, username=broker.username, password=broker.password)
+        return gateways_to(self._broker)
 
     def _fleet(self, devices: int) -> SimulatedFleet:
         return SimulatedFleet(

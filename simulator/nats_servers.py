@@ -62,8 +62,13 @@ class NatsServers(Broker):
     @property
     def url(self) -> str:
         """The servers as an aggregator is told them: nats://host:port,host:port?mqtt=port,port."""
-        nats = ",".join(f"{self.host}:{node.nats}" for node in self.nodes)
+        nats = ",".join(f"{self.host_of(i)}:{node.nats}" for i, node in enumerate(self.nodes))
         return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
+
+    @property
+    def others(self) -> tuple[tuple[str, int], ...]:
+        """Where boards find all but the first."""
+        return tuple((self.host, node.mqtt) for node in self.nodes[1:])
 
     def start(self) -> None:
         """Return once all servers are up and agree on a leader; raises BrokerError."""

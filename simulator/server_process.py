@@ -13,6 +13,7 @@ from threading import Thread
 from typing import IO
 
 from ..server.errors import HushmoteError
+from ..server.ingest.broker_url import is_nats
 from ..server.service.process import READY
 from .broker import Broker
 
@@ -30,7 +31,9 @@ def aggregator(
 ) -> Iterator[subprocess.Popen[str]]:
     """`hushmote serve`, subscribed; log: the file of its standard error. Raises ServerProcessError."""
     command = ["serve", "--store", store, "--master-key", str(key_file), "--client-id", "hushmote-demo"]
-    command += ["--protocol", broker.protocol, *options]
+    if not is_nats(broker.url):
+        command += ["--protocol", broker.protocol]
+    command += options
     with _process(command, broker_of(broker), log) as (process, line):
         if line != READY:
             raise ServerProcessError(f"the aggregator did not start: {line or _last_line(log)}")
@@ -53,8 +56,7 @@ def broker_of(broker: Broker) -> dict[str, str]:
 
     The URL can hold a password: it does not belong where everybody on the machine can read it.
     """
-    login = "" if broker.username is None else f"{broker.username}:{broker.password}@"
-    return {"HUSHMOTE_BROKER": f"mqtt://{login}{broker.host}:{broker.port}"}
+    return {"HUSHMOTE_BROKER": broker.url}
 
 
 @contextmanager

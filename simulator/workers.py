@@ -92,12 +92,13 @@ THIS_PROCESS: Workers = _ThisProcess()
 
 
 @contextmanager
-def workers(count: int | None = None, dask: str | None = None, every_core: bool = False) -> Iterator[Workers]:
+def workers(count: int | None = None, dask: str | None = None, pool: bool = False) -> Iterator[Workers]:
     """Workers for the block: processes of this machine, those of a Dask scheduler, or this process alone.
 
-    count: processes, 1 or more; with 1 the work is done in this one. dask: a scheduler's address, such as
-    tcp://10.0.0.5:8786. every_core: without either, a process for each core rather than this one alone.
-    Raises WorkersError where Dask is not installed, no scheduler answers, or its workers do not fit.
+    count: processes, 1 or more. dask: a scheduler's address, such as tcp://10.0.0.5:8786. pool: what Dask
+    does not do, processes of one thread do, as many as there are cores, rather than this one: linear algebra
+    on several threads rounds otherwise. Raises WorkersError where Dask is not installed, no scheduler
+    answers, or its workers do not fit.
     """
     if count is not None and dask is not None:
         raise WorkersError("work is done either by --workers of this machine or by those of --dask, not both")
@@ -110,20 +111,20 @@ def workers(count: int | None = None, dask: str | None = None, every_core: bool 
             raise WorkersError("--workers and --dask need Dask: pip install 'hushmote[dask]'") from None
         with dask_workers.remote(dask) if dask is not None else dask_workers.local(count or 1) as crew:
             yield crew
-    elif count is None and every_core:
-        with _pool() as crew:
+    elif pool:
+        with _pool(count or os.cpu_count() or 1) as crew:
             yield crew
     else:
         yield THIS_PROCESS
 
 
 @contextmanager
-def _pool() -> Iterator[Workers]:
-    """A process for each core, with one thread of linear algebra: more would fight over the cores."""
+def _pool(count: int) -> Iterator[Workers]:
+    """Processes with one thread of linear algebra each: more would fight over the cores."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
-        pool = ProcessPoolExecutor(os.cpu_count() or 1, mp_context=multiprocessing.get_context("spawn"))
+        pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
         try:
             yield _Pool(pool)
         finally:

@@ -11,7 +11,8 @@ from postgres import postgres, postgres_url
 
 __all__ = ["postgres", "postgres_url", "store_url"]
 
-pytest_plugins = ["flashing", "own_channels"]  # their fixtures: a board to flash, a folder of one's own code
+# Their fixtures: a board to flash, networks and disks of servers, a folder of one's own code.
+pytest_plugins = ["flashing", "nats_sites", "own_channels"]
 
 _running: list[set[str]] = []  # the markers of the test that runs
 

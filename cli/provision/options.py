@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,8 @@ from ...server.errors import UsageError
 from ...server.provisioning import fleet_folder
 from ...server.provisioning.authority import Issued
 from ...server.provisioning.fleet_folder import FleetFolder
-from ...server.provisioning.fleet_spec import NATS, FleetSpec
+from ...server.provisioning.fleet_spec import NATS
+from ...server.provisioning.settings import broker_names
 
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
@@ -72,26 +72,21 @@ class Network:
     def at_broker(self, folder: FleetFolder, login: bool) -> Network:
         """The same with how boards of a folder's fleet reach its broker; raises UsageError, FolderError."""
         fleet = folder.fleet
-        if self.mqtt_host and self.mqtt_host not in fleet.board_hosts:
+        if not set(broker_names(self.mqtt_host)) <= set(fleet.board_hosts):
             raise UsageError(
                 f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {self.mqtt_host}, so "
                 "boards would refuse it: `hushmote provision rotate broker --host ...` gives it other names"
             )
         if login:
             folder.check_logins()
+        # One broker may have several names; of several servers a board tries the next where one is silent.
+        hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
         return dataclasses.replace(
             self,
-            mqtt_host=self.mqtt_host or _one_of(fleet),
+            mqtt_host=self.mqtt_host or fleet.board_host or hosts,
             mqtt_port=fleet.password_port if login else fleet.port,
             mqtt_ca=folder.path / "broker/ca.pem",
         )
-
-
-def _one_of(fleet: FleetSpec) -> str:
-    """The name by which a board reaches the broker, where none is asked for: one of three NATS servers."""
-    if fleet.board_host or fleet.broker != NATS:
-        return fleet.board_hosts[0]
-    return secrets.choice(fleet.hosts)
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:

@@ -21,7 +21,7 @@ from ...simulator.simulate import SimulatedEstimate
 from ...simulator.simulate import simulate as run
 from ...simulator.workers import workers
 from .. import output
-from ..broker import URL, Ca, Cert, CertKey, PasswordFile, connection
+from ..broker import URLS, Ca, Cert, CertKey, PasswordFile, connection
 from ..options import AsJson, print_json
 from ..output import Force, Results
 from ..progress import progress
@@ -111,7 +111,7 @@ def simulate(
     publish: Annotated[
         str | None,
         typer.Option(
-            help=f"Publish them through this broker, 10 s a day: {URL}.",
+            help=f"Publish them through this broker, 10 s a day: {URLS}",
             metavar="URL",
             rich_help_panel=_DAYS,
         ),

@@ -102,7 +102,9 @@ def publish_days(asked: AskedDays, address: BrokerAddress, tls: ssl.SSLContext |
     script, said = asked.script(PUBLISHED_DAYS, PUBLISHED_DEVICES)
     e, course = parse_experiment(script.payload), script.course
     user, password = address.username, address.password
-    with Gateways(address.host, address.port, username=user, password=password, tls=tls) as gateways:
+    with Gateways(
+        address.host, address.port, username=user, password=password, tls=tls, others=address.others
+    ) as gateways:
         check_announced(gateways, script)
         if not asked.as_json:
             show.out.print(

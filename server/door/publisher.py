@@ -83,7 +83,7 @@ class ReportPublisher:
         self._filters = filters(fleets)
         login = address.username, address.password
         name = f"hushmote-door-{secrets.token_hex(8)}"
-        self._session = Session(address.host, address.port, name, login, tls)
+        self._session = Session(address.host, address.port, name, login, tls, others=address.others)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection)
         self._queue: deque[_Waiting] = deque()
@@ -201,12 +201,13 @@ class ReportPublisher:
                 return
 
     def _open(self, connection: DoorConnection) -> None:
-        where = f"{self._session.host}:{self._session.port}"
+        broker = self._session.broker
         if connection.refusal is None:
+            where = broker.partition(" at ")[2]
             self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
         else:
             why = str(connection.refusal).lower()
-            text = f"the broker at {where} shows no experiments or results ({why}): let this user read them"
+            text = f"{broker} shows no experiments or results ({why}): let this user read them"
             self._status.say(logging.WARNING, text)
         self.refusal = None
         self.retained = connection.retained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..errors import HushmoteError
@@ -18,13 +18,22 @@ class BrokerUrlError(HushmoteError):
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where a broker listens, the login it wants, and whether it speaks TLS."""
+    """Where a broker listens, the login it wants, and whether it speaks TLS.
+
+    others: (host, port) of the further servers of its cluster; any of them will do.
+    """
 
     host: str
     port: int = 1883
     username: str | None = None
     password: str | None = None
     tls: bool = False
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """(Host, port) of all of its servers."""
+        return (self.host, self.port), *self.others
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,14 @@ class NatsAddress:
 
     servers: tuple[tuple[str, int, int], ...]
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     tls: bool = False
+
+    @property
+    def mqtt(self) -> BrokerAddress:
+        """The same servers as MQTT finds them."""
+        first, *others = [(host, port) for host, _, port in self.servers]
+        return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
 
     def __str__(self) -> str:
         return "the NATS servers at " + ",".join(f"{host}:{port}" for host, port, _ in self.servers)

@@ -61,18 +61,24 @@ class Connector(Generic[Connection]):
         self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
         self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
         self._short_connections = 0
+        self._servers = list(session.servers)
 
     def connect(self) -> Connection | None:
         """Return a connection whose CONNACK is still to come, or None where nobody listens."""
-        connection = self._make(self.protocol)
-        try:
-            connection.connect(self._session.host, self._session.port)
-        except (OSError, ValueError) as e:
-            self._explain_failure(e)
-            return None
-        return connection
+        for attempt in range(len(self._servers), 0, -1):
+            where = self._servers[0]
+            self._servers.append(self._servers.pop(0))  # the next attempt begins with another
+            connection = self._make(self.protocol)
+            try:
+                connection.connect(*where)
+            except (OSError, ValueError) as e:
+                if attempt == 1:
+                    self._explain_failure(e, *where)
+            else:
+                return connection
+        return None
 
-    def _explain_failure(self, error: OSError | ValueError) -> None:
+    def _explain_failure(self, error: OSError | ValueError, host: str, port: int) -> None:
         why = explain(error)
         if why is not None:
             self._say_no_tls(why)
@@ -80,8 +86,7 @@ class Connector(Generic[Connection]):
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if self._session.tls is not None and isinstance(error, ConnectionResetError):
             reason += "; does it speak TLS on this port?"
-        where = f"{self._session.host}:{self._session.port}"
-        self._status.say(logging.WARNING, f"no broker at {where} ({reason}): trying again", Loss.OTHER)
+        self._status.say(logging.WARNING, f"no broker at {host}:{port} ({reason}): trying again", Loss.OTHER)
 
     def _say_no_tls(self, why: str) -> None:
         self._status.say(logging.ERROR, f"no TLS with {self._session.broker}: {why}", Loss.NO_TLS)

@@ -99,16 +99,28 @@ def read(
         client.username_pw_set(address.username, address.password)
     if tls is not None:
         client.tls_set_context(tls)
-    where = f"{address.host}:{address.port}"
+    where = _connect(client, address)
     try:
-        client.connect(address.host, address.port)
         end = time.monotonic() + most_s
         while time.monotonic() < min(end, came[0] + quiet_s):
             code = client.loop(0.1)
             if refusals or code != mqtt.MQTT_ERR_SUCCESS:
                 raise BrokerUnreachable(f"the broker at {where} ended the connection: {(*refusals, code)[0]}")
     except OSError as e:
-        raise BrokerUnreachable(f"no broker at {where}: {e}") from None
+        raise BrokerUnreachable(f"the broker at {where} ended the connection: {e}") from None
     finally:
         client.disconnect()
     return devices
+
+
+def _connect(client: mqtt.Client, address: BrokerAddress) -> str:
+    """Send CONNECT to the first server that listens; return its host:port. Raises BrokerUnreachable."""
+    failure = ""
+    for host, port in address.servers:
+        try:
+            client.connect(host, port)
+        except (OSError, ValueError) as e:
+            failure = f"no broker at {host}:{port}: {e}"
+        else:
+            return f"{host}:{port}"
+    raise BrokerUnreachable(failure)

@@ -97,19 +97,32 @@ class BatchNatsClient(Client):
 
         options: dict[str, Any] = {} if tls is None else {"tls": tls, "tls_hostname": host}
         at = f"[{host}]" if ":" in host else host
-        await self.connect(
-            [f"{'nats' if tls is None else 'tls'}://{at}:{port}"],
-            error_cb=error,
-            closed_cb=closed,
-            name="hushmote",
-            allow_reconnect=False,
-            connect_timeout=_CONNECT_S,
-            ping_interval=_PING_S,
-            max_outstanding_pings=_MOST_LOST_PINGS,
-            user=login[0],
-            password=login[1] if login[0] is None else login[1] or "",
-            **options,
-        )
+        try:
+            await self.connect(
+                [f"{'nats' if tls is None else 'tls'}://{at}:{port}"],
+                error_cb=error,
+                closed_cb=closed,
+                name="hushmote",
+                allow_reconnect=False,
+                connect_timeout=_CONNECT_S,
+                ping_interval=_PING_S,
+                max_outstanding_pings=_MOST_LOST_PINGS,
+                user=login[0],
+                password=login[1] if login[0] is None else login[1] or "",
+                **options,
+            )
+            if not self.is_connected:
+                raise ConnectionResetError("it closed the connection in the login")
+        except ConnectionError:
+            # With TLS 1.3 a refusal comes after the handshake, and asyncio tells only the reader.
+            reader = getattr(self._transport, "_io_reader", None)
+            if reader is not None and isinstance(reader.exception(), ssl.SSLError):
+                raise reader.exception() from None
+            raise
+        if tls is not None:
+            # nats-py makes the protocol of the encrypted connection itself, which asyncio then warns of.
+            transport: Any = self._transport
+            transport._io_writer.transport.get_protocol()._over_ssl = True
 
     async def subscribe_taken(self, subject: str) -> None:
         """Have what comes on this subject taken."""

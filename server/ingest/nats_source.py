@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
 from collections.abc import Callable
 
-from ..errors import HushmoteError
+from nats.errors import Error
+
+from ..wire.subjects import report_subject
 from .broker_url import NatsAddress
 from .connection import BrokerConnection
-from .pacing import MOST_WAIT_S, Pace
-from .session import BrokerRefused, Session
+from .nats_client import NoTls
+from .nats_connection import NatsConnection
+from .nats_consumer import Consumer
+from .pacing import Pace
+from .session import BrokerRefused, Session, warn_unseen
 from .status import Loss, Status
 from .tls import explain
 
-try:
-    from nats.errors import Error
-
-    from ..wire.subjects import report_subject
-    from .nats_client import NoTls
-    from .nats_connection import NatsConnection
-    from .nats_consumer import Consumer
-except ImportError:
-    raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
-
 _REFUSAL = "authorization violation"
+_CLOSED = (ConnectionResetError, BrokenPipeError)
 _ANSWER_S = 12.0
 _QUIET_S = 1.0
 _LEAST_VERSION = (2, 10)
@@ -38,7 +35,7 @@ class NatsSource:
     each connection.
     """
 
-    most_wait_s = MOST_WAIT_S
+    most_wait_s = 5.0  # a cluster without a majority is back within seconds of its return
 
     def __init__(
         self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]
@@ -64,13 +61,11 @@ class NatsSource:
             self._servers.append(self._servers.pop(0))  # the next attempt begins with another
             pace = self._pace()
             mqtt = BrokerConnection(
-                "3.1.1", self._mqtt_id, self._session.login, 20, pace, self._session.tls, kept=False
+                "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, kept=False
             )
-            seen = self._session.experiment_filters()
-            connection = NatsConnection(mqtt, self._consumer, seen, 2 * pace.batch_reports, pace)
+            connection = NatsConnection(mqtt, self._consumer, 2 * pace.batch_reports, pace)
             try:
-                connection.join(server[0], server[1], self._session.login, self._session.tls)
-                if connection.version < _LEAST_VERSION:
+                if connection.join(server[0], server[1], self._session) < _LEAST_VERSION:
                     raise BrokerRefused(f"{self.broker} are older than 2.10: update nats-server")
                 connection.connect(server[0], server[2])
             except (OSError, ValueError, Error) as e:
@@ -90,6 +85,8 @@ class NatsSource:
         why = explain(error)
         if why is None and isinstance(error, NoTls):
             why = str(error)
+        elif why is None and self._session.tls is not None and isinstance(error, _CLOSED):
+            why = "it ends the connection: it may want a client certificate, --cert and --cert-key"
         if why is not None:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
         reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ") or type(error).__name__
@@ -112,11 +109,13 @@ class NatsSource:
             )
         self._had_consumer = True
         self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
+        warn_unseen(connection.mqtt, self.broker, self._status)
         return True
 
     def _begin_retiring(self, connection: NatsConnection, now: float) -> None:
         if connection.found is None:
-            connection.delete_consumer()  # the one that was just made
+            with contextlib.suppress(Error, OSError):
+                connection.delete_consumer()  # the one that was just made
             raise BrokerRefused(
                 f"{self.broker} keep no consumer {self.name}: it was retired before, or the id is another"
             )

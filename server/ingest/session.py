@@ -24,7 +24,8 @@ class BrokerRefused(HushmoteError):
 class Session:
     """Where an aggregator connects, as whom, and what it asks for.
 
-    login: user name and password, or None twice. group: Aggregator's share. The others are its as well.
+    login: user name and password, or None twice. others: (host, port) of further servers, any of which will
+    do. group: Aggregator's share. The others are its as well.
     """
 
     host: str
@@ -35,11 +36,19 @@ class Session:
     fleets: Sequence[str] | None = None
     group: str | None = None
     retire: bool = False
+    others: tuple[tuple[str, int], ...] = ()
 
     @property
     def broker(self) -> str:
         """The broker in words."""
+        if self.others:
+            return "the cluster at " + ",".join(f"{host}:{port}" for host, port in self.servers)
         return f"the broker at {self.host}:{self.port}"
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """(Host, port) of all servers."""
+        return (self.host, self.port), *self.others
 
     @property
     def needs_mqtt_5(self) -> bool:
@@ -53,6 +62,17 @@ class Session:
     def experiment_filters(self) -> list[str]:
         """The topic filters of the fleets' experiments."""
         return [topics.experiment_filter(name) for name in self.fleets or (None,)]
+
+
+def warn_unseen(connection: BrokerConnection, broker: str, status: Status) -> None:
+    """Say so where the broker does not show what is retained for boards."""
+    if connection.watched is not None and connection.watched.is_failure:
+        why = str(connection.watched).lower()
+        status.say(
+            logging.WARNING,
+            f"{broker} shows no experiments ({why}): one that somebody clears stays so; let this user read "
+            "them",
+        )
 
 
 class Subscription:
@@ -81,13 +101,7 @@ class Subscription:
         where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{shared}")
-        if connection.watched is not None and connection.watched.is_failure:
-            why = str(connection.watched).lower()
-            self._status.say(
-                logging.WARNING,
-                f"{self._session.broker} shows no experiments ({why}): one that somebody clears stays so; "
-                "let this user read them",
-            )
+        warn_unseen(connection, self._session.broker, self._status)
 
     def holds_messages(self, now: float) -> None:
         """Note that messages have come which are not committed yet."""

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import PurePosixPath
 
 from ..errors import ProvisionError
+from ..wire.subjects import STREAM, report_subject
 from ..wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
 from .fleet_spec import DOOR, FleetSpec, check_aggregator, is_loopback
@@ -19,9 +20,7 @@ MOST_STORE_BYTES = 20_000_000_000
 MOST_MEMORY_BYTES = 1_000_000_000
 MOST_SUBSCRIPTIONS = 200
 HANDSHAKE_S = 60
-
-# The stream of the servers' own in which what boards report waits.
-_REPORTS = "$MQTT_msgs"
+FORGOTTEN_MIN = 10
 
 
 def check(fleet: FleetSpec) -> None:
@@ -71,8 +70,10 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         f'  listen: "{own}:{fleet.port}"',
         *tls,
         f"  stream_replicas: {count}",
-        "  # What a board awaits is of no use after its connection: it asks again.",
+        "  # What a board awaits is of no use after its connection: it asks again. So it takes no disk, and",
+        "  # goes when nobody has come back for it.",
         "  consumer_memory_storage: true",
+        f'  consumer_inactive_threshold: "{FORGOTTEN_MIN}m"',
         "  reject_qos2_publish: true",
         "  downgrade_qos2_subscribe: true",
         "}",
@@ -182,19 +183,15 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
 
 
 def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
-    """Experiments and results; and of JetStream what a consumer of reports takes."""
-    api = "$JS.API"
+    """Experiments and results; and of JetStream what a consumer takes, of reports and of nothing else."""
+    consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",
         f"{prefix}.result.*",
         discovery,
-        f"{api}.INFO",
-        f"{api}.STREAM.INFO.{_REPORTS}",
-        *(f"{api}.CONSUMER.{verb}.{_REPORTS}.>" for verb in ("CREATE", "INFO", "MSG.NEXT", "DELETE")),
-        f"{api}.CONSUMER.DURABLE.CREATE.{_REPORTS}.>",
-        f"{api}.CONSUMER.NAMES.{_REPORTS}",
-        f"{api}.CONSUMER.LIST.{_REPORTS}",
-        f"$JS.ACK.{_REPORTS}.>",
+        f"{consumer}.CREATE.{STREAM}.*.{report_subject()}",
+        *(f"{consumer}.{verb}.{STREAM}.*" for verb in ("INFO", "MSG.NEXT", "DELETE")),
+        f"$JS.ACK.{STREAM}.>",
     ]
 
 

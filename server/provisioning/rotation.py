@@ -63,6 +63,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             authority.host_name(host)
         folder = folder.put_fleet(replace(folder.fleet, hosts=tuple(hosts)))
     made = folder.put_broker(folder.signer(), now, folder.old_signer())
+    folder.put_users()  # a folder that has taken over another's authority lets its boards in
     names = ", ".join(folder.fleet.board_hosts)
     return Rotated(
         (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
@@ -298,7 +299,8 @@ def renew(
     settings = provision.load_settings(path)
     if settings.fleet != folder.fleet.fleet:
         raise ProvisionError(f"{path} is of fleet {settings.fleet}, the folder of {folder.fleet.fleet}")
-    if settings.mqtt_host not in folder.fleet.board_hosts:
+    names = provision.broker_names(settings.mqtt_host)
+    if not names or not set(names) <= set(folder.fleet.board_hosts):
         hosts = " or ".join(folder.fleet.board_hosts)
         raise ProvisionError(f"{path} has the broker {settings.mqtt_host!r}; this fleet's is {hosts}")
     if settings.key is not None and fleet_keys is None:

@@ -60,11 +60,6 @@ class DeviceSettings:
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
     ledger_made: bool = False
 
-    @property
-    def broker_names(self) -> tuple[str, ...]:
-        """The brokers of mqtt_host without their ports: what their certificates must name."""
-        return tuple(_broker_name(one) for one in self.mqtt_host.split(",") if one)
-
     def to_json(self) -> bytes:
         """The settings file's content."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
@@ -257,12 +252,9 @@ def _check(values: dict[str, Any], where: str) -> None:
     if not 1 <= values["mqtt_port"] <= 65535:
         raise ProvisionError(f"{where}: mqtt_port must be 1 to 65535")
     try:
-        for broker in values["mqtt_host"].split(",") if values["mqtt_host"] else ():
-            _broker_name(broker)
-    except ValueError:
-        raise ProvisionError(
-            f"{where}: mqtt_host must be host or host:port, of a cluster several with commas between: a,b,c"
-        ) from None
+        broker_names(values["mqtt_host"])
+    except ProvisionError as e:
+        raise ProvisionError(f"{where}: {e}") from None
     if len(values["wifi_ssid"].encode()) > 32:
         raise ProvisionError(f"{where}: wifi_ssid is at most 32 bytes")
     if values["wifi_password"] and not 8 <= len(values["wifi_password"].encode()) <= 64:
@@ -284,14 +276,23 @@ def _check(values: dict[str, Any], where: str) -> None:
             raise ProvisionError(f"{where}: mqtt_cert is another board's: its name must be the device_id")
 
 
-def _broker_name(broker: str) -> str:
-    """The name or address in host, host:port or an IPv6 address, as boards read it; ValueError for others."""
-    found = _BROKER.fullmatch(broker)
-    if found is None:
-        return str(ipaddress.IPv6Address(broker))
-    if not 1 <= int(found[2] or 1) <= 65535:
-        raise ValueError("no port")
-    return found[1]
+def broker_names(mqtt_host: str) -> tuple[str, ...]:
+    """Return the brokers of mqtt_host without their ports: what their certificates must name.
+
+    Raises ProvisionError.
+    """
+    names: list[str] = []
+    try:
+        for broker in mqtt_host.split(",") if mqtt_host else ():
+            found = _BROKER.fullmatch(broker)  # else an IPv6 address, which has no port here
+            names.append(found[1] if found else str(ipaddress.IPv6Address(broker)))
+            if found and not 1 <= int(found[2] or 1) <= 65535:
+                raise ValueError
+    except ValueError:
+        raise ProvisionError(
+            "mqtt_host must be host or host:port, of a cluster several with commas between: a,b,c"
+        ) from None
+    return tuple(names)
 
 
 def _certificate(path: Path) -> str:

@@ -67,6 +67,13 @@ class NumberSet:
         gaps = sum(bounds[2 : last + 1 : 2]) - sum(bounds[1:last:2])
         return NumberSet(bounds[:1] + bounds[last + 1 :], self.late + gaps)
 
+    def seal(self) -> NumberSet:
+        """Return the set with all from 1 to its highest in it: what was not counted is too late."""
+        if not self.bounds:
+            return self
+        first, end = min(1, self.bounds[0]), self.bounds[-1]
+        return NumberSet((first, end), end - first - len(self))
+
     def _newest(self) -> int:
         """Index in bounds of the first interval that lies among the newest numbers."""
         i = bisect_left(self.bounds, self.bounds[-1] - NEWEST)

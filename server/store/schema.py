@@ -7,8 +7,9 @@ No column links a device to a code, a value, an address or a time: `dedupe` know
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
-VERSION = 4
+VERSION = 5
 
 metadata = sa.MetaData()
 
@@ -72,7 +73,10 @@ histogram = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# Without a row id, which would keep the order in which devices were first heard of.
+# Without a row id, which would keep the order in which devices were first heard of. In PostgreSQL it is
+# divided by device: its key has the device in it, and every statement gives the device or reads all rows, so
+# that its parts can be on several servers.
+DEDUPE_PARTS = 16
 dedupe = sa.Table(
     "dedupe",
     metadata,
@@ -82,7 +86,15 @@ dedupe = sa.Table(
     sa.Column("numbers", sa.Text, nullable=False),
     sa.Column("accepted", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
+    postgresql_partition_by="HASH (device)",
 )
+for _part in range(DEDUPE_PARTS):
+    _ddl = f"PARTITION OF dedupe FOR VALUES WITH (MODULUS {DEDUPE_PARTS}, REMAINDER {_part})"
+    event.listen(
+        dedupe,
+        "after_create",
+        sa.DDL(f"CREATE TABLE dedupe_{_part} {_ddl}").execute_if(dialect="postgresql"),
+    )
 
 reject = sa.Table(
     "reject",

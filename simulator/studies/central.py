@@ -18,7 +18,7 @@ from ...server.mechanisms.tree_influence import mean_range_variance
 from .structures import (
     Fitted,
     NeighbourRelation,
-    Source,
+    NoiseSource,
     Structure,
     check_fanout,
     checked,
@@ -47,7 +47,7 @@ class CentralFlat(Structure):
         """Variance of one count."""
         return noise_variance(self.neighbours.sensitivity, epsilon)
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         counts = checked(counts, epsilon)
         return fitted(counts + source.noise.draw(len(counts), self.neighbours.sensitivity, epsilon))
 
@@ -91,7 +91,7 @@ class CentralHierarchy(Structure):
         """Variance of one node's count."""
         return noise_variance(self.sensitivity(tree), epsilon)
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         counts = checked(counts, epsilon)
         tree = self.tree(len(counts))
         noise = source.noise.draw(sum(tree.nodes), self.sensitivity(tree), epsilon)

@@ -26,7 +26,7 @@ from ...server.mechanisms.channel import level_channel
 from .. import vectorised
 from . import ranges_theory
 from .local import LocalFlat, LocalHierarchy
-from .structures import Fitted, Source, check_ranges, checked, fitted
+from .structures import Fitted, NoiseSource, check_ranges, checked, fitted
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class FlawedStructure:
     def _inverse(self, domain: int, epsilon: float) -> Experiment:
         return (self.believed if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted | NodeSums:
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted | NodeSums:
         """Simulated answers, at a nominal ε."""
         counts = checked(counts, epsilon)
         domain, n = len(counts), int(counts.sum())

@@ -15,7 +15,7 @@ from ...server.experiments.payload import chosen_fields, experiment_over, mechan
 from ...server.mechanisms.tree_choice import level_channels
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .. import vectorised
-from .structures import Fitted, Source, Structure, StructureError, check_fanout, checked, fitted
+from .structures import Fitted, NoiseSource, Structure, StructureError, check_fanout, checked, fitted
 
 
 class _Local(Structure):
@@ -23,7 +23,7 @@ class _Local(Structure):
         """What boards are asked."""
         raise NotImplementedError
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         """One report of every record, and the shipped estimate of the counts."""
         counts = checked(counts, epsilon)
         experiment = self.experiment(len(counts), epsilon)

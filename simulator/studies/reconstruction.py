@@ -35,7 +35,7 @@ from .central import CentralHierarchy
 from .daily import flights
 from .local import LocalHierarchy
 from .ranges_design import StudyError
-from .structures import NeighbourRelation, Source, noise_variance, safe_source, seeded_source
+from .structures import NeighbourRelation, NoiseSource, noise_variance, safe_source, seeded_source
 
 Target = Literal["records", "days"]
 Attack = Literal["repeat", "ranges", "subsets", "kept", "boards"]
@@ -160,7 +160,7 @@ def _run(
     return list(_attacks(bits, days, epsilon, safe_source(source.rng) if safe else source))
 
 
-def _attacks(bits: Counts, days: Counts, epsilon: float, source: Source) -> Iterator[_Found]:
+def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
     yield from _repeated("records", bits, epsilon, source)
     yield from _solved("records", "ranges", bits, epsilon, source)
     yield from _solved("records", "subsets", bits, epsilon, source)
@@ -188,7 +188,7 @@ def _right(estimates: Floats, bits: Counts) -> float:
     return float(np.mean(np.where(estimates == 0.5, 0.5, (estimates > 0.5) == (bits == 1))))
 
 
-def _repeated(target: Target, truth: Counts, epsilon: float, source: Source) -> Iterator[_Found]:
+def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
     """Ask for each record or day again and again, and average the answers."""
     total, asked = np.zeros(len(truth)), 0
     for times in REPEATS:
@@ -222,7 +222,7 @@ def _characteristic(t: Floats, epsilon: float) -> Floats:
 
 
 def _solved(
-    target: Target, attack: Attack, truth: Counts, epsilon: float, source: Source
+    target: Target, attack: Attack, truth: Counts, epsilon: float, source: NoiseSource
 ) -> Iterator[_Found]:
     """Ask different questions and solve them all by least squares; records are known to be 0 or 1.
 
@@ -269,7 +269,7 @@ def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> 
     return ((at >= ends[0][:, None]) & (at < np.maximum(ends[1], ends[0] + 1)[:, None])).astype(np.float64)
 
 
-def _kept_records(bits: Counts, epsilon: float, source: Source) -> tuple[float, float]:
+def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
     """A tree of noisy counts, drawn once: every question is answered from it, and each record's count too."""
     structure = CentralHierarchy(0, NeighbourRelation.added)
     n = len(bits)
@@ -296,7 +296,7 @@ def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> flo
     return float(below.mean())
 
 
-def _board_records(bits: Counts, epsilon: float, source: Source) -> tuple[float, float]:
+def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
     """Randomized response: what the report says is the best guess."""
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)

@@ -116,22 +116,22 @@ def _opendp() -> Any:
 
 
 @dataclass(frozen=True)
-class Source:
+class NoiseSource:
     """Randomness: noise for a curator, a generator for simulated devices."""
 
     noise: Noise
     rng: np.random.Generator
 
 
-def safe_source(rng: np.random.Generator | None = None) -> Source:
+def safe_source(rng: np.random.Generator | None = None) -> NoiseSource:
     """OpenDP's noise, and a generator for simulated devices. Raises NoiseError where OpenDP is missing."""
-    return Source(SafeNoise(), np.random.default_rng() if rng is None else rng)
+    return NoiseSource(SafeNoise(), np.random.default_rng() if rng is None else rng)
 
 
-def seeded_source(seed: int | np.random.SeedSequence) -> Source:
+def seeded_source(seed: int | np.random.SeedSequence) -> NoiseSource:
     """A source that repeats itself: for simulations only."""
     noise, rng = np.random.default_rng(seed).spawn(2)
-    return Source(SeededNoise(noise), rng)
+    return NoiseSource(SeededNoise(noise), rng)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Fitted:
 class Structure(Protocol):
     """One way to answer ranges privately."""
 
-    def fit(self, counts: Counts, epsilon: float, source: Source) -> Fitted:
+    def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
         """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
         ...
 

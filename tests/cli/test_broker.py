@@ -11,8 +11,9 @@ from command_line import DOOR, hushmote
 from served import served
 from traffic import needs_mosquitto
 
-from hushmote.cli.broker import PASSWORD, broker_address
+from hushmote.cli.broker import PASSWORD, broker_address, reports_connection
 from hushmote.server.errors import UsageError
+from hushmote.server.ingest.broker_url import NatsAddress
 from hushmote.simulator.broker import MosquittoBroker
 
 SECRET = "p@ss word"
@@ -104,3 +105,30 @@ def test_a_url_of_the_environment_may_hold_a_password():
     assert (address.username, address.password) == ("agg", "b")
     with pytest.raises(UsageError, match="every user of this machine"):
         broker_address("mqtt://agg:b@host", None, typed=True)
+
+
+def test_what_nats_servers_cannot_do_is_refused_in_one_line(folder: Path):
+    serve = ("serve", "--broker", "nats://a,b")
+    for arguments, words in [
+        ((*serve, "--share", "crew", "--client-id", "a"), "with one --client-id divide the reports"),
+        ((*serve, "--protocol", "5"), "--protocol is for MQTT brokers"),
+        ((*serve, "--client-id", "a.b"), "cannot have a dot: write - or _"),
+        (("serve", "--broker", "nats://a:x"), "NATS servers are written nats://"),
+    ]:
+        assert words in hushmote(*arguments, cwd=folder, expect=1), arguments
+
+
+def test_nats_servers_take_login_and_tls_from_the_same_places(folder: Path, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv(PASSWORD, raising=False)
+    address, tls = reports_connection("nats://agg@a,b", Path("secret"))
+    assert isinstance(address, NatsAddress)
+    assert (address.username, address.password, tls) == ("agg", SECRET, None)
+    assert reports_connection("tls://a,b")[1] is not None
+    for url, options, words in [
+        ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
+        ("nats://a", {"password_file": Path("secret")}, "write the broker as nats://user@host"),
+        ("nats://a", {"ca": Path("ca")}, "write the broker as tls://"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            reports_connection(url, **options)

@@ -25,6 +25,7 @@ from cryptography.x509.oid import NameOID
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
+from running import running
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.server.aggregator import Aggregator
@@ -491,6 +492,52 @@ def test_tls_connections_work_and_time_out_alike(
         board.kill()
         proxy.close()
         watcher.close()
+
+
+# --- NATS servers in mosquitto's place ------------------------------------------------------------
+
+
+def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/store.sqlite")
+    store.add_fleet(FLEET, keyed=True)
+    digest = store.add_experiment(FLEET, experiment()).digest
+
+    def count() -> int:
+        return int(store.histogram(FLEET, digest).sum())
+
+    with (
+        NatsServers() as servers,
+        running(store, servers, fleets=[FLEET], fleet_keys=keys.FleetKeys((MASTER,), MASTER)),
+    ):
+        watcher = Watcher(servers.nodes[2].mqtt)
+        board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
+        board.reach("state", "reporting")  # what is retained comes
+        wait_until(lambda: watcher.statuses == [b"online"], "online")
+        made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
+        board.reach("pending", 0)
+        wait_until(lambda: count() == 3, "three reports are counted")
+
+        servers.terminate(0)
+        board.reach("connected", False)
+        made += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
+        assert board.ask("outbox") == made[3:]
+        board.reach("error", "nothing listens at the broker's address and port")
+        servers.start_node(0)
+        board.reach("pending", 0, 60_000)
+        wait_until(lambda: count() == 5, "what waited for the server is counted", 60)
+        assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
+        store.add_experiment(FLEET, experiment("door_open"))
+        board.reach("states", ["reporting", "reporting"], 30_000)  # what is announced while connected
+        board.kill()
+        wait_until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will", 30)
+
+        asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
+        assert asleep.ask("flush", 20_000, {"room_temp": 21.4})[0]  # one that sleeps, in one call
+        wait_until(lambda: count() == 6, "the report of a wake-up is counted")
+        wait_until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
+        assert {r.hex() for r in watcher.reports} >= set(made)
+        watcher.close()
+    store.close()
 
 
 # --- Experiments and status -----------------------------------------------------------------------

@@ -19,7 +19,9 @@ from running import WAIT_S, until
 from served import add_fleet, get, served
 from traffic import crowd, needs_mosquitto, publish
 
-from hushmote.server.provisioning import master_key
+from hushmote.server.provisioning import master_key, nats
+from hushmote.server.provisioning.fleet_spec import FleetSpec
+from hushmote.server.provisioning.mosquitto import MOST_CONNECTIONS
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -49,6 +51,28 @@ def test_systemd_finds_no_fault_and_little_exposure_in_a_unit(unit, tmp_path):
     assert str(path.name) not in verify.stderr  # what it warns of and lets pass
     security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
     assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
+
+
+@needs_systemd
+def test_systemd_finds_no_fault_and_little_exposure_in_the_unit_of_a_nats_server(tmp_path):
+    path = tmp_path / "hushmote-nats@1.service"
+    text = (DEPLOY / "hushmote-nats@.service").read_text()
+    path.write_text(text.replace("/opt/hushmote/bin/nats-server", sys.executable))
+    verify = ["systemd-analyze", "verify", "--man=no", path]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert path.name not in done.stderr
+    security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
+    assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
+
+
+def test_the_unit_of_a_nats_server_reads_what_is_provisioned_for_its_folder():
+    unit = dict(settings("hushmote-nats@.service"))
+    fleet = FleetSpec("home", ("a", "b", "c"), broker_folder=unit["ReadWritePaths"], broker="nats")
+    command = unit["ExecStart"].replace("%i", "2")
+    config = Path(command.split(" -c ")[1])
+    assert f'store_dir: "{config.parent}/data"' in nats.nats_conf(fleet, 2)
+    assert int(unit["LimitNOFILE"]) > MOST_CONNECTIONS
 
 
 BROKER = Path("/lib/systemd/system/mosquitto.service")

@@ -14,7 +14,7 @@ DOCUMENTS = [
 ]
 FOLDERS = "device|server|simulator|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
 # A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
-PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*-]*)")
+PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*@-]*)")
 TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")
 
 

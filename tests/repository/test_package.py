@@ -46,7 +46,7 @@ LEFT_OUT = (
 # What the board in the browser takes from elsewhere: in a wheel it lies beside its page.
 BESIDE_THE_BOARD = ("tests/vectors.json", "tests/vectors_further.json", "firmware_tests/check_vectors.py")
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
-# Not to be imported with [demo] alone: what runs on MicroPython, and what needs [postgresql].
+# Not to be imported with [demo] alone: what runs on MicroPython, what needs [postgresql], [nats] or [dask].
 NOT_IMPORTED = {
     "device.manifest",
     "server.privacy.audit_board",
@@ -54,6 +54,11 @@ NOT_IMPORTED = {
     "server.provisioning.software_board.hardware",
     "server.provisioning.software_board.repl",
     "server.store.postgresql",
+    "server.ingest.nats_client",
+    "server.ingest.nats_connection",
+    "server.ingest.nats_consumer",
+    "server.ingest.nats_source",
+    "simulator.dask_workers",
 }
 EVERY_MODULE = """
 import importlib, pkgutil, hushmote

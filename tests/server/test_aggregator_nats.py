@@ -1,11 +1,26 @@
 """The aggregator on real NATS servers: nothing lost, nothing counted twice, whatever dies or goes away."""
 
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import nats
 import pytest
 from boards import experiment, payload_of
+from nats.js.errors import NotFoundError
 from running import running, until
+from sqlalchemy import event
 from traffic import crowd, publish, total
 
+from hushmote.server.aggregator import Aggregator, BrokerRefused
+from hushmote.server.ingest import nats_consumer
+from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
+from hushmote.server.wire import topics
+from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
 
@@ -17,14 +32,54 @@ def store(tmp_path):
         yield store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def one():
     with NatsServers(1) as servers:
         yield servers
 
 
+@pytest.fixture
+def three():
+    with NatsServers(3) as servers:
+        yield servers
+
+
 def counted(store):
     return int(store.histogram("open", experiment().digest).sum())
+
+
+def full_disk(store):
+    """Let the store grow no more, until the returned dictionary's "pages" are raised."""
+    with store.engine.connect() as connection:
+        limit = {"pages": connection.exec_driver_sql("PRAGMA page_count").scalar()}
+    event.listen(
+        store.engine,
+        "checkout",
+        lambda c, _record, _proxy: c.execute(f"PRAGMA max_page_count={limit['pages']}").close(),
+    )
+    return limit
+
+
+def ask(servers, question):
+    """What a JetStream context answers to question(context)."""
+
+    async def answer():
+        urls = [f"nats://{servers.host}:{node.nats}" for node in servers.nodes]
+        async with await nats.connect(urls) as client:
+            return await question(client.jetstream())
+
+    return asyncio.run(answer())
+
+
+def consumer(servers, name):
+    """What the servers know of a consumer."""
+    return ask(servers, lambda stream: stream.consumer_info(STREAM, name))
+
+
+def retire(store, servers, name, **options):
+    aggregator = Aggregator(store, nats=parse_nats_url(servers.url), client_id=name, retire=True, **options)
+    aggregator.run()
+    return aggregator.counters
 
 
 def test_reports_are_counted_once_and_what_comes_while_nobody_is_there_is_kept(store, one):
@@ -39,3 +94,203 @@ def test_reports_are_counted_once_and_what_comes_while_nobody_is_there_is_kept(s
         until(lambda: total(aggregator) == 200, lambda: aggregator.counters)
     assert list(store.histogram("open", experiment().digest)) == counts
     assert store.rejects() == {"open": {"duplicate": 50}}
+
+
+def test_two_aggregators_divide_ten_thousand_reports_and_each_is_counted_by_one(store, three):
+    messages, counts = crowd(10_000)
+    options = {"client_id": "divided", "batch_reports": 500}
+    with running(store, three, **options) as a, running(store, three, **options) as b:
+        publish(three, messages, port=three.nodes[1].mqtt)
+        until(lambda: total(a) + total(b) == 10_000, lambda: (a.counters, b.counters))
+        assert min(a.counters.accepted, b.counters.accepted) > 1000
+        for aggregator in (a, b):
+            assert aggregator.counters.rejected == {}
+            assert aggregator.counters.accepted / aggregator.counters.batches > 50
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+def test_reports_outlive_the_death_of_all_servers_and_the_aggregator_that_of_its_consumers_leader(
+    store, three, caplog
+):
+    messages, counts = crowd(1000)
+    with running(store, three, client_id="agg") as aggregator:
+        publish(three, messages[:300])
+        until(lambda: total(aggregator) == 300, lambda: aggregator.counters)
+    publish(three, messages[300:700])
+    three.kill()
+    for number in range(3):
+        three.start_node(number)
+    three.wait()
+    with running(store, three, client_id="agg") as aggregator:
+        until(lambda: counted(store) == 700, lambda: (aggregator.counters, aggregator.condition))
+        leader = int(consumer(three, "agg").cluster.leader.removeprefix("n")) - 1
+        three.kill(leader)
+        # That it is lost is noticed, wherever this aggregator was connected, and another leads soon.
+        until(lambda: "lost the NATS servers" in caplog.text, lambda: aggregator.condition)
+        until(aggregator.ready.is_set, lambda: aggregator.condition)
+        publish(three, messages[700:], port=three.nodes[leader - 1].mqtt)
+        until(lambda: counted(store) == 1000, lambda: (aggregator.counters, aggregator.condition))
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+KILLED_BEFORE_ACKNOWLEDGING = """
+import os, signal, sys
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.store import Store
+
+Aggregator(
+    Store(sys.argv[1]), nats=parse_nats_url(sys.argv[2]), client_id="killed", batch_s=0.05,
+    on_commit=lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+).run()
+"""
+
+
+def test_what_was_committed_and_not_acknowledged_comes_again_and_is_a_duplicate(store, one, monkeypatch):
+    monkeypatch.setattr(nats_consumer, "ACK_WAIT_S", 2.0)
+    messages, counts = crowd(200)
+    with running(store, one, client_id="killed"):
+        pass
+    publish(one, messages)
+    program = [sys.executable, "-c", KILLED_BEFORE_ACKNOWLEDGING, f"sqlite:///{store.where}", one.url]
+    assert subprocess.run(program, check=False, timeout=60).returncode == -signal.SIGKILL
+    committed = counted(store)
+    assert committed > 0
+    with running(store, one, client_id="killed") as aggregator:
+        until(lambda: total(aggregator) == 200, lambda: aggregator.counters)
+        assert aggregator.counters.rejected == {"duplicate": committed}
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+def test_a_store_that_fails_makes_reports_wait_and_each_is_counted_once_it_works(
+    store, one, monkeypatch, caplog
+):
+    # Longer than what is held may stay unanswered: it comes again to nobody, as nobody asks for more.
+    monkeypatch.setattr(nats_consumer, "ACK_WAIT_S", 1.0)
+    messages, counts = crowd(900)
+    limit = full_disk(store)
+    with running(store, one, client_id="failing", batch_reports=300) as aggregator:
+        publish(one, messages)
+        until(lambda: "the disk is full" in caplog.text, "a full disk")
+        until(lambda: aggregator.condition.uncommitted >= 300, lambda: aggregator.condition)
+        time.sleep(2.5)
+        assert aggregator.counters.accepted == 0
+        assert aggregator.condition.uncommitted <= 600
+        limit["pages"] = 1 << 30
+        until(lambda: aggregator.counters.accepted == 900, lambda: aggregator.counters)
+        assert set(aggregator.counters.rejected) <= {"duplicate"}
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+def test_retiring_counts_what_is_left_and_ends_the_consumer_but_not_while_others_count(store, one, caplog):
+    caplog.set_level("INFO", "hushmote")
+    messages, counts = crowd(300)
+    busy = pytest.raises(BrokerRefused, match=r"other aggregators count for leaving .* before --retire")
+    with running(store, one, client_id="leaving"), busy:
+        retire(store, one, "leaving")
+    publish(one, messages)
+    assert retire(store, one, "leaving").accepted == 300
+    assert "retired: nothing is left for leaving" in caplog.text
+    with pytest.raises(NotFoundError):
+        consumer(one, "leaving")
+    with pytest.raises(BrokerRefused, match="keep no consumer leaving"):
+        retire(store, one, "leaving")
+    with pytest.raises(NotFoundError):
+        consumer(one, "leaving")
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+def test_an_aggregator_of_one_fleet_hears_no_other_and_its_consumer_is_not_for_all(store, one):
+    store.add_fleet("away", keyed=False)
+    messages, _ = crowd(10)
+    others = [(topic.replace("open", "away"), payload) for topic, payload in messages]
+    with running(store, one, client_id="some", fleets=["open"]) as aggregator:
+        publish(one, others + messages)
+        until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
+        assert aggregator.counters.rejected == {}
+    address = parse_nats_url(one.url)
+    with pytest.raises(BrokerRefused, match=r"the consumer some is for other fleets, .*open.*--client-id"):
+        Aggregator(store, nats=address, client_id="some").run()
+    with running(store, one, client_id="both", fleets=["open", "away"]) as aggregator:
+        publish(one, others)
+        until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
+    with running(store, one, client_id="both", fleets=["away", "open"]):
+        pass
+
+
+def test_rubbish_on_every_topic_is_counted_and_stops_nothing(store, one):
+    rubbish = [
+        ("hushmote/v1/open/report/a", b""),
+        ("hushmote/v1/open/report/a", bytes(500_000)),
+        ("hushmote/v1/open/report/A", b"x"),
+        ("hushmote/v1/open/report/a.b", b"x"),
+        ("hushmote/v1/open/report/", b"x"),
+        ("hushmote/v1/open/report/\U0001f600", b"x"),
+        ("hushmote/v1/away/report/a", b"x"),
+        ("hushmote/v1/" + "x" * 500 + "/report/a", b"x"),
+    ]
+    with running(store, one, client_id="rubbish") as aggregator:
+        # What no MQTT client could send, by a client that may publish to the servers' own subjects.
+        with socket.create_connection((one.host, one.nodes[0].nats)) as client:
+            client.sendall(b"CONNECT {}\r\nPUB $MQTT.msgs.hushmote.v1.open.report.\xff 1\r\nx\r\nPING\r\n")
+            while b"PONG" not in client.recv(10_000):
+                pass
+        publish(one, rubbish + crowd(1)[0])
+        until(lambda: total(aggregator) == 10, lambda: aggregator.counters)
+        rejected = {"malformed": 2, "unknown device": 4, "unknown fleet": 3}
+        assert aggregator.counters.rejected == rejected
+        assert aggregator.counters.accepted == 1
+
+
+def test_a_consumer_that_somebody_deletes_is_made_again_and_the_log_says_what_that_may_cost(
+    store, one, caplog
+):
+    with running(store, one, client_id="deleted") as aggregator:
+        ask(one, lambda stream: stream.delete_consumer(STREAM, "deleted"))
+        until(lambda: "somebody deleted the consumer deleted" in caplog.text, "a line that says so")
+        until(aggregator.ready.is_set, lambda: aggregator.condition)
+        publish(one, crowd(5)[0])
+        until(lambda: total(aggregator) == 5, lambda: aggregator.counters)
+
+
+def test_what_is_given_back_at_the_end_goes_to_another_at_once(store, one):
+    messages, counts = crowd(400)
+    limit = full_disk(store)
+    with running(store, one, client_id="returned", batch_s=1000.0) as first:
+        publish(one, messages)
+        until(lambda: first.condition.uncommitted == 400, lambda: first.condition)
+    assert first.counters.failures == 1
+    assert counted(store) == 0
+    limit["pages"] = 1 << 30
+    with running(store, one, client_id="returned") as second:
+        until(lambda: total(second) == 400, lambda: second.counters)
+        assert second.counters.rejected == {}
+    assert list(store.histogram("open", experiment().digest)) == counts
+
+
+def test_experiments_are_retained_and_what_somebody_clears_is_published_again(store, one, caplog):
+    topic = topics.experiment_topic("open", "temp")
+    with running(store, one, client_id="announcing"):
+        publish(one, [(topic, b"")], retain=True)
+        until(lambda: f"somebody else changed {topic}" in caplog.text, "a line that says so")
+
+
+PASSWORDS = (
+    "authorization { users: [ { user: agg, password: right },"
+    ' { user: blind, password: right, permissions: { publish: "hushmote.>", subscribe: "hushmote.>" } } ] }',
+)
+
+
+def test_a_refused_login_or_permission_is_one_line_and_ends_the_run(store):
+    with NatsServers(1, settings=PASSWORDS) as servers:
+        address = parse_nats_url(servers.url)
+        for options, reason in [
+            ({"username": "agg", "password": "wrong"}, "refuse the login: authorization violation"),
+            ({}, "refuse the login: authorization violation"),
+            ({"username": "blind", "password": "right"}, "refuse: permissions violation"),
+        ]:
+            with pytest.raises(BrokerRefused, match=reason):
+                Aggregator(store, nats=address, **options).run()
+        with running(store, servers, username="agg", password="right") as aggregator:
+            publish(servers, crowd(3)[0], set_up=lambda client: client.username_pw_set("agg", "right"))
+            until(lambda: total(aggregator) == 3, lambda: aggregator.counters)

@@ -16,6 +16,15 @@ from hushmote.simulator.nats_servers import NatsServers
 RETAINED = "hushmote/v1/x/experiment/y"
 
 
+class Client(mqtt.Client):
+    """An MQTT client that keeps what it gets."""
+
+    def __init__(self, **options):
+        super().__init__(CallbackAPIVersion.VERSION2, **options)
+        self.got = []
+        self.on_message = lambda _c, _d, message: self.got.append((message.topic, message.payload))
+
+
 def client(servers, node, **options):
     """A connected MQTT client of one of the servers, with what it gets in .got.
 
@@ -23,9 +32,7 @@ def client(servers, node, **options):
     """
     end = time.monotonic() + WAIT_S
     while True:
-        one = mqtt.Client(CallbackAPIVersion.VERSION2, **options)
-        one.got = []
-        one.on_message = lambda _c, _d, message, got=one.got: got.append((message.topic, message.payload))
+        one = Client(**options)
         one.connect(servers.host, servers.nodes[node].mqtt)
         while time.monotonic() < end and one.loop(0.05) == 0:
             if one.is_connected():
@@ -89,7 +96,8 @@ def test_two_of_three_servers_go_on_and_one_alone_acknowledges_nothing():
     reports = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(30)]
     with NatsServers() as servers:
         reader = subscribe(servers, 2, "hushmote/v1/+/report/+")
-        gone = servers.pid(0)
+        gone = servers.pid(0) or 0
+        assert gone > 0
         servers.kill(0)
         assert servers.pid(0) is None
         with pytest.raises(ProcessLookupError):

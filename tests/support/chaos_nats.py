@@ -1,4 +1,4 @@
-"""Faults of a NATS cluster's servers: some are killed, stopped, paused, wiped, cut off or filled up."""
+"""Faults of a NATS cluster's servers: killed, stopped, paused, wiped, cut off, filled up, without power."""
 
 from __future__ import annotations
 
@@ -9,27 +9,51 @@ import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+import nats
+import nats.errors
 import numpy as np
 from chaos_plan import Fault
 from chaos_process import until
+from nats.js.api import RetentionPolicy
 from nats_sites import SiteServers
 
+from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
+CONSUMER = "aggregator"
 _COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
 _MOST_S = 180.0
-_TOLD = 3000  # at most so many reports between two faults that wait for some
 _FULL_S = 3.0  # until a server notices that its disk is full
 
 
-class ChaosNodes:
-    """What disturbs the servers; told: how many reports boards were told were received, so far."""
+async def keep_for_a_time(servers: NatsServers) -> None:
+    """Have the servers keep each message for a week, and not until those who are interested have seen it."""
+    async with await nats.connect(_urls(servers)) as client:
+        config = (await client.jsm().stream_info(STREAM)).config
+        week = config.evolve(retention=RetentionPolicy.LIMITS, max_age=7 * 86_400.0)
+        await client.jsm().update_stream(week)
 
-    def __init__(self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int]) -> None:
+
+def _urls(servers: NatsServers) -> list[str]:
+    return [f"nats://{servers.host_of(i)}:{node.nats}" for i, node in enumerate(servers.nodes)]
+
+
+class ChaosNodes:
+    """What disturbs the servers.
+
+    told: how many reports boards were told were received, so far. between: see Setting. killed: processes
+    that got a SIGKILL.
+    """
+
+    def __init__(
+        self, servers: NatsServers, rng: np.random.Generator, told: Callable[[], int], between: int
+    ) -> None:
         self._servers = servers
         self._rng = rng
         self._told = told
+        self._between = between
         self._told_before = 0
+        self.killed = 0
         # One disturbance of a server at a time; of several, in the order of their numbers.
         self._locks = [asyncio.Lock() for _ in servers.nodes]
 
@@ -49,7 +73,7 @@ class ChaosNodes:
             for number in held:
                 await stack.enter_async_context(self._locks[number])
             if self._rng.random() < 0.8:
-                wanted = self._told_before + int(self._rng.integers(1, _TOLD))
+                wanted = self._told_before + int(self._rng.integers(1, self._between))
                 await until(lambda: self._told() >= wanted, "told of anything", _MOST_S)
             self._told_before = self._told()
             match verb:
@@ -66,6 +90,8 @@ class ChaosNodes:
                     await self._cut(numbers, fault.lasts_s)
                 case "fill":
                     await self._fill(numbers, fault.lasts_s)
+                case "unplug":
+                    await self._unplug(numbers, fault.lasts_s)
 
     async def kill_some(self, lasts_s: float) -> None:
         """SIGKILL one, two or all, and start them again."""
@@ -78,7 +104,17 @@ class ChaosNodes:
     async def kill(self, numbers: list[int], lasts_s: float) -> None:
         """SIGKILL these at once, and start them again."""
         await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
         await self._start(numbers, lasts_s)
+
+    async def left(self) -> int | None:
+        """How many reports the aggregators' consumer has not seen acknowledged, None where nobody answers."""
+        try:
+            async with await nats.connect(_urls(self._servers), max_reconnect_attempts=1) as client:
+                info = await client.jetstream().consumer_info(STREAM, CONSUMER)
+        except (nats.errors.Error, OSError):
+            return None
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def all_healthy(self) -> None:
         """Return once every server says that it has what its streams hold."""
@@ -107,6 +143,7 @@ class ChaosNodes:
     async def _wipe(self, numbers: list[int], lasts_s: float) -> None:
         await self.all_healthy()
         await asyncio.to_thread(self._servers.kill, *numbers)
+        self.killed += len(numbers)
         for number in numbers:
             shutil.rmtree(self._servers.store(number))
         await self._start(numbers, lasts_s)
@@ -120,6 +157,12 @@ class ChaosNodes:
             await asyncio.sleep(lasts_s + self._rng.uniform(0, 15))
         finally:
             self._servers.heal()
+
+    async def _unplug(self, numbers: list[int], lasts_s: float) -> None:
+        assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"
+        await asyncio.to_thread(self._servers.cut_power, *numbers)
+        self.killed += len(numbers)
+        await self._start(numbers, lasts_s)
 
     async def _fill(self, numbers: list[int], lasts_s: float) -> None:
         assert isinstance(self._servers, SiteServers), "these servers have no disks of their own"

@@ -20,6 +20,9 @@ KILLS = (
     "kill all nodes",
     "kill nodes with no aggregator",
     "wipe node",
+    "unplug node",
+    "unplug two nodes",
+    "unplug all nodes",
 )
 FAULTS = (
     *KILLS,

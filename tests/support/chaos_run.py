@@ -25,7 +25,7 @@ from typing import TypeVar
 import boards as wire
 import numpy as np
 from chaos_boards import Board, Encoded, Proxy, Shipped
-from chaos_nats import ChaosNodes
+from chaos_nats import CONSUMER, ChaosNodes, keep_for_a_time
 from chaos_plan import Fault
 from chaos_process import AggregatorProcess, until
 from chaos_setting import Database, Setting
@@ -44,10 +44,9 @@ _QUIET_S = 0.7
 _COMMIT_S = 20.0
 _CALM = 10  # times slower: the smallest batches are committed as they come
 _AHEAD = 50  # twice the smallest batch is 100, less what is published until the kill strikes
-_UNSEEN = 1500  # at most so many reports more, before servers are killed that alone have them
+_AT_ONCE = 6  # faults under way
 _SAVED_S = 3.0  # autosave_interval 1 means every two seconds, at times
 _RETRY_S = 25.0  # an aggregator that lost its broker may wait as long as 15 s
-_REDELIVERED_S = 90.0  # NATS gives what a dead aggregator had to another after its ack_wait, a minute
 
 
 def run(
@@ -79,6 +78,7 @@ class _Chaos:
         self._database = database
         self._done: Counter[str] = Counter()
         self._unseen = 0
+        self._nodes: ChaosNodes | None = None
         # One disturbance of a thing at a time, or who was killed and who was started gets mixed up.
         self._locks: dict[object, asyncio.Lock] = {}
         self._living: dict[str, asyncio.Task[None]] = {}
@@ -100,7 +100,9 @@ class _Chaos:
                 await asyncio.sleep(_SAVED_S if any("kill broker" in f.kind for f in faults) else 0)
                 boards = self._boards = self._make_boards()
                 if isinstance(broker, NatsServers):
-                    self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told)
+                    if self._setting.limits:
+                        await keep_for_a_time(broker)
+                    self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told, self._setting.between)
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)
                 await self._come_to_rest()
@@ -112,8 +114,9 @@ class _Chaos:
                 for proxy in self._all_proxies():
                     await proxy.close()
             verdict = judge(store, boards)
+        servers = 0 if self._nodes is None else self._nodes.killed
         took = round(time.monotonic() - start, 1)
-        return replace(verdict, faults=dict(self._done), unseen=self._unseen, seconds=took)
+        return replace(verdict, faults=dict(self._done), unseen=self._unseen, servers=servers, seconds=took)
 
     def _make_proxies(self, broker: MosquittoBroker | NatsServers) -> dict[str, list[Proxy]]:
         if isinstance(broker, NatsServers):
@@ -138,7 +141,7 @@ class _Chaos:
     def _aggregator(self, number: int) -> AggregatorProcess:
         setting, ports = self._setting, [proxy.port for proxy in self._proxies["aggregators"]]
         # On NATS those of one name divide the reports; for MQTT each is a client of its own.
-        name = "aggregator" if setting.cluster else f"aggregator-{number}"
+        name = CONSUMER if setting.cluster else f"aggregator-{number}"
         options = [*setting.options, "--client-id", name]
         if setting.share is not None:
             options += ["--share", setting.share]
@@ -177,13 +180,20 @@ class _Chaos:
     # Faults
 
     async def _disturb(self, faults: Sequence[Fault]) -> None:
-        under_way = []
-        for fault in faults:
-            await asyncio.sleep(fault.after_s)
-            under_way.append(asyncio.create_task(self._strike(fault)))
-        await asyncio.gather(*under_way)
+        room = asyncio.Semaphore(_AT_ONCE)
+        async with asyncio.TaskGroup() as under_way:
+            for fault in faults:
+                await asyncio.sleep(fault.after_s)
+                while room.locked():
+                    await asyncio.sleep(0.02)
+                under_way.create_task(self._strike(fault, room))
 
-    async def _strike(self, fault: Fault) -> None:
+    async def _strike(self, fault: Fault, room: asyncio.Semaphore) -> None:
+        async with room:
+            await self._strike_one(fault)
+        self._done[fault.kind] += 1
+
+    async def _strike_one(self, fault: Fault) -> None:
         _, _, whom = fault.kind.partition(" ")
         if whom in ("aggregator", "aggregator as it commits"):
             await self._strike_aggregator(fault)
@@ -199,13 +209,12 @@ class _Chaos:
             await self._end_and_start(self._database, fault)
         elif whom == "nodes with no aggregator":
             await self._strike_unseen(fault)
-        elif ChaosNodes.strikes(fault.kind):
+        elif self._nodes is not None and ChaosNodes.strikes(fault.kind):
             await self._nodes.strike(fault)
         elif whom == "dies":
             self._living.pop(self._any(list(self._living))).cancel()
         else:
             await self._strike_connections(fault, whom.split()[-1])
-        self._done[fault.kind] += 1
 
     def _any(self, things: Sequence[_T]) -> _T:
         return things[int(self._rng.integers(len(things)))]
@@ -304,9 +313,10 @@ class _Chaos:
             for aggregator in self._aggregators:
                 await asyncio.to_thread(aggregator.end, signal.SIGKILL)
                 self._done["kill aggregator"] += 1
-            before, wanted = self._told(), int(self._rng.integers(1, _UNSEEN))
+            before, wanted = self._told(), int(self._rng.integers(1, self._setting.between // 2))
             await until(lambda: self._told() >= before + wanted, "told of anything", _END_S)
             self._unseen += self._told() - before
+            assert self._nodes is not None
             await self._nodes.kill_some(fault.lasts_s)
             for aggregator in self._aggregators:
                 aggregator.start()
@@ -349,10 +359,16 @@ class _Chaos:
             assert not any(aggregator.exits), f"SIGTERM ended it with {aggregator.exits}"
 
     async def _until_quiet(self, wanted: int) -> None:
-        """Wait until nothing is counted any more: for a while once so many are, and longer before."""
+        """Wait until nothing is counted any more: for a while once so many are, and longer before.
+
+        Servers of NATS know what is left, and need not be waited for.
+        """
         before, since, end = (-1, -1), time.monotonic(), time.monotonic() + _END_S
-        retry_s = _REDELIVERED_S if self._setting.cluster else _RETRY_S
-        while time.monotonic() - since < (_QUIET_S if before[0] >= wanted else retry_s):
+        while (idle := time.monotonic() - since) < (_QUIET_S if before[0] >= wanted else _RETRY_S):
+            if self._nodes is not None and idle > _QUIET_S:
+                if await self._nodes.left() == 0:
+                    return
+                since = time.monotonic()
             assert time.monotonic() < end, "the aggregators do not come to rest"
             await asyncio.sleep(0.1)
             now = self._processed()

@@ -29,8 +29,10 @@ class Setting:
     boards publish every gap_s seconds in the mean, each; every fifth runs the client that is shipped.
     hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several aggregators on one
     store. broker_settings: further lines of mosquitto.conf, or of each NATS server's configuration. cluster:
-    three NATS servers in place of mosquitto; sites: on networks and disks of their own, see SiteServers.
-    program: what Python is told to run with the arguments of `hushmote`.
+    three NATS servers in place of mosquitto; sync: how often they sync; sites: on networks and disks of their
+    own, see SiteServers; limits: they keep each report for a time, whoever has seen it. between: at most so
+    many reports between two faults of servers that wait for some. program: what Python is told to run with
+    the arguments of `hushmote`.
     """
 
     boards: int = 30
@@ -41,13 +43,16 @@ class Setting:
     options: Sequence[str] = ("--batch", "50", "--batch-s", "0.05")
     broker_settings: tuple[str, ...] = ()
     cluster: bool = False
+    limits: bool = False
+    between: int = 8000
     sites: bool = False
+    sync: str = "2m"
     program: Sequence[str] = ("-m", "hushmote")
 
     def broker(self) -> MosquittoBroker | NatsServers:
         """The broker, not started."""
         if self.sites:
-            return SiteServers()
+            return SiteServers(sync=self.sync)
         if self.cluster:
-            return NatsServers(settings=self.broker_settings)
+            return NatsServers(settings=self.broker_settings, sync=self.sync)
         return MosquittoBroker(settings=self.broker_settings)

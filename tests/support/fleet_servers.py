@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
@@ -51,7 +52,7 @@ class FleetServers:
             pytest.skip("nats-server is not installed")
         self.folder = folder
         self._program = program
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[Any]] = {}
 
     def start(self, *numbers: int) -> None:
         """Start these servers, numbered from 1, all where none is named, and wait until they are well."""
@@ -70,7 +71,7 @@ class FleetServers:
             until(lambda number=number: self.healthy(number), lambda: self.log(*numbers)[-2000:])
 
     def healthy(self, number: int) -> bool:
-        assert self._processes[number].poll() is None, self.log(number)
+        assert self._processes[number].poll() is None, f"server {number} ended"
         host = self.folder.fleet.hosts[number - 1]
         connection = http.client.HTTPConnection(host, self.folder.fleet.monitor_port, timeout=2)
         try:
@@ -87,6 +88,15 @@ class FleetServers:
     def log(self, *numbers: int) -> str:
         parts = [f"broker/{n}/log" for n in numbers or self._processes]
         return "".join((self.folder.path / part).read_text(errors="replace") for part in parts)
+
+    def adopt(self, number: int, process: subprocess.Popen[Any]) -> None:
+        """Take a server that somebody else started, and ends."""
+        self._processes[number] = process
+
+    def hang_up(self) -> None:
+        """Send all SIGHUP."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGHUP)
 
     def reload(self) -> None:
         """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 import struct
@@ -16,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 from hushmote.simulator.nats_servers import NatsServers
 
 _MIB = 1 << 20
@@ -23,8 +26,15 @@ _SHUTDOWN = 0x8004587D  # ioctl: from now on nothing reaches this file system's 
 _NO_LOG_FLUSH = 2  # nor what its journal holds in memory
 
 
-def why_no_sites() -> str | None:
-    """Why networks and disks of one's own cannot be had here; None if they can."""
+@pytest.fixture
+def needs_sites() -> None:
+    """Skip the test, with the reason, where networks and disks of one's own cannot be had."""
+    if (why := _why_no_sites()) is not None:
+        pytest.skip(why)
+
+
+@functools.cache
+def _why_no_sites() -> str | None:
     if os.geteuid() != 0:
         return "network namespaces and mounts need root"
     if shutil.which("ip") is None:
@@ -43,13 +53,14 @@ class SiteServers(NatsServers):
     A router in a further namespace joins the networks with each other and with this machine.
     """
 
-    def __init__(self, count: int = 3, *, mib: int = 512, sync: str = "2m") -> None:
+    def __init__(self, count: int = 3, *, mib: int = 256, sync: str = "2m") -> None:
         super().__init__(count, sync=sync)
         self._sites = count
         self._mib = mib
         self._name = f"hm{os.getpid()}"
         self._net = f"10.{200 + os.getpid() % 50}"
         self._place: Path | None = None
+        self.host = self.host_of(0)
 
     def host_of(self, number: int) -> str:
         """The address of a server in its own network."""

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,16 +42,23 @@ def needs_postgres() -> Path:
     return folder
 
 
+def is_part(table: str | None) -> bool:
+    """Whether a table of a store is one of those that the dedupe table is divided into."""
+    return table is not None and table.startswith("dedupe_")
+
+
 class Cluster:
     """A PostgreSQL server with a folder of its own, as a context manager.
 
     durable: keep what was committed through a power cut, as a server in production does; without it fsync is
-    off, which a kill of its processes does not notice and which makes databases ten times as fast.
+    off, which a kill of its processes does not notice and which makes databases ten times as fast. settings:
+    more of PostgreSQL's, or others.
     """
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self._programs = needs_postgres()
         self._durable = durable
+        self._settings = dict(settings or {})
         self._as = ["runuser", "-u", _SUPERUSER, "--"] if getpass.getuser() == "root" else []
         self._databases = 0
         self.free: list[str] = []
@@ -85,7 +92,7 @@ class Cluster:
             "max_connections": 40,
             "shared_buffers": "16MB",
             "fsync": "on" if self._durable else "off",
-        }
+        } | self._settings
         options = [f"--{name}={value}" for name, value in settings.items()]
         # The server itself, not pg_ctl: its process id is then known, whoever it runs as.
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]

@@ -8,10 +8,11 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from hushmote.simulator.broker import Broker, BrokerError, free_port
 
-_START_S = 60.0
+_START_S = 180.0  # seconds where nothing else runs
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # what is in sbin changes the user
 
 
@@ -29,8 +30,8 @@ class RabbitMq(Broker):
     def __init__(self) -> None:
         super().__init__("127.0.0.1", 0)
         self._folder: Path | None = None
-        self._names: subprocess.Popen[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._names: subprocess.Popen[Any] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._environment: dict[str, str] = {}
 
     def start(self) -> None:
@@ -39,16 +40,16 @@ class RabbitMq(Broker):
             self._configure()
         assert self._folder is not None
         with open(self._folder / "log", "ab") as output:
-            options = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             if self._names is None:
                 # Else it would start one that outlives it, on the one port that all on this machine share.
                 port = self._environment["ERL_EPMD_PORT"]
                 self._names = subprocess.Popen(["epmd", "-port", port, "-address", "127.0.0.1"], **options)
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 [str(_SERVER)], env=self._environment, start_new_session=True, **options
             )
         end = time.monotonic() + _START_S
-        while time.monotonic() < end and self._process.poll() is None:
+        while time.monotonic() < end and process.poll() is None:
             try:
                 socket.create_connection((self.host, self.port), timeout=1).close()
                 return

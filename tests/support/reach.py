@@ -19,11 +19,12 @@ import pytest
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
-    "NatsServers": "broker",
     "FleetBroker": "broker",
+    "NatsServers": "broker",
     "FleetServers": "broker",
     "open_broker": "broker",
     "find_mosquitto": "broker",
+    "find_nats_server": "broker",
     "Browser": "browser",
     "browsing": "browser",
     "needs_chromium": "browser",

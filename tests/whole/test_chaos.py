@@ -1,12 +1,14 @@
 """Exactly once, whatever is killed: the short form of benchmarks/chaos.py, and verdicts that are bad."""
 
 import datetime
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from boards import experiment, payload_of
 from chaos_boards import Board, Encoded
-from chaos_plan import plan
+from chaos_plan import Fault, plan
 from chaos_run import run
 from chaos_setting import Setting
 from chaos_verdict import FLEET, judge
@@ -63,6 +65,42 @@ def test_a_broker_that_is_killed_loses_nothing_while_the_aggregator_keeps_up(tmp
     assert verdict.exact, verdict
     assert verdict.kills == 1
     assert verdict.published == verdict.counted
+
+
+# At some time reports are only at servers that are killed; then the aggregators that come back count them.
+NODES = ("kill nodes with no aggregator", "kill aggregator as it commits", "kill node", "kill all nodes")
+SITES = ("cut node", "unplug all nodes", "fill node")
+CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=600)
+
+
+def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_aggregators_are_killed(
+    tmp_path,
+):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    verdict = run(tmp_path, url, [Fault(kind, 0.5, 0.0) for kind in NODES], CLUSTER)
+    assert verdict.exact, verdict
+    assert verdict.published == verdict.told == verdict.counted
+    assert verdict.unseen > 0  # told, and no aggregator had it, when servers were killed
+    assert verdict.servers >= 5
+    assert set(verdict.rejected) <= {"duplicate"}
+
+
+def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing(tmp_path, needs_sites):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    faults = [Fault(kind, 0.5, 0.0) for kind in SITES]
+    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True, sync="always"))
+    assert verdict.exact, verdict
+    assert verdict.published == verdict.told == verdict.counted
+    assert verdict.servers == 3
+
+
+def test_an_aggregator_that_acknowledges_before_it_commits_is_found_out(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
+    faults = [Fault("kill aggregator", 0.5, 0.0)] * 3
+    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, program=(str(hasty),)))
+    assert verdict.lost > 0, verdict
+    assert not verdict.exact
 
 
 def test_a_plan_is_drawn_from_its_seed():

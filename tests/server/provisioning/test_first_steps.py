@@ -1,6 +1,7 @@
 """What `provision fleet` prints is run as it is printed, on one machine, up to a board that is revoked."""
 
 import contextlib
+import dataclasses
 import os
 import pwd
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from boards import MemoryStorage
 from fleet_broker import context, visit
+from fleet_servers import THREE, FleetServers, at
 from running import WAIT_S, until
 
 from hushmote.cli.provision.first_steps import first_steps
@@ -25,6 +27,7 @@ from hushmote.server.service.process import READY
 from hushmote.server.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import find_mosquitto, free_port
+from hushmote.simulator.nats_servers import find_nats_server
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
@@ -180,12 +183,77 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
         assert not allowed(folder.fleet.port, context(folder, shown), broker)
 
 
+@pytest.mark.slow
+def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut_off(outside: Path):
+    if find_nats_server() is None:
+        pytest.skip("nats-server is not installed")
+    work = outside / "work"
+    work.mkdir()
+    shutil.copy(EXAMPLE, work)
+    hosts = " ".join(f"--host {host}" for host in THREE)
+    ports = " ".join(f"--{name}port {free_port()}" for name in ("", "aggregator-", "cluster-", "monitor-"))
+    text = shell(f"hushmote provision fleet fleet-home --broker nats {hosts} {ports}", work)
+    *start, ask, serve, device = printed(text)
+    folder = fleet_folder.find(work / "fleet-home")
+    servers = FleetServers(folder)
+    with contextlib.ExitStack() as terminals:
+        for number, command in enumerate(start, 1):
+            servers.adopt(number, terminals.enter_context(running(command, work)))
+        for number in (1, 2, 3):
+            until(lambda n=number: servers.healthy(n), "the servers are well")
+        shell(ask, work)
+        aggregator = terminals.enter_context(running(serve, outside))
+        assert aggregator.stdout is not None
+        assert aggregator.stdout.readline().strip() == READY
+        shell(device, outside)
+        servers.hang_up()
+        (path,) = (folder.path / "devices").glob("*.settings.json")
+        board = settings.load_settings(path)
+        assert board.mqtt_host in THREE
+        shown = pem_of(board, work / "board.pem")
+        (store,) = outside.rglob("*.sqlite")
+        server = 1 + THREE.index(board.mqtt_host)
+        until(lambda: let_in(folder, shown, server), "the board is let in")
+        with (
+            Store(f"sqlite:///{store}", create=False) as counted,
+            at(folder, shown, server=server) as visitor,
+        ):
+            (version,) = counted.experiments()
+            visitor.subscribe(topics.experiment_topic("home", version.experiment.name))
+            until(lambda: visitor.messages, "the experiment is there")
+            report = one_report(board, visitor.messages[0][1])
+            visitor.publish(topics.report_topic("home", board.device_id), report)
+            until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
+            revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
+            said = shell(f"{revoke} --store sqlite:///{store}", outside)
+            assert "send every nats-server SIGHUP" in " ".join(said.split())
+            assert "restart" not in said
+            assert visitor.ended is None
+            servers.hang_up()
+            until(lambda: visitor.ended, "its connection ends")
+        until(lambda: not let_in(folder, shown, server), "the board is refused")
+
+
+def let_in(folder: fleet_folder.FleetFolder, pem: Path, server: int) -> bool:
+    try:
+        with at(folder, pem, server=server) as visitor:
+            return visitor.connected()
+    except OSError:
+        return False
+
+
 def test_the_page_shows_the_commands_that_are_printed():
     spec = fleet_folder.FleetSpec(
         "home", ("broker.example", "10.0.0.5"), broker_folder="/srv/fleet-home/broker"
     )
     made = fleet_folder.FleetFolder(Path("/srv/fleet-home"), spec)
     commands = printed("\n".join(first_steps(made, in_environment=False)))
+    nats = dataclasses.replace(
+        spec, hosts=("a.example", "b.example", "c.example"), broker_folder="/etc/nats/hushmote", broker="nats"
+    )
+    made = fleet_folder.FleetFolder(Path("/srv/fleet-nats"), nats)
+    steps = printed("\n".join(first_steps(made, in_environment=False)))
+    commands += steps[:3] + steps[9:]  # of three servers the page shows the first
     page = " ".join((DOCS / "identity.md").read_text().replace("\\\n", " ").split())
     for command in commands:
         assert " ".join(command.split()) in page

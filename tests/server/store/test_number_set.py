@@ -108,3 +108,16 @@ def test_scattered_losses_over_a_long_life_never_silence_a_board():
     assert len(counted) == 99_999 - len(lost)
     assert len(found) == len(counted)
     assert len(found.encode()) < 500
+
+
+@given(st.lists(NUMBERS, max_size=100))
+def test_a_sealed_set_has_one_interval_says_as_many_and_takes_nothing_below_its_highest(numbers):
+    found, counted = taken(numbers)
+    sealed = found.seal()
+    assert len(sealed) == len(counted)
+    assert sealed.intervals == min(1, len(counted))
+    assert all(number in sealed for number in range(1, min(max(numbers, default=0), 5000) + 1))
+    assert all(number in sealed for number in numbers)
+    assert max(numbers, default=0) + 1 not in sealed
+    assert sealed.seal() == sealed
+    assert NumberSet.decode(sealed.encode()) == sealed

@@ -395,6 +395,8 @@ def test_the_analyst_s_role_reads_histograms_and_no_device(roles):
             store.participation("home")
         with pytest.raises(StoreError, match="permission denied for table device"):
             store.roster("home")
+        with pytest.raises(StoreError, match="permission denied for table dedupe_0"), store.reading() as part:
+            part.exec_driver_sql("SELECT * FROM dedupe_0")
         with pytest.raises(StoreError, match="permission denied"):
             ingest.ingest(store, [message("a", 2)], ingest.fleets(store), NOW)
 

@@ -19,9 +19,9 @@ from hushmote.simulator.studies.local import LocalFlat, LocalHierarchy
 from hushmote.simulator.studies.structures import (
     NeighbourRelation,
     NoiseError,
+    NoiseSource,
     SafeNoise,
     SeededNoise,
-    Source,
     StructureError,
     noise_variance,
     safe_source,
@@ -50,7 +50,7 @@ class Chosen:
         return np.zeros(n, np.int64) if self.noise is None else self.noise
 
     def source(self):
-        return Source(self, np.random.default_rng(0))
+        return NoiseSource(self, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("noise", [SafeNoise(), SeededNoise(np.random.default_rng(1))])

@@ -1,0 +1,275 @@
+"""Reports a second on NATS servers, one and three, beside mosquitto: publishing, counting, a bare subscriber.
+
+    python benchmarks/ingest_nats.py [--quick] [--reports N] [--only bare|members]
+
+Publishing: three processes publish reports at QoS 1, each 1,000 at a time, to one server each where there are
+three, while a consumer (on mosquitto: the session of a group's member) is away. `sync` is how often a NATS
+server syncs its files: with "always", which `hushmote provision fleet` writes, a PUBACK outlives a power cut.
+
+Members: 1, 2 and 4 aggregators, each in a process of its own, then divide what waits, on PostgreSQL with
+fsync on (one server and "always": 1 aggregator, as nothing but the servers differs); nobody publishes
+meanwhile. CPU seconds are those of all servers, of all aggregators and of the database. What the cores of
+this machine hide is modelled from them, see modelled().
+
+Bare: a nats-py pull subscriber that only counts and acknowledges, and the whole aggregator on SQLite, in
+turn, each on a durable consumer of its own, for which the same reports wait.
+
+Writes benchmarks/results/ingest_nats.json; with --only, its part of it.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+import numpy as np
+from ingest import FLEET, FLEET_KEYS, NO_SAVING, publish
+from ingest import drain as drain_alone
+from ingest_scale import Reports, cpu_s, database, drain, set_up
+from results_file import RESULTS, machine, write
+from rich.console import Console
+from rich.table import Table
+
+from hushmote.server.aggregator import Aggregator
+from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.store import Store
+from hushmote.server.wire.limits import BATCH_REPORTS
+from hushmote.server.wire.subjects import STREAM, report_subject
+from hushmote.simulator.broker import MosquittoBroker
+from hushmote.simulator.nats_servers import NatsServers
+
+FILE = "ingest_nats.json"
+PUBLISHERS = 3
+MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
+_DEADLINE_S = 240.0
+_FETCH_S = 1.0
+
+
+@contextmanager
+def brokers(kind: str) -> Iterator[tuple[int | str, list[int], list[int]]]:
+    """A broker: what an aggregator is told, the servers' MQTT ports and process ids."""
+    if kind == "mosquitto":
+        with MosquittoBroker(settings=NO_SAVING) as broker:
+            assert broker.pid is not None
+            yield broker.port, [broker.port], [broker.pid]
+        return
+    count = int(kind.split()[1].rstrip(","))
+    with NatsServers(count, sync="always" if "always" in kind else "2m") as servers:
+        pids = [pid for i in range(count) if (pid := servers.pid(i)) is not None]
+        yield servers.url, [node.mqtt for node in servers.nodes], pids
+
+
+def busy(pids: list[int]) -> np.ndarray:
+    """CPU seconds of each server so far."""
+    return np.array([cpu_s(pid) for pid in pids])
+
+
+def part(port: int, messages: list[tuple[str, bytes]], out: Connection) -> None:
+    """Publish these and say when it is done."""
+    out.send("ready")
+    out.recv()
+    publish(port, messages)
+    out.send(time.process_time())
+
+
+def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
+    """Publish from several processes at once; the seconds until all is acknowledged."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for i in range(PUBLISHERS):
+        here, there = context.Pipe()
+        own = messages[i::PUBLISHERS]
+        processes.append(context.Process(target=part, args=(ports[i % len(ports)], own, there)))
+        processes[-1].start()
+        pipes.append(here)
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    start = time.perf_counter()
+    for pipe in pipes:
+        pipe.send("go")
+    for pipe in pipes:
+        pipe.recv()
+    seconds = time.perf_counter() - start
+    for process in processes:
+        process.join(30)
+    return seconds
+
+
+def measure(kind: str, members: int, reports: Reports, folder: str, store: str) -> dict[str, float]:
+    """Publish one report of every device for k members that are away, and let them count."""
+    count = len(reports.names)
+    with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
+        set_up(url, reports.payload)
+        drain(where, url, members, 0)
+        before = busy(pids)
+        seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
+        after = busy(pids)
+        stored = 0.0 if server is None else cpu_s(server)
+        drained = drain(where, url, members, count)
+        delivering = busy(pids) - after
+        with Store(url) as opened:
+            assert opened.participation(FLEET)["bench"].reports == count
+        return {
+            "publish_per_s": count / seconds,
+            "publish_us": 1e6 * (after - before).sum() / count,
+            "publish_busiest_us": 1e6 * (after - before).max() / count,
+            "per_s": count / drained["seconds"],
+            "aggregator_us": 1e6 * drained["cpu_s"] / count,
+            "delivery_us": 1e6 * delivering.sum() / count,
+            "delivery_busiest_us": 1e6 * delivering.max() / count,
+            "database_us": 0.0 if server is None else 1e6 * (cpu_s(server) - stored) / count,
+            "commit_us": 1e6 * drained["commit_s"] / count,
+            "peak_mib": drained["peak_mib"],
+        }
+
+
+def modelled(one: dict[str, float], members: int) -> float:
+    """Reports a second of k members where each process has a core of its own.
+
+    k members do k times what one does, whose own time and its database's follow each other, until the
+    busiest server has a core full.
+    """
+    return min(members * 1e6 / (one["aggregator_us"] + one["database_us"]), 1e6 / one["delivery_busiest_us"])
+
+
+async def _pull(url: str, wanted: int) -> tuple[float, int]:
+    import nats
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    start, end = time.perf_counter(), time.monotonic() + _DEADLINE_S
+    address = parse_nats_url(url)
+    client = await nats.connect([f"nats://{host}:{port}" for host, port, _ in address.servers])
+    stream = client.jetstream()
+    if wanted == 0:
+        config = ConsumerConfig(
+            durable_name="bare",
+            filter_subject=report_subject(FLEET),
+            ack_policy=AckPolicy.EXPLICIT,
+            max_ack_pending=100_000,
+        )
+        await stream.add_consumer(STREAM, config)
+    subscription = await stream.pull_subscribe_bind("bare", STREAM)
+    seen = 0
+    while seen < wanted and time.monotonic() < end:
+        for message in await subscription.fetch(min(BATCH_REPORTS, wanted - seen), timeout=_FETCH_S):
+            await message.ack()
+            seen += 1
+    await client.flush()
+    seconds = time.perf_counter() - start
+    await client.close()
+    return seconds, seen
+
+
+def bare(url: str, wanted: int, out: Connection) -> None:
+    """Count what a pull consumer brings; sends the seconds that it took, CPU seconds, and how many it saw."""
+    before = time.process_time()
+    seconds, seen = asyncio.run(_pull(url, wanted))
+    out.send((seconds, time.process_time() - before, seen))
+
+
+def whole(url: str, wanted: int, out: Connection, store_url: str) -> None:
+    """Run the aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
+    with Store(store_url) as store:
+        aggregator = Aggregator(store, nats=parse_nats_url(url), fleets=[FLEET], fleet_keys=FLEET_KEYS)
+        start, before = time.perf_counter(), time.process_time()
+
+        def watch() -> None:
+            end = time.monotonic() + _DEADLINE_S
+            aggregator.ready.wait(_DEADLINE_S)
+            while time.monotonic() < end and aggregator.counters.accepted < wanted:
+                time.sleep(0.005)
+            seconds, used_s = time.perf_counter() - start, time.process_time() - before
+            out.send((seconds, used_s, aggregator.counters.accepted))
+            aggregator.stop()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        aggregator.run()
+        watcher.join()
+
+
+def beside_bare(kind: str, reports: Reports, rounds: int, folder: str) -> dict:
+    """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
+    count, rows = len(reports.names), []
+    url = f"sqlite:///{folder}/{kind.replace(' ', '')}.sqlite"
+    set_up(url, reports.payload)
+    with brokers(kind) as (where, ports, _):
+        drain_alone(whole, where, 0, url)  # pyright: ignore[reportArgumentType]
+        drain_alone(bare, where, 0)  # pyright: ignore[reportArgumentType]
+        for number in range(1, rounds + 1):
+            published(ports, reports.messages(np.arange(count), number))
+            row: dict = {}
+            for name, target, rest in (("bare", bare, ()), ("aggregator", whole, (url,))):
+                seconds, used_s, seen = drain_alone(target, where, count, *rest)  # pyright: ignore
+                assert seen == count, f"{name} saw {seen} of {count}"
+                row |= {f"{name}_per_s": count / seconds, f"{name}_cpu_us": 1e6 * used_s / count}
+            rows.append(row)
+    ratio = float(np.median([row["aggregator_per_s"] / row["bare_per_s"] for row in rows]))
+    return {"rounds": rows, "ratio": ratio}
+
+
+def show_members(console: Console, result: dict) -> None:
+    table = Table(
+        "broker", "k", "published/s", "µs", "counted/s", "× 1", "aggr. µs", "servers µs", "db µs", "model"
+    )
+    for kind, by_members in result.items():
+        for k, row in by_members.items():
+            table.add_row(
+                kind,
+                str(k),
+                f"{row['publish_per_s']:,.0f}",
+                f"{row['publish_us']:.0f}",
+                f"{row['per_s']:,.0f}",
+                f"{row['per_s'] / by_members[1]['per_s']:.2f}",
+                f"{row['aggregator_us']:.0f}",
+                f"{row['delivery_us']:.0f}",
+                f"{row['database_us']:.0f}",
+                f"{modelled(by_members[1], k):,.0f}",
+            )
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="few reports, one round; writes no file")
+    parser.add_argument("--reports", type=int, default=60_000, help="of each case")
+    parser.add_argument("--only", choices=["members", "bare"])
+    options = parser.parse_args()
+    console, reports = Console(width=110), Reports(2_000 if options.quick else options.reports)
+    result: dict = {} if options.only is None else json.loads((RESULTS / FILE).read_text())
+    result |= {"machine": machine(), "reports": len(reports.names)}
+
+    def keep() -> None:
+        if not options.quick:
+            write(FILE, result)
+
+    with tempfile.TemporaryDirectory() as folder:
+        if options.only != "bare":
+            members = result["members"] = {}
+            for kind, numbers in MEMBERS.items():
+                members[kind] = {}
+                for k in numbers:
+                    members[kind][k] = measure(kind, k, reports, folder, "postgresql")
+                    keep()
+            show_members(console, members)
+        if options.only != "members":
+            for kind in ("nats 1", "nats 3"):
+                result[f"bare, {kind}"] = found = beside_bare(
+                    kind, reports, 1 if options.quick else 3, folder
+                )
+                keep()
+                row = found["rounds"][-1]
+                console.print(
+                    f"{kind}: bare {row['bare_per_s']:,.0f}/s, aggregator {row['aggregator_per_s']:,.0f}/s; "
+                    f"ratio {found['ratio']:.2f}"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What was asked of a pull consumer, what came of it, and whether anybody is still there to answer: pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_EXPIRES_S = 30.0  # of a request that stays unanswered
+# A server that has nothing to send says so this often: requests die with the server that leads the consumer.
+_HEARTBEAT_S = 1.0
+_SILENT_S = 4.0
+_NANO = 1_000_000_000
+_STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
+_HEARTBEAT, _OVER = b"100", (b"404", b"408")
+
+
+# (topic, payload), and before it where it is acknowledged.
+Arrival = tuple[bytes, tuple[str, bytes]]
+
+
+class Pull:
+    """Requests for messages, of which no more than `most` may be held or on their way; monotonic seconds.
+
+    inbox: prefix of the subjects that answers about requests come by. ahead: what came and waits its turn.
+    """
+
+    def __init__(self, most: int, inbox: str = "") -> None:
+        self.inbox = inbox.encode()
+        self.ahead: list[Arrival] = []
+        self._most = most
+        self._coming: dict[bytes, int] = {}  # answer's subject of each request, in order -> still to come
+        self._number = 0
+        self._heard_at = self._turned_at = 0.0
+
+    def turned(self, now: float) -> None:
+        """Note that it is looked after: what came while nobody was looking is no silence."""
+        if now - self._turned_at > _HEARTBEAT_S:
+            self._heard_at = now
+        self._turned_at = now
+
+    def request(self, held: int, now: float) -> tuple[str, bytes] | None:
+        """Return the next request, where its answers go and its text, or None for none as yet."""
+        coming = sum(self._coming.values())
+        wanted = self._most - held - len(self.ahead) - coming
+        # In large pieces, and before the last has run out.
+        if wanted <= 0 or (coming and wanted < self._most // 4):
+            return None
+        if not self._coming:
+            self._heard_at = now
+        self._number += 1
+        inbox = b"%s.%d" % (self.inbox, self._number)
+        self._coming[inbox] = wanted
+        text = {
+            "batch": wanted,
+            "expires": int(_EXPIRES_S * _NANO),
+            "idle_heartbeat": int(_HEARTBEAT_S * _NANO),
+        }
+        return inbox.decode(), json.dumps(text).encode()
+
+    def arrived(self, arrival: Arrival, now: float) -> None:
+        """Note that a message came."""
+        self._heard_at = now
+        self.ahead.append(arrival)
+        for first, coming in self._coming.items():
+            if coming > 1:
+                self._coming[first] = coming - 1
+            else:
+                del self._coming[first]
+            break
+
+    def take_over(self, room: int) -> list[Arrival]:
+        """Return what came, in order and no more than there is room for, and keep the rest."""
+        over = self.ahead[: max(room, 0)]
+        del self.ahead[: len(over)]
+        return over
+
+    def heard(self, inbox: bytes, headers: bytes, now: float) -> str:
+        """Note what was said of a request; returns why no more is to be expected, "" where it is."""
+        self._heard_at = now
+        status = _STATUS.match(headers)
+        if status is None or status[1] == _HEARTBEAT:
+            return ""
+        self._coming.pop(inbox, None)
+        if status[1] in _OVER:
+            return ""
+        return status[2].decode(errors="replace").lower() or "nobody leads the consumer"
+
+    def is_silent(self, now: float) -> bool:
+        """Whether what was asked for has not even been answered with a heartbeat."""
+        return bool(self._coming) and now - self._heard_at > _SILENT_S

@@ -1,0 +1,93 @@
+"""Sealing an experiment: of each device's report numbers only the highest and how many counted: `store seal`.
+
+A set of numbers knows no window and no version, so nothing smaller than a name can be sealed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import and_, func, select
+
+from . import schema
+from .number_set import NumberSet
+from .store import Store, StoreError, VersionRefused
+
+_ROWS = 2000  # read and written together
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """What sealing an experiment's name does, or would do.
+
+    devices: that it knows. folded: those of them whose numbers have gaps. gaps: reports below a device's
+    highest number that were never counted, and never are from then on. late: those that were too late before.
+    bytes_before, bytes_after: of all its sets as text. over: whether no version of it counts any more today,
+    so that its reports are rejected anyway.
+    """
+
+    fleet: str
+    experiment: str
+    devices: int
+    folded: int
+    gaps: int
+    late: int
+    bytes_before: int
+    bytes_after: int
+    over: bool
+
+
+def seal(
+    store: Store,
+    fleet: str,
+    name: str,
+    *,
+    dry_run: bool = True,
+    advance: Callable[[float], object] = lambda _: None,
+) -> Sealing:
+    """Fold each device's numbers of an experiment's name into the interval from 1 to its highest.
+
+    Counts, and how many reports of a device were accepted, stay. A number below a device's highest that was
+    not counted is a duplicate from then on: nothing can be counted twice, and what is still under way with
+    such a number is lost. Rows are folded some thousands at a time, each part in a transaction, while
+    aggregators go on; what ended in between can be done again. dry_run: only say what it would do.
+    advance: is told how much more is done, of 1. Raises VersionRefused for a name that the fleet has not, and
+    StoreError.
+    """
+    versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
+    if not versions:
+        raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
+    today = datetime.datetime.now(datetime.UTC).date()
+    table = schema.dedupe
+    own = and_(table.c.fleet == fleet, table.c.experiment == name, table.c.accepted > 0)
+    folded = gaps = late = before = after = 0
+    with store.snapshot() as reader:
+        devices = reader.scalar(select(func.count()).select_from(table).where(own)) or 0
+        query = select(table.c.device, table.c.numbers).where(own).order_by(table.c.device)
+        for part in reader.execute(query.execution_options(yield_per=_ROWS)).partitions():
+            sets = {(fleet, name, device): _decoded(store, text) for device, text in part}
+            keys = [key for key, numbers in sets.items() if numbers.seal() != numbers]
+            if keys and not dry_run:
+                with store.ingest() as transaction:
+                    now = transaction.seen(keys)
+                    transaction.write({key: numbers.seal() for key, numbers in now.items()}, {}, {})
+                sets |= now
+            folded += len(keys)
+            for numbers in sets.values():
+                sealed = numbers.seal()
+                late += numbers.late
+                gaps += sealed.late - numbers.late
+                before += len(numbers.encode())
+                after += len(sealed.encode())
+            advance(len(part) / devices)
+    over = not any(v.counts_on(today) for v in versions)
+    return Sealing(fleet, name, devices, folded, gaps, late, before, after, over)
+
+
+def _decoded(store: Store, text: str) -> NumberSet:
+    try:
+        return NumberSet.decode(text)
+    except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
+        raise StoreError(f"{store.where} is damaged: {e}") from None

@@ -1,0 +1,79 @@
+"""Commands that speak MQTT take NATS servers by the URL that serve takes, and outlive a server's death."""
+
+import json
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from command_line import DOOR, hushmote
+from paho.mqtt.enums import CallbackAPIVersion
+from running import running, until
+
+from hushmote.cli.broker import connection
+from hushmote.server.door.publisher import ReportPublisher
+from hushmote.server.errors import UsageError
+from hushmote.server.ingest.broker_url import BrokerUrlError
+from hushmote.server.store import Store
+from hushmote.simulator.nats_servers import NatsServers
+
+SIMULATED = """
+name = "door_open"
+purpose = "How often are doors open?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "bool"
+epsilon = 2
+[budget]
+rule = "count"
+cap = 2
+"""
+
+
+def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
+    address, tls = connection("nats://ann@a,b:4333,c")
+    assert address.servers == (("a", 1883), ("b", 1883), ("c", 1883))
+    assert (address.username, tls) == ("ann", None)
+    address, _ = connection("nats://a,b?mqtt=1884,1885")
+    assert address.servers == (("a", 1884), ("b", 1885))
+    assert connection("tls://a,b")[0].servers == (("a", 8883), ("b", 8883))
+    with pytest.raises(UsageError, match="write the broker as tls://"):
+        connection("nats://a,b", ca=Path("ca.pem"))
+    with pytest.raises(BrokerUrlError, match="NATS servers are written nats://"):
+        connection("nats://a,,b")
+
+
+def test_every_command_goes_on_with_another_server(tmp_path: Path):
+    (tmp_path / "door.toml").write_text(DOOR)
+    (tmp_path / "sim.toml").write_text(SIMULATED)
+    store_url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    with NatsServers(3) as servers:
+        environment = {"HUSHMOTE_BROKER": servers.url}
+        hushmote("experiment", "add", "door.toml", "--fleet", "home", "--open", cwd=tmp_path)
+        hushmote("experiment", "add", "sim.toml", "--fleet", "simulated", "--open", cwd=tmp_path)
+        address, _ = connection(servers.url)
+        with Store(store_url) as store, running(store, servers) as aggregator:
+            with ReportPublisher(address, protocol="3.1.1") as publisher:  # at the first
+                assert publisher.ready.wait(30)
+                board = paho.Client(CallbackAPIVersion.VERSION2)
+                board.connect(servers.host, servers.nodes[2].mqtt)
+                board.loop_start()
+                board.publish("hushmote/v1/home/status/k3f9", b"online locked", 1, True).wait_for_publish(20)
+                board.disconnect()
+                board.loop_stop()
+                servers.kill(0)
+                until(lambda: not publisher.ready.is_set(), "the door has not noticed")
+                until(publisher.ready.is_set, "the door is at no other server")
+                servers.start_node(0)
+                servers.wait()
+            servers.kill(0)
+            told = hushmote("status", "--broker", servers.url, "--json", cwd=tmp_path)
+            assert [(b["device"], b["locked"]) for b in json.loads(told)["devices"]] == [("k3f9", True)]
+            sent = hushmote(
+                *("simulate", "sim.toml", "--publish", servers.url, "--devices", "200", "--days", "1"),
+                *("--seed", "1", "--json"),
+                cwd=tmp_path,
+                environment=environment,
+            )
+            reports = json.loads(sent)["reports"]
+            assert reports > 0
+            until(lambda: aggregator.counters.accepted == reports, "not all is counted")

@@ -1,0 +1,168 @@
+"""What every connection to a broker does for the aggregator's loop, whichever protocol the reports come by.
+
+A third kind of connection has to pass this first: it becomes a parameter of the fixture source.
+"""
+
+import time
+
+import pytest
+from boards import experiment
+from running import WAIT_S
+from traffic import crowd, needs_mosquitto, publish
+
+from hushmote.server.ingest.broker_url import parse_nats_url
+from hushmote.server.ingest.connection import BrokerConnection
+from hushmote.server.ingest.mqtt_source import MqttSource
+from hushmote.server.ingest.nats_source import NatsSource
+from hushmote.server.ingest.pacing import Pace
+from hushmote.server.ingest.session import Session
+from hushmote.server.ingest.status import Status
+from hushmote.server.wire import topics
+from hushmote.simulator.broker import MosquittoBroker
+from hushmote.simulator.nats_servers import NatsServers
+
+BATCH = 40
+
+
+def pace():
+    return Pace(BATCH, 0.2)
+
+
+class Reporting:
+    """A source of reports and its broker, and an aggregator's loop a step at a time."""
+
+    def __init__(self, broker, make):
+        self.broker = broker
+        self._make = make
+        self.source = make()
+
+    def open(self):
+        """A connection by which reports come."""
+        connection = self.source.connect()
+        assert connection is not None
+        self.turn_until(connection, lambda: connection.subscribed)
+        assert connection.accepted
+        return connection
+
+    def turn_until(self, connection, condition, most=BATCH):
+        end = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < end, len(connection.messages)
+            assert connection.turn(0.02, most)
+            self.source.greet(connection, time.monotonic())
+
+    def start_again(self):
+        """As another process of the same name would."""
+        self.source = self._make()
+
+
+@pytest.fixture(params=[pytest.param("mqtt", marks=needs_mosquitto), "nats"])
+def reporting(request):
+    def session(host="", port=0):
+        return Session(host, port, "agg")
+
+    if request.param == "mqtt":
+        with MosquittoBroker() as broker:
+            yield Reporting(
+                broker,
+                lambda: MqttSource(
+                    session(broker.host, broker.port),
+                    Status(),
+                    "5",
+                    lambda version: BrokerConnection(version, "agg", (None, None), 2 * BATCH, pace()),
+                ),
+            )
+    else:
+        with NatsServers(1) as broker:
+            yield Reporting(broker, lambda: NatsSource(parse_nats_url(broker.url), session(), Status(), pace))
+
+
+class TestEveryConnection:
+    def test_messages_come_once_and_whole_and_are_forgotten_when_acknowledged(self, reporting):
+        messages, _ = crowd(30)
+        connection = reporting.open()
+        publish(reporting.broker, messages)
+        reporting.turn_until(connection, lambda: len(connection.messages) == 30)
+        assert sorted(connection.messages) == sorted(messages)
+        connection.acknowledge()
+        assert connection.messages == []
+        connection.close()
+        connection = reporting.open()
+        publish(reporting.broker, messages[:1])
+        reporting.turn_until(connection, lambda: connection.messages)
+        assert connection.messages == messages[:1]
+        connection.close()
+
+    def test_what_is_not_acknowledged_comes_again_to_another_process(self, reporting):
+        messages, _ = crowd(20)
+        connection = reporting.open()
+        publish(reporting.broker, messages)
+        reporting.turn_until(connection, lambda: len(connection.messages) == 20)
+        connection.close()
+        reporting.start_again()
+        connection = reporting.open()
+        reporting.turn_until(connection, lambda: len(connection.messages) >= 20)
+        assert sorted(set(connection.messages)) == sorted(messages)
+        connection.acknowledge()
+        connection.close()
+
+    def test_what_is_published_while_nobody_is_connected_is_kept(self, reporting):
+        reporting.open().close()
+        messages, _ = crowd(20)  # of what waited, mosquitto sends as many before the first acknowledgement
+        publish(reporting.broker, messages)
+        connection = reporting.open()
+        reporting.turn_until(connection, lambda: len(connection.messages) == 20)
+        connection.close()
+
+    def test_no_more_is_held_than_it_was_told(self, reporting):
+        connection = reporting.open()
+        publish(reporting.broker, crowd(3 * BATCH)[0])
+        reporting.turn_until(connection, lambda: len(connection.messages) == BATCH)
+        for _ in range(20):
+            assert connection.turn(0.01, BATCH)
+        assert len(connection.messages) == BATCH
+        seen = 0
+        while seen < 3 * BATCH:
+            reporting.turn_until(connection, lambda: connection.messages)
+            seen += len(connection.messages)
+            connection.acknowledge()
+        assert seen == 3 * BATCH
+        connection.close()
+
+    def test_a_payload_is_cut_where_no_report_is_as_long(self, reporting):
+        connection = reporting.open()
+        publish(reporting.broker, [(topics.report_topic("open", "a"), bytes(4000))])
+        reporting.turn_until(connection, lambda: connection.messages)
+        assert len(connection.messages[0][1]) < 100
+        connection.close()
+
+    def test_what_it_publishes_is_retained_and_what_others_publish_there_is_seen(self, reporting):
+        topic = topics.experiment_topic("open", experiment().name)
+        connection = reporting.open()
+        info = connection.publish(topic, b"one")
+        reporting.turn_until(connection, info.is_published)
+        connection.close()
+        reporting.start_again()
+        connection = reporting.open()
+        assert connection.experiments == {topic: b"one"}  # as soon as reports can come
+        connection.experiments.clear()
+        publish(reporting.broker, [(topic, b"two")], retain=True)
+        reporting.turn_until(connection, lambda: connection.experiments)
+        assert connection.experiments == {topic: b"two"}
+        assert connection.messages == []
+        connection.close()
+
+    def test_a_broker_that_dies_is_a_lost_connection_that_takes_no_harm(self, reporting):
+        connection = reporting.open()
+        messages, _ = crowd(10)
+        publish(reporting.broker, messages)
+        reporting.turn_until(connection, lambda: len(connection.messages) == 10)
+        reporting.broker.stop()
+        end = time.monotonic() + WAIT_S
+        while connection.turn(0.02, BATCH):
+            assert time.monotonic() < end
+        assert sorted(connection.messages) == sorted(messages)
+        connection.acknowledge()
+        connection.close()
+        reporting.source.explain_loss(connection)
+        assert reporting.source.connect() is None

@@ -1,0 +1,20 @@
+"""Brokers that boards and aggregators may meet: each, really run, holds what docs/brokers.md says of it."""
+
+import pytest
+from broker_facts import ROWS
+from broker_table import COLUMNS, columns_of_page
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.parametrize("column", COLUMNS, ids=[column.title for column in COLUMNS])
+def test_a_broker_holds_what_its_column_says(column):
+    if lacks := column.lacks():
+        pytest.skip(lacks)
+    assert column.facts() == columns_of_page()[column.title]
+
+
+def test_the_page_has_every_broker_and_every_row():
+    columns = columns_of_page()
+    assert list(columns) == [column.title for column in COLUMNS]
+    assert all(list(cells) == list(ROWS) and all(cells.values()) for cells in columns.values())

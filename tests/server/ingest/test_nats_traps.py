@@ -1,0 +1,130 @@
+"""Where NATS servers acknowledge a report and lose it, or acknowledge none; with the remedy and without."""
+
+import asyncio
+import contextlib
+import shutil
+
+import nats
+import nats.errors
+import paho.mqtt.client as mqtt
+import pytest
+from boards import experiment, payload_of
+from chaos_nats import keep_for_a_time
+from nats_sites import SiteServers
+from paho.mqtt.enums import CallbackAPIVersion
+from running import running, until
+from traffic import crowd, publish, total
+
+from hushmote.server.store import Store
+from hushmote.server.wire.subjects import STREAM
+from hushmote.simulator.nats_servers import NatsServers
+
+CLIENT = "trap"
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+        store.add_fleet("open", keyed=False)
+        store.add_experiment("open", payload_of(experiment()))
+        yield store
+
+
+@pytest.fixture
+def one():
+    with NatsServers(1) as servers:
+        yield servers
+
+
+def count(store, servers, last):
+    """Run an aggregator until it has counted a report that is published now, and all that came before."""
+    with running(store, servers, client_id=CLIENT) as aggregator:
+        publish(servers, crowd(1, prefix=last)[0])
+        until(lambda: f"{last}0" in {d for d, _, _ in store.seen("open")}, lambda: aggregator.counters)
+        return total(aggregator)
+
+
+def delete_consumer(servers):
+    async def delete():
+        async with await nats.connect(f"nats://{servers.host}:{servers.nodes[0].nats}") as client:
+            assert await client.jsm().delete_consumer(STREAM, CLIENT)
+
+    asyncio.run(delete())
+
+
+async def lead(servers, node):
+    """Return once this server leads the stream of messages, and so is who delivers them."""
+    name = servers.nodes[node].name
+    async with await nats.connect(f"nats://{servers.host}:{servers.nodes[0].nats}") as client:
+        for _ in range(40):
+            with contextlib.suppress(nats.errors.Error):
+                cluster = (await client.jsm().stream_info(STREAM)).cluster
+                if cluster is not None and cluster.leader == name:
+                    return
+                await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}", b"", timeout=5)
+            await asyncio.sleep(0.5)
+    raise AssertionError(f"{name} does not become the leader")
+
+
+def acknowledged(servers, node, seconds):
+    """Whether one report that is sent to this server is acknowledged in this time."""
+    publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
+    told = []
+    publisher.on_publish = lambda *_: told.append(True)
+    publisher.connect(servers.host_of(node), servers.nodes[node].mqtt)
+    publisher.loop_start()
+    ((topic, payload),) = crowd(1, prefix="alone")[0]
+    info = publisher.publish(topic, payload, qos=1)
+    info.wait_for_publish(seconds)
+    publisher.disconnect()
+    publisher.loop_stop()
+    return bool(told)
+
+
+def test_what_comes_before_an_aggregator_was_ever_there_is_acknowledged_and_gone(store, one):
+    publish(one, crowd(20, prefix="early")[0])
+    assert count(store, one, "last") == 1
+
+
+def test_what_a_consumer_had_not_seen_goes_with_it(store, one):
+    assert count(store, one, "first") == 1
+    publish(one, crowd(20, prefix="kept")[0])
+    assert count(store, one, "second") == 21
+    publish(one, crowd(20, prefix="gone")[0])
+    delete_consumer(one)
+    assert count(store, one, "third") == 1
+
+
+def test_without_a_majority_no_report_is_acknowledged():
+    with NatsServers(3) as servers:
+        publish(servers, crowd(1)[0])
+        servers.kill(1, 2)
+        assert not acknowledged(servers, 0, 2.0)
+        servers.start_node(1)
+        servers.wait()
+        publish(servers, crowd(1)[0])
+
+
+@pytest.mark.parametrize(("sync", "kept"), [("2m", 0), ("always", 200)])
+def test_a_power_cut_of_all_servers_takes_what_they_had_not_synced(store, needs_sites, sync, kept):
+    with SiteServers(sync=sync, mib=64) as servers:
+        assert count(store, servers, "first") == 1
+        publish(servers, crowd(200, prefix="told")[0])
+        servers.cut_power(0, 1, 2)
+        for node in range(3):
+            servers.start_node(node)
+        servers.wait()
+        assert count(store, servers, "last") == kept + 1
+
+
+def test_a_stream_that_keeps_reports_for_a_time_has_them_on_a_new_disk_too(store):
+    with NatsServers(3) as servers:
+        assert count(store, servers, "first") == 1
+        asyncio.run(keep_for_a_time(servers))
+        publish(servers, crowd(2_000, prefix="told")[0])
+        servers.kill(2)
+        shutil.rmtree(servers.store(2))
+        servers.start_node(2)
+        servers.wait()
+        asyncio.run(lead(servers, 2))
+        assert count(store, servers, "last") == 2_001

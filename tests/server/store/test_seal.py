@@ -1,0 +1,204 @@
+"""Sealing an experiment: counts stay, each device has one interval of numbers, nothing counts twice."""
+
+import datetime
+import json
+
+import pytest
+from boards import experiment, payload_of
+from command_line import runner
+from sqlalchemy import select
+
+from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.planning.remaining import read
+from hushmote.server.store import Store, StoreError, VersionRefused, schema
+from hushmote.server.store.check import check
+from hushmote.server.store.merge import MergeRefused, merge
+from hushmote.server.store.number_set import NumberSet
+from hushmote.server.store.seal import Sealing, seal
+from hushmote.server.store.store import Participation
+from hushmote.server.wire import report, topics
+
+NOW = datetime.datetime.now(datetime.UTC)
+TEMP = experiment(budget={"rule": "unlimited"})
+# Of device "gaps" reports 1, 3 and 5 to 7 were lost on their way.
+SENT = {"whole": [1, 2, 3], "gaps": [2, 4, 8, 9], "late": [3], "one": [1]}
+SEALED = {
+    "whole": NumberSet((1, 4)),
+    "gaps": NumberSet((1, 10), late=5),
+    "late": NumberSet((1, 4), late=2),
+    "one": NumberSet((1, 2)),
+}
+
+
+def take(store, sent, exp=TEMP):
+    """Count reports by number of devices; returns how many were accepted, and rejects by reason."""
+    messages = [
+        (topics.report_topic("home", device), report.encode(exp, number, number % exp.code_count))
+        for device, numbers in sent.items()
+        for number in numbers
+    ]
+    tally = ingest.ingest(store, messages, ingest.fleets(store), NOW, grouped=True)
+    return tally.accepted, {reason: n for (_, reason), n in tally.rejected.items()}
+
+
+def numbers(store):
+    return {device: found for device, _, found in store.seen("home")}
+
+
+def rows(store):
+    with store.engine.connect() as connection:
+        return [
+            sorted((tuple(row) for row in connection.execute(select(table))), key=repr)
+            for table in schema.metadata.sorted_tables
+        ]
+
+
+def filled(url):
+    store = Store(url)
+    store.add_fleet("home", keyed=False)
+    store.add_experiment("home", payload_of(TEMP))
+    store.add_experiment("home", payload_of(experiment(name="door", budget={"rule": "unlimited"})))
+    assert take(store, SENT) == (9, {})
+    return store
+
+
+@pytest.fixture
+def store(store_url):
+    """A store with four devices of fleet home, two of which have gaps in their numbers."""
+    with filled(store_url) as store:
+        yield store
+
+
+def test_a_dry_run_says_what_sealing_does_and_changes_nothing(store):
+    before = rows(store)
+    told = seal(store, "home", "temp")
+    assert rows(store) == before
+    assert told == Sealing(
+        "home",
+        "temp",
+        devices=4,
+        folded=2,
+        gaps=7,
+        late=0,
+        bytes_before=len("1-3" + "2-2,4-4,8-9" + "3-3" + "1-1"),
+        bytes_after=len("1-3" + "5~1-9" + "2~1-3" + "1-1"),
+        over=False,
+    )
+    assert seal(store, "home", "temp", dry_run=False) == told
+    assert numbers(store) == SEALED
+
+
+def test_counts_and_what_a_fleet_has_left_stay(store):
+    counts = list(store.histogram("home", TEMP.digest))
+    left = read(store, "home", NOW.date()).profiles
+    seal(store, "home", "temp", dry_run=False)
+    assert list(store.histogram("home", TEMP.digest)) == counts
+    assert store.participation("home") == {"temp": Participation(devices=4, reports=9, most=4)}
+    assert read(store, "home", NOW.date()).profiles == left
+    assert left
+    found = check(store)
+    assert (found.violations, found.reports, found.devices) == ((), 9, 4)
+
+
+def test_nothing_counts_twice_gaps_are_too_late_and_what_is_new_counts(store):
+    seal(store, "home", "temp", dry_run=False)
+    assert take(store, SENT) == (0, {"duplicate": 9})
+    assert take(store, {"gaps": [1, 3, 5, 6, 7], "late": [1, 2]}) == (0, {"duplicate": 7})
+    assert take(store, {"gaps": [10], "late": [5, 4], "new": [2]}) == (4, {})
+    assert numbers(store)["late"] == NumberSet((1, 6), late=2)
+    assert check(store).violations == ()
+    again = seal(store, "home", "temp", dry_run=False)
+    assert (again.folded, again.gaps, again.late) == (1, 1, 7)
+
+
+def test_other_experiments_stay_as_they_were(store):
+    door = experiment(name="door", budget={"rule": "unlimited"})
+    take(store, {"gaps": [2]}, door)
+    seal(store, "home", "temp", dry_run=False)
+    assert take(store, {"gaps": [1, 2]}, door) == (1, {"duplicate": 1})
+
+
+def test_an_experiment_is_over_once_no_version_of_it_counts(store):
+    store.withdraw_experiment("home", "temp")
+    assert not seal(store, "home", "temp").over
+    store.withdraw_experiment("home", "temp", grace_days=0)
+    assert seal(store, "home", "temp").over
+    assert take(store, {"late": [1]}) == (0, {"expired version": 1})
+
+
+def test_what_arrives_while_it_is_sealed_is_counted_or_refused_and_never_lost_from_the_sets(store, store_url):
+    with Store(store_url) as other:
+        open_transaction = store.ingest
+
+        def late_arrival():
+            # After the rows were read and before they are locked.
+            assert take(other, {"gaps": [1, 12], "whole": [4]}) == (3, {})
+            return open_transaction()
+
+        store.ingest = late_arrival
+        told = seal(store, "home", "temp", dry_run=False)
+    assert told.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
+    assert numbers(store)["gaps"] == NumberSet((1, 13), late=6)
+    assert numbers(store)["whole"] == NumberSet((1, 5))
+    assert check(store).violations == ()
+    assert check(store).reports == 12
+
+
+def test_one_that_fails_half_way_leaves_each_device_sealed_or_as_it_was(store, monkeypatch):
+    monkeypatch.setattr("hushmote.server.store.seal._ROWS", 1)
+    open_transaction = store.ingest
+    done = []
+
+    def fail_at_the_second():
+        if done:
+            raise StoreError("gone")
+        done.append(1)
+        return open_transaction()
+
+    monkeypatch.setattr(store, "ingest", fail_at_the_second)
+    with pytest.raises(StoreError, match="gone"):
+        seal(store, "home", "temp", dry_run=False)
+    assert numbers(store) == SEALED | {"late": NumberSet((3, 4))}
+    assert check(store).violations == ()
+    monkeypatch.setattr(store, "ingest", open_transaction)
+    seal(store, "home", "temp", dry_run=False)
+    assert numbers(store) == SEALED
+
+
+def test_a_sealed_store_merges_with_others_devices_and_is_refused_where_nobody_can_tell(store, tmp_path):
+    with filled(f"sqlite:///{tmp_path / 'other.sqlite'}") as site:
+        seal(store, "home", "temp", dry_run=False)
+        with pytest.raises(MergeRefused, match="counted the same"):
+            merge(store, [site])
+    with Store(f"sqlite:///{tmp_path / 'third.sqlite'}") as site:
+        site.add_fleet("home", keyed=False)
+        site.add_experiment("home", payload_of(TEMP))
+        take(site, {"elsewhere": [1, 3], "gaps": [1]})
+        with pytest.raises(MergeRefused, match="same 1 report of 1 device"):
+            merge(store, [site])
+    with Store(f"sqlite:///{tmp_path / 'fourth.sqlite'}") as site:
+        site.add_fleet("home", keyed=False)
+        site.add_experiment("home", payload_of(TEMP))
+        take(site, {"elsewhere": [1, 3]})
+        merge(store, [site])
+    assert check(store).violations == ()
+    assert numbers(store) == SEALED | {"elsewhere": NumberSet((1, 2, 3, 4))}
+
+
+def test_an_experiment_that_is_not_there_is_refused(store):
+    with pytest.raises(VersionRefused, match=r"^there is no experiment hall in fleet home$"):
+        seal(store, "home", "hall", dry_run=False)
+
+
+def test_the_command_says_what_it_would_do_and_does_it_when_told(tmp_path, monkeypatch, capsys):
+    filled(f"sqlite:///{tmp_path / 's.sqlite'}").close()
+    run = runner("store", tmp_path, monkeypatch, capsys)
+    said = run("seal", "sqlite:///s.sqlite", "temp")
+    assert "with gaps in their report numbers: 2 devices, 7 reports" in said
+    assert "It still counts: sealing can lose 7 reports" in said
+    assert "Nothing was changed: add --yes" in said
+    assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
+    assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
+    assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0
+    assert "sound" in run("check", "sqlite:///s.sqlite")
+    assert "no experiment hall" in run("seal", "sqlite:///s.sqlite", "hall", "--yes", expect=1)

@@ -1,0 +1,329 @@
+"""Parts of a simulation on workers: the same numbers from all of them, and what if one is lost."""
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import psutil
+import pytest
+import worker_parts
+from command_line import hushmote
+from dask import config
+from distributed import Client, Security
+from experiments import ROOM, experiment_json
+
+from hushmote.device.ldp_client import ExperimentRefused
+from hushmote.server.planning.devices import MICRO, Plan, best_design
+from hushmote.server.planning.expected_error import Question
+from hushmote.simulator import dask_workers, faithful_parts, plan_check
+from hushmote.simulator.broker import free_port
+from hushmote.simulator.faithful import Faults
+from hushmote.simulator.faithful_parts import RealClients
+from hushmote.simulator.population import parse
+from hushmote.simulator.studies import lifetime
+from hushmote.simulator.studies.ranges import cells
+from hushmote.simulator.studies.ranges_cell import run_cell
+from hushmote.simulator.studies.ranges_design import QUICK, default_series
+from hushmote.simulator.workers import THIS_PROCESS, Workers, WorkersError, workers
+
+pytestmark = pytest.mark.slow
+
+SUPPORT = Path(worker_parts.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Workers]:
+    """Two processes; a part may lose one of them, not two."""
+    with config.set({"distributed.scheduler.allowed-failures": 1}), workers(2) as two:
+        yield two
+
+
+def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None) -> list[object]:
+    """240 real clients, 6 parts, with all faults."""
+    faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
+    clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
+    with mock.patch.object(faithful_parts, "_DEVICES", 40):
+        made = faithful_parts.run(clients, 240, 5, True, crew, advance)
+    return [made.codes.tolist(), made.truth.tolist(), made.reporting]
+
+
+def years(crew: Workers) -> object:
+    less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": ("once, 31 days", "basic"), "SPLIT_DOMAINS": (16,)}
+    with mock.patch.multiple(lifetime, **less):
+        return lifetime.run((10_000,), True, 3, workers=crew)
+
+
+def check(crew: Workers) -> object:
+    question = Question("range")
+    row = plan_check.plan_row(
+        Plan(question, 2_000, best_design(16, MICRO, question), "error", None), fleets=60
+    )
+    assert isinstance(row, plan_check.CheckRow)
+    return plan_check.measure(row, np.random.SeedSequence(4), crew)
+
+
+def children() -> list[psutil.Process]:
+    """The workers' processes of this one."""
+    return [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+
+
+@pytest.mark.parametrize("study", [fleet, years, check])
+def test_the_same_numbers_from_any_number_of_workers(crew: Workers, study: Callable[[Workers], object]):
+    assert study(crew) == study(THIS_PROCESS)
+
+
+def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
+    """Least squares on two threads differ in the last digits, so that these studies have a pool at least."""
+    wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
+    assert len(wanted) == 4
+    for count in (1, 2):
+        with workers(count if count == 1 else None, pool=True) as pool:
+            ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
+            (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
+        assert (process != os.getpid(), threads) == (True, "1")
+        assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
+
+
+def test_one_worker_is_this_process():
+    with workers(1) as one:
+        assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
+
+
+def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(crew: Workers):
+    for engine in (crew, THIS_PROCESS):
+        told: list[int] = []
+        made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
+        assert list(made) == [3 * part for part in range(20)]
+        assert sorted(told) == list(range(20))
+    shares: list[float] = []
+    fleet(crew, shares.append)
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
+    before = {p.pid for p in children()}
+    killed: list[int] = []
+
+    def kill(part: int) -> None:
+        if not killed:
+            killed.append(min(before))
+            os.kill(killed[0], signal.SIGKILL)
+
+    made = crew.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
+    assert list(made) == [7 * part for part in range(30)]
+    assert killed
+    end = time.monotonic() + 60
+    while len(now := {p.pid for p in children()}) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert len(now - before) == 1  # one more came in its place
+    assert fleet(crew) == fleet(THIS_PROCESS)
+
+
+def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
+    with pytest.raises(WorkersError, match="one part of the work ended every worker that took it: it needs"):
+        list(crew.map(worker_parts.deadly, range(6), 3))
+    assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
+
+
+def test_a_process_of_the_pool_that_is_ended_is_one_line():
+    with (
+        workers(pool=True) as pool,
+        pytest.raises(WorkersError, match="ended from outside: with --workers, others do its part"),
+    ):
+        list(pool.map(worker_parts.deadly, range(6), 3))
+
+
+def test_what_a_part_raises_is_raised(crew: Workers):
+    beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
+    clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
+    with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
+        faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
+
+
+def test_nobody_else_reaches_a_local_cluster(crew: Workers):
+    surroundings = list(crew.map(worker_parts.surroundings, range(8)))
+    assert {threads for _, threads in surroundings} == {"1"}
+    processes = [psutil.Process(), *children()]
+    assert {pid for pid, _ in surroundings} <= {p.pid for p in processes}
+    listening = [c for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 3
+    assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+    assert isinstance(crew, dask_workers._DaskWorkers)
+    address = crew._client.scheduler_info()["address"]
+    with pytest.raises(OSError, match="TLS certificate does not match"):
+        Client(address, security=Security.temporary(), timeout=1, set_as_default=False)
+
+
+# --- The command line ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
+        (("simulate", "room.toml", "--dask", "tcp://a:1"), "leave out --dask"),
+        (("simulate", "room.toml", "--faithful", "--dask", "tcp://a:1", "--workers", "2"), "not both"),
+        (
+            ("simulate", "room.toml", "--faithful", "--dask", "room"),
+            "'room' is no address",
+        ),
+        (("study", "lifetime", "--quick", "--dask", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (
+            ("plan", "--devices", "2000", "--epsilon", "1", "--bins", "16", "--workers", "2"),
+            "for the fleets of",
+        ),
+        (("study", "ranges", "--range", "2013-01-01:2013-01-31", "--workers", "2"), "leave --workers"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):
+    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+    assert line in hushmote(*command, cwd=tmp_path, expect=1)
+
+
+def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "hushmote.simulator.dask_workers")
+    monkeypatch.delattr("hushmote.simulator.dask_workers")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for asked in (workers(2), workers(dask="tcp://127.0.0.1:1")):
+        with pytest.raises(WorkersError, match=r"need Dask: pip install 'hushmote\[dask\]'"):
+            asked.__enter__()
+    with workers() as one:
+        assert list(one.map(worker_parts.product, [1, 2], 3)) == [3, 6]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_command(tmp_path: Path, ending: signal.Signals):
+    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+    command = ("simulate", "room.toml", "--faithful", "--devices", "1000000", "--workers", "2")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hushmote", *command],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a terminal's Ctrl-C is for all of its processes
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    begun: list[psutil.Process] = []
+    end = time.monotonic() + 90
+    while time.monotonic() < end and len(begun) < 3:  # two workers and Python's resource tracker
+        begun = psutil.Process(run.pid).children(recursive=True)
+        time.sleep(0.2)
+    assert len(begun) == 3
+    os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
+    error = run.communicate(timeout=90)[1]
+    if ending == signal.SIGINT:
+        assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
+    gone, alive = psutil.wait_procs(begun, timeout=30)
+    assert (len(gone), alive) == (3, [])
+
+
+# --- A scheduler elsewhere -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.Popen[bytes]]:
+    """`dask scheduler` or `dask worker` as a process."""
+    command = [sys.executable, "-m", f"distributed.cli.dask_{arguments[0]}", *arguments[1:], "--no-dashboard"]
+    environment = os.environ | {"PYTHONPATH": str(path)}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Workers]:
+    """The workers of a scheduler that is being started, and they with it."""
+    end = time.monotonic() + 60
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                crew = stack.enter_context(workers(dask=address))
+                break
+            except WorkersError as e:
+                if time.monotonic() > end or not re.search("does not answer|has no workers", str(e)):
+                    raise
+        yield crew
+
+
+def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
+    (tmp_path / "hushmote-9.9.dist-info").mkdir()
+    (tmp_path / "hushmote-9.9.dist-info" / "METADATA").write_text("Name: hushmote\nVersion: 9.9\n")
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+    command = (
+        "simulate",
+        "room.toml",
+        "--faithful",
+        "--devices",
+        "60",
+        "--calls",
+        "2",
+        "--seed",
+        "2",
+        "--json",
+    )
+    worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1")
+    with dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)) as scheduler:
+        refused = r"the worker tcp://\S+ has hushmote 9\.9 and not \S+: numbers would differ"
+        with (
+            dask_process(*worker, "--no-nanny", path=tmp_path),
+            pytest.raises(WorkersError, match=refused),
+            connected(address),
+        ):
+            pass
+        with dask_process(*worker, "--no-nanny"), connected(address) as crew:
+            assert fleet(crew) == fleet(THIS_PROCESS)
+            alone = hushmote(*command, cwd=tmp_path)
+            assert json.loads(alone)["reports"] > 10
+            assert hushmote(*command, "--dask", address, cwd=tmp_path) == alone
+            with pytest.raises(WorkersError, match=f"the Dask scheduler at {address} is gone"):
+                list(
+                    crew.map(worker_parts.product, range(500), 2, 0.1, advance=lambda part: scheduler.kill())
+                )
+    with (
+        pytest.raises(WorkersError, match=f"the Dask scheduler at {address} does not answer"),
+        workers(dask=address),
+    ):
+        pass
+
+
+def test_whoever_would_draw_other_numbers_is_refused():
+    here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
+
+    def checked(**changed: str | None) -> None:
+        there = {"packages": here["packages"] | changed}
+        dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": there}})
+        dask_workers._check({"client": here, "scheduler": there, "workers": {}})
+
+    checked()
+    checked(python="3.11.9.final.0", numpy="2.4.7")
+    for package, has, line in (
+        ("hushmote", None, "the worker tcp://a:1 has no hushmote: install hushmote 0.1.0 there"),
+        ("hushmote", "0.1.1", "the worker tcp://a:1 has hushmote 0.1.1 and not 0.1.0: numbers would differ"),
+        (
+            "python",
+            "3.12.7.final.0",
+            "the worker tcp://a:1 has python 3.12 and not 3.11: numbers would differ",
+        ),
+        ("numpy", "2.3.6", "the worker tcp://a:1 has numpy 2.3 and not 2.4: numbers would differ"),
+    ):
+        with pytest.raises(WorkersError, match=re.escape(line)):
+            checked(**{package: has})
+    with pytest.raises(WorkersError, match="Dask's scheduler has no hushmote"):
+        dask_workers._check({"client": here, "scheduler": {"packages": {}}, "workers": {}})

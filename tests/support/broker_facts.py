@@ -1,0 +1,309 @@
+"""What a broker holds and what not, each a fact of a run: the columns of the table in docs/brokers.md.
+
+facts() does the same to every broker: reports at QoS 1 while nobody is there, SIGTERM, SIGKILL, a group of
+two readers. tests/server/ingest/test_brokers.py compares with the page, make_brokers.py writes it.
+"""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from boards import experiment
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from running import WAIT_S
+
+from hushmote.server.wire import report, topics
+
+REPORTS = 1500
+FEW = 100
+QUIET_S = 4.0  # what has not come then does not come
+_STATUS = "hushmote/v1/open/status/+"
+_AGAIN_S = 60.0  # NATS sends what an MQTT session did not acknowledge again after 30 s, on its own clock
+ROWS = {
+    "mqtt": "MQTT",
+    "early": "reports published before anybody subscribed",
+    "kept": f"{REPORTS:,} reports for a session that is away",
+    "ahead": "sent ahead of an acknowledgement to MQTT 3.1.1",
+    "again": "reports not acknowledged when the connection broke",
+    "retained": "a retained message",
+    "will": "a last will, retained",
+    "large": "a message of 2 MiB",
+    "term_reports": "SIGTERM: reports that wait",
+    "term_retained": "SIGTERM: a retained message",
+    "kill_reports": "SIGKILL: acknowledged reports that wait",
+    "kill_retained": "SIGKILL: a retained message, acknowledged",
+    "group": "a group that divides the reports",
+    "group_term": "SIGTERM: reports before a member of the group is back",
+    "group_dead": "what a member had when it died",
+    "node": "one machine dies",
+    "majority": "one machine of three is left",
+}
+
+
+class Reader:
+    """An MQTT client with manual acknowledgement; it tries again until the broker takes it.
+
+    port: another than the broker's first. version: of MQTT. clean: whether its session ends with it.
+    """
+
+    def __init__(
+        self, broker, name, *, port=None, version=MQTTProtocolVersion.MQTTv311, clean=False, will=False
+    ):
+        self.got = []  # (topic, payload, packet id, retained)
+        self._subscribed = 0
+        end = time.monotonic() + WAIT_S
+        while True:
+            options: dict[str, Any] = {"client_id": name, "protocol": version, "manual_ack": True}
+            start: dict[str, Any] = {}
+            if version == MQTTProtocolVersion.MQTTv5:
+                properties = Properties(PacketTypes.CONNECT)
+                properties.SessionExpiryInterval = 3600
+                properties.ReceiveMaximum = 1000
+                start = {"clean_start": clean, "properties": properties}
+            else:
+                options["clean_session"] = clean
+            self.client = mqtt.Client(CallbackAPIVersion.VERSION2, **options)
+            self.client.max_inflight_messages_set(200)
+            self.client.on_message = self._take
+            self.client.on_subscribe = self._granted
+            if will:
+                self.client.will_set(f"hushmote/v1/open/status/{name}", b"offline", 1, True)
+            with suppress(OSError):
+                self.client.connect(broker.host, port or broker.port, **start)
+                while time.monotonic() < end and self.client.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+                    if self.client.is_connected():
+                        return
+            assert time.monotonic() < end, f"{broker.name} takes nobody"
+            time.sleep(0.1)
+
+    def _take(self, _client, _data, message):
+        self.got.append((message.topic, message.payload, message.mid, message.retain))
+
+    def _granted(self, *_):
+        self._subscribed += 1
+
+    def subscribe(self, topic):
+        before, end = self._subscribed, time.monotonic() + WAIT_S
+        self.client.subscribe(topic, 1)
+        while self._subscribed == before and time.monotonic() < end:
+            self.client.loop(0.05)
+        return self
+
+    def read(self, wanted, quiet_s=QUIET_S):
+        """Read, acknowledging nothing, until so many came or nothing comes any more; how many came."""
+        last = time.monotonic()
+        while len(self.got) < wanted and time.monotonic() - last < quiet_s:
+            before = len(self.got)
+            self.client.loop(0.05)
+            if len(self.got) > before:
+                last = time.monotonic()
+        return len(self.got)
+
+    def take(self, wanted, quiet_s=QUIET_S):
+        """Read and acknowledge until these topics came or nothing comes any more; which of them came."""
+        seen = set()
+        while not wanted <= seen and self.read(1, quiet_s):
+            seen |= self.acknowledge()
+        return wanted & seen
+
+    def acknowledge(self):
+        """Acknowledge what came; the different topics."""
+        for _topic, _payload, mid, _retained in self.got:
+            self.client.ack(mid, 1)
+        came = {topic for topic, *_ in self.got}
+        self.got.clear()
+        return came
+
+    def leave(self):
+        """Disconnect once everything is written."""
+        while self.client.want_write():
+            self.client.loop(0.01)
+        self.client.disconnect()
+        self.client.loop(0.1)
+
+    def vanish(self):
+        """Break the connection without a word."""
+        self.client.socket().close()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def publish(broker, pairs, *, port=None, retain=False, seconds=WAIT_S):
+    """Publish (topic, payload) at QoS 1; whether all were acknowledged within that time."""
+    one = Reader(broker, "", port=port, clean=True)
+    sent = [one.client.publish(topic, payload, 1, retain) for topic, payload in pairs]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not all(acknowledged(info) for info in sent):
+        if one.client.loop(0.05) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            break
+    one.leave()
+    return all(acknowledged(info) for info in sent)
+
+
+def acknowledged(sent):
+    """Whether the broker acknowledged it, on a connection that may be gone."""
+    try:
+        return sent.is_published()
+    except RuntimeError:
+        return False
+
+
+def reports(count, prefix):
+    """One report of each of count boards."""
+    payload = report.encode(experiment(), 1, 0)
+    return [(topics.report_topic("open", f"{prefix}-{i}"), payload) for i in range(count)]
+
+
+def of(count, prefix):
+    """The topics of these reports."""
+    return {topic for topic, _ in reports(count, prefix)}
+
+
+def share_of(came, wanted):
+    """How a cell says how many of the wanted came."""
+    return "all" if came == wanted else "next to none" if came <= wanted / 50 else "some"
+
+
+def facts(broker, group, nodes):
+    """Row -> cell of a started broker. group: GroupByShare or GroupByPull. nodes: ports of its servers."""
+    cells = {"mqtt": versions(broker)}
+    cells |= alone(broker)
+    cells |= group.facts(broker)
+    cells |= stopped(broker, group)
+    cells |= killed(broker)
+    cells |= machines(broker, nodes)
+    return {row: cells[row] for row in ROWS}
+
+
+def versions(broker):
+    """Which versions of MQTT it speaks."""
+    took = []
+    for version in (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311):
+        one = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=version)
+        answers = []
+        one.on_connect = lambda _c, _d, _f, reason, _p, answers=answers: answers.append(not reason.is_failure)
+        one.connect(broker.host, broker.port)
+        end = time.monotonic() + 5
+        while not answers and time.monotonic() < end and one.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            pass
+        took.append(answers == [True])
+        one.disconnect()
+    return {(True, True): "5 and 3.1.1", (False, True): "3.1.1"}[tuple(took)]
+
+
+def alone(broker):
+    """One session, one retained message, one will, one large message."""
+    publish(broker, reports(FEW, "early"))
+    away = Reader(broker, "away").subscribe(topics.report_filter())
+    early = "kept" if away.read(FEW) else "gone"
+    away.leave()
+    publish(broker, reports(REPORTS, "kept"))
+    away = Reader(broker, "away")
+    kept = share_of(len(away.take(of(REPORTS, "kept"))), REPORTS)
+    away.leave()
+    window = Reader(broker, "window", clean=True).subscribe(topics.report_filter())
+    publish(broker, reports(REPORTS, "ahead"))
+    ahead = window.read(REPORTS)
+    window.leave()
+    away = Reader(broker, "away").subscribe(topics.report_filter())
+    away.take(of(REPORTS, "ahead"))
+    publish(broker, reports(5, "again"))
+    assert away.read(5) == 5
+    away.vanish()
+    away = Reader(broker, "away")
+    broken = time.monotonic()
+    again = share_of(len(away.take(of(5, "again"), _AGAIN_S if broker.name == "nats" else QUIET_S)), 5)
+    again += ", half a minute later" if time.monotonic() - broken > 15 else ""
+    away.leave()
+
+    publish(broker, [(topics.experiment_topic("open", "temp"), b"{}")], retain=True)
+    dying = Reader(broker, "dying", clean=True, will=True)
+    live = Reader(broker, "", clean=True).subscribe(_STATUS)
+    dying.vanish()
+    will = "published" if live.read(1, 5.0) else "lost"
+    live.leave()
+    late = Reader(broker, "", clean=True).subscribe(_STATUS)
+    will += ", kept" if late.read(1) else ", not kept"
+    late.leave()
+    taken = publish(broker, [(topics.report_topic("open", "large"), bytes(2 << 20))], seconds=5)
+    return {
+        "early": early,
+        "kept": kept,
+        "ahead": "no limit" if ahead == REPORTS else f"{ahead:,}",
+        "again": again,
+        "retained": retained(broker, "temp"),
+        "will": will,
+        "large": "taken" if taken else "refused",
+    }
+
+
+def retained(broker, name):
+    """Whether a retained message is there."""
+    late = Reader(broker, "", clean=True).subscribe(topics.experiment_topic("open", name))
+    there = late.read(1)
+    late.leave()
+    return "kept" if there else "gone"
+
+
+def stopped(broker, group):
+    """SIGTERM and a start, with reports that wait."""
+    publish(broker, reports(FEW, "term"))
+    broker.terminate()
+    broker.start()
+    cells = {"term_retained": retained(broker, "temp"), "group_term": group.after_restart(broker)}
+    away = Reader(broker, "away")
+    came = away.take(of(FEW, "term"))
+    away.leave()
+    return cells | {"term_reports": share_of(len(came), FEW)}
+
+
+def killed(broker, rounds=5):
+    """SIGKILL right after the last acknowledgement, until something is lost.
+
+    mosquitto saves every two seconds; a round has its save between last acknowledgement and kill about one
+    time in 100, so that all five keep everything with a chance below 1e-9.
+    """
+    if broker.name != "mosquitto":
+        rounds = 1
+    Reader(broker, "away").subscribe(topics.report_filter()).leave()
+    if broker.name == "mosquitto":
+        broker.restart()  # the session is on disk
+    cells = {}
+    for i in range(rounds):
+        publish(broker, [(topics.experiment_topic("open", f"kill-{i}"), b"{}")], retain=True)
+        publish(broker, reports(FEW, f"kill{i}"))
+        broker.kill()
+        broker.start()
+        away = Reader(broker, "away")
+        came = away.take(of(FEW, f"kill{i}"))
+        away.leave()
+        cells = {"kill_reports": "all" if len(came) == FEW else "lost"}
+        cells["kill_retained"] = retained(broker, f"kill-{i}")
+        if cells["kill_reports"] == "lost":
+            break
+    return cells
+
+
+def machines(broker, nodes):
+    """SIGKILL of one of its servers, then of another."""
+    if len(nodes) < 3:
+        broker.kill()
+        with suppress(ConnectionRefusedError):
+            mqtt.Client(CallbackAPIVersion.VERSION2).connect(broker.host, broker.port)
+            raise AssertionError(f"{broker.name} lives on")
+        return {"node": "it stands still", "majority": "-"}
+    away = Reader(broker, "nodes", port=nodes[2]).subscribe(topics.report_filter())
+    broker.kill(0)
+    publish(broker, reports(FEW, "node"), port=nodes[1])
+    came = away.take(of(FEW, "node"))
+    there = Reader(broker, "", port=nodes[2], clean=True)
+    broker.kill(1)
+    sent = there.client.publish(*reports(1, "majority")[0], qos=1)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        there.client.loop(0.05)
+    return {
+        "node": "it goes on, all kept" if len(came) == FEW else "it loses reports",
+        "majority": "it acknowledges, and may lose" if acknowledged(sent) else "it acknowledges nothing",
+    }

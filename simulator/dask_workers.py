@@ -29,8 +29,13 @@ _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
 WORKERS_S = 10
 START_S = 300  # of processes on a machine that is busy
-# The servers for pages of a local cluster cannot be left out, but have none.
-_NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+# The servers for pages of a local cluster cannot be left out, but have none. A worker that is started again
+# after 15 s, as on a busy machine, would be given up, and with the last one the work would stand still.
+_LOCAL = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.deploy.lost-worker-timeout": f"{START_S} s",
+}
 # What decides which numbers come, and the parts of its version that do.
 _SAME = {"hushmote": 9, "numpy": 2, "python": 2}
 
@@ -74,7 +79,7 @@ def local(count: int) -> Iterator[Workers]:
     with (
         _silence(),
         tempfile.TemporaryDirectory(prefix="hushmote-") as folder,
-        config.set(_NO_PAGES),
+        config.set(_LOCAL),
         closing(_started(folder)) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

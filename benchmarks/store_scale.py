@@ -312,7 +312,7 @@ def main() -> None:
     options = parser.parse_args()
     quick, only, console = options.quick, options.only, Console(width=140)
     result: dict[str, Any] = {f"machine of {only or 'all'}": machine(), "settings": SETTINGS}
-    known, rounds = (10_000, 4) if quick else (200_000, 40)
+    known, rounds = (10_000, 4) if quick else (100_000, 30)
     with Cluster(durable=True, settings=SETTINGS) as cluster:
         if only in (None, "parts"):
             sides: dict[Any, tuple[int, str]] = {k: (k, "upsert, arrays") for k in (1, 8, 16, 32, 64)}
@@ -324,7 +324,7 @@ def main() -> None:
             result["writes"] = [{"way": way} | row for way, row in found.items()]
             show(console, "writes", result["writes"])
         if only in (None, "pages"):
-            result["pages"] = list(measure_pages(cluster, known, 1 if quick else 5))
+            result["pages"] = list(measure_pages(cluster, known, 1 if quick else 3))
             show(console, "pages", result["pages"])
         if only in (None, "devices"):
             sizes_ = (2_000, 20_000) if quick else (1_000_000, 10_000_000)

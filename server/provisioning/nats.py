@@ -196,7 +196,10 @@ def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
 
 
 def _aggregator_subscribes(prefix: str, answers: str) -> list[str]:
-    return [f"{prefix}.report.*", f"{prefix}.status.*", f"{prefix}.experiment.*", answers, "_INBOX.>"]
+    # An aggregator whose store may get more fleets watches the experiments of all: NATS refuses such a filter
+    # where a right is narrower, and would show it none.
+    experiments = "hushmote.v1.*.experiment.*"
+    return [f"{prefix}.report.*", f"{prefix}.status.*", experiments, answers, "_INBOX.>"]
 
 
 def _list(subjects: Sequence[str]) -> str:

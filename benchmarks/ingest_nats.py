@@ -116,6 +116,7 @@ def measure(kind: str, members: int, reports: Reports, folder: str, store: str) 
         with Store(url) as opened:
             assert opened.participation(FLEET)["bench"].reports == count
         return {
+            "reports": count,
             "publish_per_s": count / seconds,
             "publish_us": 1e6 * (after - before).sum() / count,
             "publish_busiest_us": 1e6 * (after - before).max() / count,
@@ -211,7 +212,7 @@ def beside_bare(kind: str, reports: Reports, rounds: int, folder: str) -> dict:
                 row |= {f"{name}_per_s": count / seconds, f"{name}_cpu_us": 1e6 * used_s / count}
             rows.append(row)
     ratio = float(np.median([row["aggregator_per_s"] / row["bare_per_s"] for row in rows]))
-    return {"rounds": rows, "ratio": ratio}
+    return {"reports": count, "rounds": rows, "ratio": ratio}
 
 
 def show_members(console: Console, result: dict) -> None:
@@ -243,7 +244,7 @@ def main() -> None:
     options = parser.parse_args()
     console, reports = Console(width=110), Reports(2_000 if options.quick else options.reports)
     result: dict = {} if options.only is None else json.loads((RESULTS / FILE).read_text())
-    result |= {"machine": machine(), "reports": len(reports.names)}
+    result["machine"] = machine()
 
     def keep() -> None:
         if not options.quick:

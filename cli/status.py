@@ -18,6 +18,7 @@ from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
 from ..server.estimate.shuffled import LIMITS
+from ..server.ingest.broker_url import is_nats
 from ..server.store.store import Store, Version
 from . import tables
 from .broker import PANEL, URLS, Ca, Cert, PasswordFile, connection
@@ -153,7 +154,7 @@ def _boards(
     """What each board's status topic says."""
     from ..server.ingest import device_health  # only here: it takes a tenth of a second to load
 
-    if cert is not None and _is_first_aggregator(cert):
+    if cert is not None and not is_nats(broker) and _is_first_aggregator(cert):
         raise UsageError(
             f"{cert} is the aggregator's: the broker would end its connection and drop the reports that wait "
             "for it; make one for this with `hushmote provision aggregator`"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import signal
+import socket
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ Result = TypeVar("Result")
 
 _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
+_MOST_GREETING = 1 << 20  # bytes
 WORKERS_S = 10
 START_S = 300  # of processes on a machine that is busy
 # The servers for pages of a local cluster cannot be left out, but have none. A worker that is started again
@@ -121,7 +123,7 @@ def remote(address: str) -> Iterator[Workers]:
 
     Raises WorkersError where none answers within seconds, it has no workers, or theirs is another Hushmote.
     """
-    if not _ADDRESS.fullmatch(address):
+    if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65_536:
         raise WorkersError(
             f"{address!r} is no address of a Dask scheduler: write it as tcp://10.0.0.5:8786, or with tls://"
         )
@@ -130,6 +132,8 @@ def remote(address: str) -> Iterator[Workers]:
             "tls:// needs certificates: say where they are in Dask's configuration, distributed.comm.tls"
         )
     where = f"the Dask scheduler at {address}"
+    if address.startswith("tcp") and not _may_be_dask(address):
+        raise WorkersError(f"what listens at {address} is no Dask scheduler: give a scheduler's port")
     with _silence():
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
@@ -144,6 +148,21 @@ def remote(address: str) -> Iterator[Workers]:
                 ) from None
             _check(cast("Mapping[str, Any]", client.get_versions(packages=["hushmote"])))
             yield _DaskWorkers(client, where)
+
+
+def _may_be_dask(address: str) -> bool:
+    """Whether what listens there, if anything does, begins as a scheduler: with the size of a small frame.
+
+    Dask's client takes anything for a size, and cannot be ended once it waits for so much.
+    """
+    host, _, port = address.partition("://")[2].rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as there:
+            there.settimeout(CONNECT_S)
+            begun = there.recv(8, socket.MSG_WAITALL)
+    except OSError:
+        return True  # the client says what is wrong
+    return len(begun) == 8 and int.from_bytes(begun, "little") < _MOST_GREETING
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ from ..server.errors import HushmoteError
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
+_MOST_WORKERS = 64  # where there are not as many cores: more would fill the memory and do nothing sooner
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -104,6 +105,12 @@ def workers(count: int | None = None, dask: str | None = None, pool: bool = Fals
         raise WorkersError("work is done either by --workers of this machine or by those of --dask, not both")
     if count is not None and count < 1:
         raise WorkersError(f"there must be 1 worker or more, not {count}")
+    cores = os.cpu_count() or 1
+    if count is not None and count > max(_MOST_WORKERS, cores):
+        raise WorkersError(
+            f"each worker is a process, and this machine has {cores} cores: take {max(_MOST_WORKERS, cores)} "
+            "workers at most"
+        )
     if dask is not None or (count or 1) > 1:
         try:
             from . import dask_workers  # distributed takes a second to load

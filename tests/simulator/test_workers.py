@@ -6,11 +6,13 @@ import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from unittest import mock
 
@@ -179,6 +181,8 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
             "'room' is no address",
         ),
         (("study", "lifetime", "--quick", "--dask", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "--quick", "--dask", "tcp://127.0.0.1:99999"), "is no address"),
+        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
         (
             ("plan", "--devices", "2000", "--epsilon", "1", "--bins", "16", "--workers", "2"),
             "for the fleets of",
@@ -189,6 +193,15 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):
     (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
     assert line in hushmote(*command, cwd=tmp_path, expect=1)
+
+
+def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
+        Thread(target=lambda: server.accept()[0].sendall(greeting), daemon=True).start()
+        with pytest.raises(WorkersError, match="no Dask scheduler"):
+            workers(dask=f"tcp://127.0.0.1:{port}").__enter__()
 
 
 def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

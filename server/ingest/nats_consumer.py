@@ -85,6 +85,9 @@ class Consumer:
             config.ack_policy != AckPolicy.EXPLICIT
             or config.deliver_subject is not None
             or (config.max_deliver or -1) > 0
+            or config.headers_only  # what comes would be empty, and acknowledged
+            or config.inactive_threshold  # it would go, with what waits, while nobody is here
+            or config.mem_storage
         ):
             raise ConsumerRefused(
                 f"the consumer {self.name} was not made by hushmote: take another --client-id, or delete it"

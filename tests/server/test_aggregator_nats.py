@@ -10,6 +10,7 @@ import time
 import nats
 import pytest
 from boards import experiment, payload_of
+from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 from running import running, until
 from sqlalchemy import event
@@ -20,7 +21,7 @@ from hushmote.server.ingest import nats_consumer
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
 from hushmote.server.wire import topics
-from hushmote.server.wire.subjects import STREAM
+from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import NatsServers
 
 
@@ -251,6 +252,22 @@ def test_a_consumer_that_somebody_deletes_is_made_again_and_the_log_says_what_th
         until(aggregator.ready.is_set, lambda: aggregator.condition)
         publish(one, crowd(5)[0])
         until(lambda: total(aggregator) == 5, lambda: aggregator.counters)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"headers_only": True}, {"inactive_threshold": 60.0}, {"mem_storage": True}, {"max_deliver": 3}]
+)
+def test_a_consumer_that_would_lose_reports_is_not_pulled_from(store, one, odd):
+    config = ConsumerConfig(
+        durable_name="odd",
+        ack_policy=AckPolicy.EXPLICIT,
+        filter_subject=report_subject(),
+        **odd,
+    )
+    with running(store, one, client_id="first"):  # the stream is the servers' own: MQTT makes it
+        ask(one, lambda stream: stream.add_consumer(STREAM, config))
+    with pytest.raises(BrokerRefused, match="the consumer odd was not made by hushmote"):
+        Aggregator(store, nats=parse_nats_url(one.url), client_id="odd").run()
 
 
 def test_what_is_given_back_at_the_end_goes_to_another_at_once(store, one):

@@ -30,6 +30,7 @@ COST = ROOT / "docs" / "cost.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 FEW, MANY = 500, 2000  # connections: of the constants, of the check
 AWAY = 20_000
+LISTED = (10_000, 100_000)
 NATS_RUNS = "ingest_nats.json"
 ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 
@@ -81,6 +82,10 @@ def collect() -> Iterator[tuple[str, float, str, str, str]]:
         kept = row_of(read("handshakes.json")["retained"], broker=kind, boards=AWAY)
         said = f"statuses of {AWAY:,} boards that are away"
         yield f"{kind} retained", kept["bytes"], "bytes", "handshakes.json", said
+    few, many = (row_of(read("nats_fleet.json")["users"], named="by URI", boards=n) for n in LISTED)
+    listed = (many["rss_mb"] - few["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
+    said = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
+    yield "nats listed", listed, "bytes", "nats_fleet.json", said
     bytes_of = connection(hands, "nats 3", FEW)
     for way, name in (("up", "sent"), ("down", "received")):
         yield (
@@ -117,7 +122,7 @@ def on_nats() -> Iterator[tuple[str, float, str, str, str]]:
     if (RESULTS / NATS_RUNS).exists():
         found = read(NATS_RUNS)
         one = found["members"]["nats 3, sync always"]["1"]
-        said = f"{found['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
+        said = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
         yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", NATS_RUNS, said
         yield "nats 3 deliver", one["delivery_us"], "us", NATS_RUNS, said
         said = "the busiest of three servers, for a report that is published, sync always"
@@ -281,7 +286,9 @@ def checks_table() -> str:
 
 
 def short(x: float) -> str:
-    """Three digits, with commas."""
+    """Three digits, with commas; what is next to nothing is said to be."""
+    if 0 < x < 0.01:
+        return "< 0.01"
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
@@ -313,18 +320,18 @@ def fleets_table() -> str:
             big(n.standing),
             big(n.arriving),
             short(n.broker_cores),
-            short(n.broker_gib / 1024),
+            short(n.broker_gib),
             short(n.aggregator_cores + n.database_cores),
-            short(n.store_tb),
+            short(n.store_tb * 1000),
             short(n.network_mbit),
             str(n.regions),
-            str(n.machines),
+            f"{n.machines:,}",
             n.first.what,
         )
         for n in extrapolated()
     ]
     said = (
-        "boards, they, reports a day, connected, connect/s, broker cores, broker TiB, other cores, store TB"
+        "boards, they, reports a day, connected, connect/s, broker cores, broker GiB, other cores, store GB"
     )
     return table((*said.split(", "), "Mbit/s", "regions", "machines", "breaks first"), rows)
 

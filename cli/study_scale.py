@@ -55,9 +55,11 @@ def scale_command(
     if as_json:
         print_json({"chosen": chosen.setup.name, "setups": [one.to_dict() for one in found]})
         return
-    how = "stay connected" if stays else "sleep"
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
-    table = tables.table(f"{boards:,} boards that {how}, a report every {every}", headings, 1)
+    who = "1 board that stays connected" if stays else "1 board that sleeps"
+    if boards > 1:
+        who = f"{boards:,} boards that {'stay connected' if stays else 'sleep'}"
+    table = tables.table(f"{who}, a report every {every}", headings, 1)
     for words, number in (
         ("reports a second, busiest", lambda n: n.reports_per_s),
         ("connected at once", lambda n: n.standing),
@@ -66,19 +68,26 @@ def scale_command(
         ("broker, GiB", lambda n: n.broker_gib),
         ("aggregators, cores", lambda n: n.aggregator_cores),
         ("database, cores", lambda n: n.database_cores),
-        ("store, TB", lambda n: n.store_tb),
+        ("store, GB", lambda n: 1000 * n.store_tb),
         ("network, Mbit/s", lambda n: n.network_mbit),
     ):
         table.add_row(words, *(_digits(number(one)) for one in found))
-    table.add_row("breaks first: asked, of 1", *(_digits(one.first.asked) for one in found))
+    table.add_row("asked of what breaks first", *(_percent(one.first.asked) for one in found))
     show.out.print(table)
-    show.out.print(f"\ntake: {_take(chosen)}", soft_wrap=True)
-    first = chosen.first
-    grows = f"at {boards / first.asked:,.0f} boards" if first.asked else "never"
-    show.out.print(f"breaks first: {first.what}, {grows}; then {first.then}", soft_wrap=True)
-    show.out.print(
-        f"a model with measured constants: one machine has {cores} cores and {memory:g} GiB, used to a half"
-    )
+    show.out.print(f"\ntake, by size alone: {_take(chosen)}", soft_wrap=True)
+    at = scale.breaks_at(fleet, chosen.setup, machine)
+    if at is None:
+        show.out.print(f"breaks first: nothing, up to {scale.MOST_BOARDS:,} boards")
+    else:
+        of = "one region's " if chosen.regions > 1 else ""
+        show.out.print(
+            f"breaks first: {of}{at[1].what}, at some {_round(at[0]):,} boards; then {at[1].then}",
+            soft_wrap=True,
+        )
+    if chosen.setup is scale.CLUSTER:
+        show.out.print("its one log of reports is written to disks, whose speed the model does not know")
+    show.out.print(f"one machine has {cores} cores and {memory:g} GiB, used to a half in the busiest second")
+    show.out.print("docs/scale.md has the model's constants, docs/set-ups.md what each set-up survives")
 
 
 def _take(chosen: scale.Needs) -> str:
@@ -92,7 +101,19 @@ def _take(chosen: scale.Needs) -> str:
 def _digits(x: float) -> str:
     if x >= 99.95:
         return f"{x:,.0f}"
-    return f"{x:.2f}" if x >= 0.01 or x == 0 else f"{x:.1g}"
+    if 0 < x < 0.01:
+        return "< 0.01"
+    return f"{x:.2f}" if x else "0"
+
+
+def _percent(asked: float) -> str:
+    return f"{100 * asked:,.0f} %" if asked >= 0.01 else "< 1 %"
+
+
+def _round(boards: int) -> int:
+    """To two digits, down: a model knows no more."""
+    unit = 10 ** max(len(str(boards)) - 2, 0)
+    return boards // unit * unit
 
 
 def arrival_command(

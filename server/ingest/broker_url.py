@@ -78,15 +78,17 @@ def parse_nats_url(url: str) -> NatsAddress:
         mqtt = queries.pop("mqtt", [usual])[0].split(",")
         mqtt = [int(port) for port in (mqtt * len(one) if len(mqtt) == 1 else mqtt)]
         servers = tuple(
-            (h.hostname or "", h.port or _NATS_PORT, port) for h, port in zip(one, mqtt, strict=True)
+            (h.hostname or "", _NATS_PORT if h.port is None else h.port, port)
+            for h, port in zip(one, mqtt, strict=True)
         )
         odd = parts.path not in ("", "/") or queries or parts.fragment or not all(h for h, _, _ in servers)
-        if odd or not all(0 < port < 65_536 for port in mqtt):
+        if odd or not all(0 < port < 65_536 for _, *ports in servers for port in ports):
             raise ValueError
     except (ValueError, KeyError):
         # Without the URL itself: it may hold a password.
         raise BrokerUrlError(
-            "NATS servers are written nats://[user:password@]host[:4222],host,...[?mqtt=1883]; tls:// for TLS"
+            "NATS servers are written nats://[user@]host[:4222],host,...[?mqtt=1883], mqtt with "
+            "one port or one for each; tls:// for TLS; ports are 1 to 65535"
         ) from None
     return NatsAddress(
         servers, unquote(name) if login else None, unquote(password) if colon else None, parts.scheme == "tls"
@@ -104,12 +106,17 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     except ValueError:
         parts, port = urlsplit(""), None
     schemes = _PORTS if tls else ("mqtt",)
-    if parts.scheme not in schemes or not parts.hostname or parts.path not in ("", "/") or parts.query:
+    odd = parts.path not in ("", "/") or parts.query or port == 0
+    if parts.scheme not in schemes or not parts.hostname or odd:
         # Without the URL itself: it may hold a password.
-        also = "; mqtts:// for TLS" if tls else ""
-        raise BrokerUrlError(f"a broker is written mqtt://[user:password@]host[:port]{also}")
+        also = "; mqtts:// for TLS; NATS servers nats:// or tls://" if tls else ""
+        raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{also}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
     return BrokerAddress(
-        parts.hostname, port or _PORTS[parts.scheme], username, password, parts.scheme == "mqtts"
+        parts.hostname,
+        _PORTS[parts.scheme] if port is None else port,
+        username,
+        password,
+        parts.scheme == "mqtts",
     )

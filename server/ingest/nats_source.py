@@ -89,7 +89,13 @@ class NatsSource:
             why = "it ends the connection: it may want a client certificate, --cert and --cert-key"
         if why is not None:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
-        reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ") or type(error).__name__
+        if isinstance(error, TimeoutError):
+            reason = "it does not answer; is that NATS' port?"
+        elif isinstance(error, ConnectionRefusedError):  # asyncio's text has the address again
+            reason = "connection refused"
+        else:
+            reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ")
+            reason = reason or type(error).__name__
         return logging.WARNING, f"no NATS server at {where} ({reason}): trying again", Loss.OTHER
 
     def greet(self, connection: NatsConnection, now: float) -> bool:

@@ -96,7 +96,11 @@ class Subscription:
         """Say that the broker has granted it; raises BrokerRefused where it has not."""
         if connection.granted is not None and connection.granted.is_failure:
             why = str(connection.granted).lower()
-            raise BrokerRefused(f"{self._session.broker} refuses the subscription: {why}")
+            # NATS servers that `hushmote provision` told grant an aggregator none over MQTT.
+            raise BrokerRefused(
+                f"{self._session.broker} refuses the subscription: {why}; if it is a NATS server, write "
+                "it as tls:// or nats://"
+            )
         # Without the group's name: who knows it, and may subscribe, could take reports out of it.
         where = f"{self._session.host}:{self._session.port} with MQTT {connection.protocol}"
         shared = "" if self._session.group is None else ", sharing the reports with others"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from .arrival import Server
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
+MOST_BOARDS = 10**10
 GIB = 2.0**30
 TB = 1e12
 _IP_TCP = 40  # bytes of the headers of a packet, IPv4 without options
@@ -122,7 +123,8 @@ class Limit:
 class Needs:
     """What a fleet needs of a set-up, at its peak; cores, GiB, Mbit/s and TB, before regions are made.
 
-    arriving: connections a second at the peak. standing: at a time. limits: the most that is asked first.
+    arriving: connections a second at the peak. standing: at a time. divided_gib: of the brokers' memory, what
+    they divide; every_gib: what each has of all boards. limits: the most that is asked first.
     """
 
     fleet: Fleet
@@ -132,7 +134,8 @@ class Needs:
     standing: float
     arriving: float
     broker_cores: float
-    broker_gib: float
+    divided_gib: float
+    every_gib: float
     aggregator_cores: float
     database_cores: float
     store_tb: float
@@ -153,11 +156,15 @@ class Needs:
     def brokers(self) -> int:
         """Machines with a broker, of all regions."""
         m = self.machine
-        most = max(
-            self.broker_cores / m.cores, self.broker_gib / m.memory_gib, self.network_mbit / m.network_mbit
-        )
-        least = (3 if self.setup.broker == NATS else 1) * self.regions
-        return max(math.ceil(most / m.load), least)
+        most = max(self.broker_cores / m.cores, self.network_mbit / m.network_mbit) / m.load
+        room = m.memory_gib * m.load - self.every_gib / self.regions
+        least = max(math.ceil(self.divided_gib / self.regions / room), 3 if self.setup.broker == NATS else 1)
+        return max(math.ceil(most), least * self.regions)
+
+    @property
+    def broker_gib(self) -> float:
+        """Memory of all brokers."""
+        return self.divided_gib + self.every_gib * self.brokers / self.regions
 
     @property
     def aggregators(self) -> int:
@@ -200,8 +207,8 @@ class Needs:
 
 def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
     """Work out what a fleet needs of a set-up; raises ScaleError."""
-    if not 1 <= fleet.boards <= 10**10:
-        raise ScaleError(f"the model takes 1 to 10,000,000,000 boards, not {fleet.boards:,}")
+    if not 1 <= fleet.boards <= MOST_BOARDS:
+        raise ScaleError(f"the model takes 1 to {MOST_BOARDS:,} boards, not {fleet.boards:,}")
     if min(fleet.every_s, fleet.refresh_s, fleet.spread_s) < 1:
         raise ScaleError(
             "from one report to the next, and from one connection to the next, is a second at least"
@@ -223,8 +230,11 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
     opened = of[f"{kind} connect"] + of[f"{kind} subscribe"] * fleet.experiments + of[f"{kind} status"]
     broker_us = arriving * opened + pings * of[f"{kind} ping"] + report * of[f"{kind} report"]
     broker_us += report * of.get(f"{kind} deliver", 0.0)
-    kept = fleet.boards * of[f"{kind} retained"]
-    broker_gib = (standing * of[f"{kind} connection"] + kept) / GIB
+    divided, every = standing * of[f"{kind} connection"], 0.0
+    if kind == NATS:  # a status is in all three servers, and an entry in each server's list
+        every = fleet.boards * (of[f"{kind} retained"] / 3 + of["nats listed"])
+    else:
+        divided += fleet.boards * of[f"{kind} retained"]
     aggregator_us = report * of[f"aggregator {setup.broker} {setup.store}"]
     database_us = report * of[f"database {setup.store}"]
     store = fleet.boards * fleet.experiments * of[f"{setup.store} device"]
@@ -240,13 +250,14 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         "standing": standing,
         "arriving": arriving,
         "broker_cores": broker_us / 1e6,
-        "broker_gib": broker_gib,
+        "divided_gib": divided / GIB,
+        "every_gib": every / GIB,
         "aggregator_cores": aggregator_us / 1e6,
         "database_cores": database_us / 1e6,
         "store_tb": store / TB,
         "network_mbit": bytes_per_s * 8 / 1e6,
     }
-    limits = sorted(_limits(setup, fleet.boards, machine, amounts, of), key=lambda limit: -limit.asked)
+    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.asked)
     return Needs(fleet, setup, machine, limits=tuple(limits), **amounts)
 
 
@@ -259,8 +270,20 @@ def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
     return found
 
 
+def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:
+    """The least number of such boards that is too many, and what breaks there; None for no number."""
+    low, high = 1, MOST_BOARDS + 1
+    while low < high:
+        middle = (low + high) // 2
+        if needs(replace(fleet, boards=middle), setup, machine).first.asked > 1:
+            high = middle
+        else:
+            low = middle + 1
+    return None if low > MOST_BOARDS else (low, needs(replace(fleet, boards=low), setup, machine).first)
+
+
 def _limits(
-    setup: Setup, boards: int, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
+    setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
 ) -> list[Limit]:
     """How much is asked of what there is one of, of 1 each."""
     load = machine.load
@@ -274,20 +297,20 @@ def _limits(
     if setup.broker == MOSQUITTO:
         limits += [
             Limit("mosquitto's one thread", amounts["broker_cores"] / load, "NATS servers"),
-            Limit("mosquitto's memory", amounts["broker_gib"] / (machine.memory_gib * load), "NATS servers"),
+            Limit("mosquitto's memory", amounts["divided_gib"] / (machine.memory_gib * load), "NATS servers"),
         ]
     else:
         log_cores = amounts["reports_per_s"] * of["nats 3 log"] / 1e6
         limits.append(Limit("the one log of reports", log_cores / load, "regions"))
-        # Each server has the statuses of all boards, in memory, whoever is connected to it.
-        statuses = boards * of["nats 3 retained"] / 3 / GIB
-        limits.append(Limit("statuses that are retained", statuses / (machine.memory_gib * load), "regions"))
         meta = _MOST_SERVERS * machine.cores * load
         limits.append(Limit("processors of the brokers", amounts["broker_cores"] / meta, "regions"))
-        memory = _MOST_SERVERS * machine.memory_gib * load
-        limits.append(
-            Limit("memory for connections", amounts["broker_gib"] / memory, "regions, or boards that sleep")
-        )
+        # Whoever is connected to it: each server has the list of all boards, and their statuses.
+        every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
+        asked = (every + connections) / (machine.memory_gib * load)
+        if every > connections:
+            limits.append(Limit("memory for the list of boards and their statuses", asked, "regions"))
+        else:
+            limits.append(Limit("memory for connections", asked, "regions, or boards that sleep"))
     if setup.store == SQLITE:
         alone = amounts["aggregator_cores"] / load
         limits.append(Limit("the one aggregator", alone, "a group on PostgreSQL"))

@@ -39,6 +39,7 @@ def test_urls_name_servers_with_their_ports_for_nats_and_mqtt():
         "nats://a?mqtt=",
         "nats://a?mqtt=1,2",
         "nats://a?mqtt=70000",
+        "nats://a:0",
         "nats://a?mqt=1",
         "nats://ann:secret@a?x",
         "mqtt://a",

@@ -50,7 +50,7 @@ def test_boards_that_sleep_need_less_than_boards_that_stay():
     for boards in (10**6, 10**8, 10**9):
         sleep, stay = (smallest(Fleet(boards, EIGHT, stays=stays)) for stays in (False, True))
         assert sleep.machines < stay.machines
-        assert sleep.broker_gib < stay.broker_gib / 10
+        assert sleep.broker_gib < stay.broker_gib / 3
 
 
 def test_the_smallest_set_up_that_is_enough_is_taken_and_the_last_is_divided_into_regions():
@@ -92,8 +92,36 @@ def test_the_command_says_what_to_take():
     assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
     assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
     done = CliRunner().invoke(app, ["study", "scale", "--boards", "2000000", "--every", "1w"])
-    assert re.search(r"^take: ", done.stdout, re.MULTILINE)
+    assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
     assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
+@pytest.mark.parametrize("way", ["--stay", "--sleep"])
+def test_the_command_s_table_is_readable_and_has_80_columns(boards: str, way: str):
+    done = CliRunner().invoke(app, ["study", "scale", "--boards", boards, way], env={"COLUMNS": "80"})
+    table, _, said = done.stdout.partition("\n\n")
+    assert max(map(len, table.splitlines())) <= 80
+    assert not re.search(r"e-\d|0\.00\d", table)
+    assert "breaks first: " in said
+
+
+@pytest.mark.parametrize("setup", scale.SETUPS)
+@pytest.mark.parametrize("stays", [False, True])
+def test_one_board_fewer_than_breaks_it_is_enough(setup: scale.Setup, stays: bool):
+    fleet = Fleet(7, WEEK, stays=stays)
+    found = scale.breaks_at(fleet, setup)
+    assert found is not None
+    assert needs(replace(fleet, boards=found[0]), setup).regions == 2
+    assert needs(replace(fleet, boards=found[0] - 1), setup).regions == 1
+
+
+def test_every_server_has_the_list_of_all_boards():
+    found = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
+    of = scale.constants()
+    each = of["nats 3 retained"].value / 3 + of["nats listed"].value
+    assert found.every_gib * scale.GIB == pytest.approx(10**6 * each)
+    assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
 
 
 def test_the_command_simulates_with_and_without_a_spread(tmp_path):

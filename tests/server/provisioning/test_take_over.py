@@ -1,30 +1,31 @@
 """A fleet's boards go from mosquitto to NATS servers: the commands of docs/set-ups.md."""
 
-import shutil
 from pathlib import Path
 
 from command_line import hushmote
 from cryptography import x509
+from take_over import let_boards_in, take_over
 
 from hushmote.server.provisioning.settings import load_settings
 
 
 def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Path):
-    """The old authority, its boards, and the name that they know."""
-    hushmote("provision", "fleet", "old", "--fleet", "home", "--host", "broker.example", cwd=tmp_path)
-    hushmote("provision", "device", "desk", "--folder", "old", cwd=tmp_path)
+    """The old authority, the name that boards know, and its boards once they are let in."""
+
+    def run(*arguments: str) -> str:
+        return hushmote(*arguments, cwd=tmp_path)
+
+    run("provision", "fleet", "old", "--fleet", "home", "--host", "broker.example")
+    for device in ("desk", "lost"):
+        run("provision", "device", device, "--folder", "old")
+    run("provision", "revoke", "lost", "--folder", "old", "--only-folder")
     hosts = [word for name in "abc" for word in ("--host", f"{name}.example")]
-    hushmote(
+    run(
         *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
         *("--board-host", "broker.example"),
-        cwd=tmp_path,
     )
     old, new = tmp_path / "old", tmp_path / "new"
-    for part in ("authority", "aggregator", "devices"):
-        shutil.copytree(old / part, new / part, dirs_exist_ok=True)
-    for part in ("broker", "broker/1", "broker/2", "broker/3"):
-        shutil.copy(old / "broker/ca.pem", new / part)
-    hushmote("provision", "rotate", "broker", "--folder", "new", cwd=tmp_path)
+    take_over(old, new, run)
     ca = x509.load_pem_x509_certificate((old / "broker/ca.pem").read_bytes())
     for number in "123":
         server = x509.load_pem_x509_certificate((new / f"broker/{number}/broker.pem").read_bytes())
@@ -32,8 +33,13 @@ def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Pat
         names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert "broker.example" in names.get_values_for_type(x509.DNSName)
         users = (new / f"broker/{number}/users.conf").read_text()
+        assert "[STANDARD, MQTT]" in users
+        assert "urn:hushmote:desk:" not in users
+    let_boards_in(old, new, run)
+    for number in "123":
+        users = (new / f"broker/{number}/users.conf").read_text()
         assert "urn:hushmote:desk:" in users
-        assert "urn:hushmote:aggregator_1:" in users
+        assert "urn:hushmote:lost:" not in users
 
 
 def test_boards_are_told_all_servers_and_none_that_is_no_server(tmp_path: Path):

@@ -1,0 +1,78 @@
+"""`hushmote serve --publish` on NATS servers as provisioned: who finds what it retained, and when."""
+
+import contextlib
+import datetime
+import json
+import time
+from pathlib import Path
+
+from boards import experiment, payload_of
+from filled import fill
+from fleet_broker import FLEET, Visitor
+from fleet_servers import THREE, at, make_nats_fleet, serving
+from running import WAIT_S, until
+from served import served
+
+from hushmote.server.provisioning.fleet_folder import FleetFolder, now_utc
+from hushmote.server.store import Store
+from hushmote.server.wire.topics import experiment_topic, result_topic
+
+RESULT, EXPERIMENT = result_topic(FLEET, "temp"), experiment_topic(FLEET, "temp")
+
+
+def found(reader: Visitor, topic: str) -> bytes:
+    """What somebody finds at a topic, once there is something."""
+    reader.subscribe(topic)
+    until(lambda: dict(reader.messages).get(topic), lambda: reader.messages)
+    return dict(reader.messages)[topic]
+
+
+def found_anew(folder: FleetFolder, pem: Path, server: int) -> tuple[dict, bytes]:
+    """The result and the experiment, as a board finds them that comes to this server until it is let in."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        # Servers that have just come back refuse for some seconds.
+        with contextlib.suppress(OSError), at(folder, pem, server=server) as reader:
+            if reader.connected():
+                return json.loads(found(reader, RESULT)), found(reader, EXPERIMENT)
+        assert time.monotonic() < end, f"server {server} lets nobody in"
+        time.sleep(0.2)
+
+
+def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_restarted(tmp_path: Path):
+    folder = make_nats_fleet(tmp_path / "folder", THREE)
+    board = folder.path / "devices/k3f9.pem"
+    board.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
+    own, nats = folder.path / "aggregator", folder.fleet.nats_port
+    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    yesterday = str(datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(1))
+    with Store(url) as store:
+        store.add_fleet(FLEET, keyed=True)
+        fill(store, FLEET, payload_of(experiment()), {yesterday: 400})
+    addresses = ",".join(f"{host}:{nats}" for host in THREE)
+    arguments = (
+        *("--store", url, "--publish", "--batch-s", "0.1"),
+        *("--broker", f"tls://{addresses}?mqtt={folder.fleet.port}", "--ca", own / "ca.pem"),
+        *("--cert", own / "aggregator_1.pem", "--master-key", own / "master.key"),
+    )
+    with serving(folder) as servers:
+        with served(*arguments) as process:
+            process.ready()
+            result, announced = found_anew(folder, board, 1)
+            assert result["reports"] == 400
+            for server in (2, 3):
+                assert found_anew(folder, board, server) == (result, announced)
+            # Whoever may write it clears it: boards take it again only under a higher serial.
+            with at(folder, own / "aggregator_1.pem", server=2) as visitor:
+                assert visitor.connected()
+                visitor.publish(EXPERIMENT, b"", retain=True)
+                until(lambda: f"somebody else changed {EXPERIMENT}" in process.log(), process.log)
+            renewed = found_anew(folder, board, 3)[1]
+            assert renewed != announced
+            assert "no experiments" not in process.log()
+            assert process.end() == 0
+        servers.stop()
+        servers.start()
+        for server in (1, 2, 3):
+            again, kept = found_anew(folder, board, server)
+            assert (again, kept) == (result, renewed)

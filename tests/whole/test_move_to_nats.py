@@ -1,0 +1,103 @@
+"""A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report: docs/set-ups.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+from pathlib import Path
+
+from command_line import DOOR, hushmote
+from fleet_broker import running as mosquitto_running
+from fleet_servers import THREE, serving
+from living_boards import LivingBoards
+from postgres import Cluster, fresh_database
+from running import until
+from served import served
+from take_over import let_boards_in, take_over
+from traffic import needs_mosquitto
+
+from hushmote.server.provisioning import fleet_folder
+from hushmote.server.store import Store
+from hushmote.simulator.broker import free_port
+
+BOARDS = ("desk", "lamp", "door")
+FORMER, OLD = "sqlite:///before.sqlite", "sqlite:///old.sqlite"
+
+
+def aggregator(folder: Path) -> tuple[str, ...]:
+    own = folder / "aggregator"
+    files = {"ca": "ca.pem", "cert": "aggregator_1.pem", "master-key": "master.key"}
+    return tuple(word for name, file in files.items() for word in (f"--{name}", str(own / file)))
+
+
+def report_some(boards: LivingBoards, count: int) -> None:
+    wanted = boards.told() + count
+    until(lambda: boards.told() >= wanted, boards.status)
+
+
+@needs_mosquitto
+def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: Cluster):
+    """From its first second a new server is what the boards' old address leads to."""
+
+    def run(*arguments: str) -> str:
+        return hushmote(*arguments, cwd=tmp_path)
+
+    (tmp_path / "door.toml").write_text(DOOR.replace("cap = 2", "cap = 100_000"))
+    port, nats, further = free_port(), free_port(), (free_port(), free_port())
+    user = getpass.getuser()
+    run(
+        *("provision", "fleet", "old", "--fleet", "home", "--host", "localhost", "--port", str(port)),
+        *("--broker-user", user),
+    )
+    for board in BOARDS:
+        run("provision", "device", board, "--folder", "old")
+    run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", OLD)
+    old, new = tmp_path / "old", tmp_path / "new"
+    store = ("--store", f"sqlite:///{tmp_path}/old.sqlite")
+    settings = [old / f"devices/{board}.settings.json" for board in BOARDS]
+    with LivingBoards(settings, "door_open", 0.02) as boards, fresh_database(postgres) as url:
+        with mosquitto_running(fleet_folder.find(old)) as broker:
+            with served(*store, "--broker", f"mqtts://localhost:{port}", *aggregator(old)) as process:
+                process.ready()
+                report_some(boards, 300)
+                assert process.end() == 0
+            report_some(boards, 20)  # what is still at the old broker
+            broker.stop()
+        # It is drained where no board finds it.
+        elsewhere = free_port()
+        moved = fleet_folder.find(old)
+        moved = moved.put_fleet(dataclasses.replace(moved.fleet, port=elsewhere))
+        with mosquitto_running(moved):
+            retiring = ("--retire", "--broker", f"mqtts://localhost:{elsewhere}", *aggregator(old))
+            with served(*store, *retiring) as process:
+                assert process.wait() == 0, process.log()
+        run("store", "backup", OLD, "before.sqlite")
+        run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", url)
+        run("merge", url, FORMER)
+        hosts = [word for host in THREE for word in ("--host", host)]
+        run(
+            *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
+            *("--board-host", "localhost", "--port", str(port), "--aggregator-port", str(nats)),
+            *("--cluster-port", str(further[0]), "--monitor-port", str(further[1])),
+        )
+        take_over(old, new, run)
+        with serving(fleet_folder.find(new)) as servers:
+            until(lambda: all("not authorize" in line for line in boards.status()), boards.status)
+            told = boards.told()
+            addresses = ",".join(f"{host}:{nats}" for host in THREE)
+            where = ("--store", url, "--broker", f"tls://{addresses}?mqtt={port}")
+            with served(*where, *aggregator(new)) as process:
+                process.ready()
+                assert boards.told() == told
+                let_boards_in(old, new, run)
+                servers.reload()
+                report_some(boards, 300)
+                made = boards.finish()
+                with Store(url) as counting:
+                    (version,) = counting.experiments()
+                    digest = version.experiment.digest
+                    until(lambda: counting.histogram("home", digest).sum() >= made, process.log)
+                    assert counting.histogram("home", digest).sum() == made == boards.told()
+                    assert sum(len(numbers) for _, _, numbers in counting.seen("home")) == made
+                assert process.end() == 0
+                assert "no experiments" not in process.log()

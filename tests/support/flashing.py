@@ -99,7 +99,7 @@ class Bench:
         return DisturbedBoard(self._interpreter, self.folder / "board.img", wifi=wifi, **options)
 
     def flash(self, board: SoftwareBoard, settings: Path | None = None, **options: Any):
-        values = {"reset": False, "timeout_s": 20, "say": self.lines.append}
+        values = {"reset": False, "say": self.lines.append}
         return flash(board.port, settings or self.settings, **(values | options))
 
     def contents(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class Bench:
             [*self._interpreter, str(script), str(self.folder / "board.img")],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=True,
             env={**os.environ, "MICROPYPATH": str(ROOT / "server" / "provisioning" / "software_board")},
         )
@@ -157,7 +157,7 @@ def on_port(port: str, *arguments: str) -> list[str]:
 def on_board(board: SoftwareBoard, script: str) -> str:
     """Run a script on the board with mpremote; what it printed."""
     command = on_port(board.port, "exec", script)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -251,7 +251,8 @@ def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.P
     command = [sys.executable, "-m", f"distributed.cli.dask_{arguments[0]}", *arguments[1:], "--no-dashboard"]
     environment = os.environ | {"PYTHONPATH": str(path)}
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment) as process:
+    # Elsewhere than in a clone, which may have metadata of its own.
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment, cwd=path) as process:
         try:
             yield process
         finally:

@@ -37,6 +37,7 @@ _LOCAL = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.deploy.lost-worker-timeout": f"{START_S} s",
+    "distributed.worker.profile.enabled": False,  # 100 looks a second at the work, for a dashboard
 }
 # What decides which numbers come, and the parts of its version that do.
 _SAME = {"hushmote": 9, "numpy": 2, "python": 2}

@@ -23,17 +23,9 @@ from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Pace
-from hushmote.server.store import Store, StoreError
+from hushmote.server.store import StoreError
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, find_mosquitto, free_port
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
-        yield store
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import time
 
 import nats
 import pytest
-from boards import experiment, payload_of
+from boards import experiment
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 from running import running, until
@@ -19,18 +19,9 @@ from traffic import crowd, publish, total
 from hushmote.server.aggregator import Aggregator, BrokerRefused
 from hushmote.server.ingest import nats_consumer
 from hushmote.server.ingest.broker_url import parse_nats_url
-from hushmote.server.store import Store
 from hushmote.server.wire import topics
 from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import NatsServers
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
-        yield store
 
 
 @pytest.fixture

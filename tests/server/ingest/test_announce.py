@@ -17,14 +17,6 @@ TEMP = topics.experiment_topic("open", "temp")
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
-        yield store
-
-
-@pytest.fixture
 def status():
     return Status()
 

@@ -9,22 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from boards import experiment, payload_of
+from boards import experiment
 from running import running, until
 from sessions import drain, kept_while_away, publish, subscribed, turn
 from traffic import needs_mosquitto
 
 from hushmote.server.ingest import connection as link
-from hushmote.server.store import Store
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
-        yield store
 
 
 @needs_mosquitto

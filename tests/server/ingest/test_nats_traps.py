@@ -9,26 +9,16 @@ import nats
 import nats.errors
 import paho.mqtt.client as mqtt
 import pytest
-from boards import experiment, payload_of
 from chaos_nats import keep_for_a_time
 from nats_sites import SiteServers
 from paho.mqtt.enums import CallbackAPIVersion
 from running import running, until
 from traffic import crowd, publish, total
 
-from hushmote.server.store import Store
 from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
 CLIENT = "trap"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        store.add_fleet("open", keyed=False)
-        store.add_experiment("open", payload_of(experiment()))
-        yield store
 
 
 @pytest.fixture

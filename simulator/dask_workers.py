@@ -6,6 +6,7 @@ the extra `dask`.
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import signal
@@ -19,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import cloudpickle
 from dask import config
-from distributed import Client, Future, KilledWorker, LocalCluster, Security, as_completed
+from distributed import Client, Future, KilledWorker, LocalCluster, Security, WorkerPlugin, as_completed
 
 from ..server.wire.experiments import FOLDERS
 from .workers import Workers, WorkersError
@@ -33,14 +34,31 @@ WORKERS_S = 10
 START_S = 300  # of processes on a machine that is busy
 # The servers for pages of a local cluster cannot be left out, but have none. A worker that is started again
 # after 15 s, as on a busy machine, would be given up, and with the last one the work would stand still.
+# What is measured for a dashboard is measured seldom or not at all: it took a tenth of the time, 50 times a
+# second the interpreter from the work. Results are small, so that nothing needs to leave the memory.
 _LOCAL = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.deploy.lost-worker-timeout": f"{START_S} s",
-    "distributed.worker.profile.enabled": False,  # 100 looks a second at the work, for a dashboard
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1 s",
+    "distributed.admin.tick.cycle": "10 s",
+    "distributed.admin.system-monitor.interval": "10 s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.monitor-interval": "1 s",
 }
 # What decides which numbers come, and the parts of its version that do.
 _SAME = {"hushmote": 9, "numpy": 2, "python": 2}
+
+
+class _Settled(WorkerPlugin):
+    """Keeps the collection of garbage from looking through all that Dask has loaded, again and again."""
+
+    def setup(self, worker: object) -> None:
+        gc.freeze()
 
 
 class _DaskWorkers(Workers):
@@ -86,6 +104,7 @@ def local(count: int) -> Iterator[Workers]:
         closing(_started(folder)) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        client.register_plugin(_Settled())
         cluster.scale(count)
         try:
             client.wait_for_workers(1, timeout=START_S)

@@ -5,9 +5,9 @@
 
 The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
 speaks TLS 1.2 with certificates on either side. So that a few hundred boards are too many for it, a
-control group of Linux lets the broker run for a small part of a core only (it needs root, and cgroups of
-version 1). First boards that meet the whole broker say what one of them costs it; then all come at once,
-and then within spread_s. The simulation gets those costs and that part of a core. Loopback only.
+control group of Linux lets the broker run for a small part of a core only (it needs root). First boards that
+meet the whole broker say what one of them costs it; then all come at once, and then within spread_s. The
+simulation gets those costs and that part of a core. Loopback only.
 
 Writes benchmarks/results/arrival.json.
 """
@@ -20,10 +20,11 @@ import ssl
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import core_parts
 import numpy as np
+from core_parts import limited
 from handshakes import FLEET, Certificates, broker, cpu_s, hello_us
 from results_file import RESULTS, machine, write
 
@@ -32,7 +33,6 @@ from hushmote.device.async_reporter import AsyncReporter
 from hushmote.simulator.faithful import MemoryStorage
 from hushmote.simulator.studies.arrival import Boards, Server, simulate, spread_for
 
-GROUPS = Path("/sys/fs/cgroup/cpu")
 POLICY = {
     "sum": 8_000_000,
     "squares": 0,
@@ -65,24 +65,6 @@ def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -
         client = ldp_client.Client(POLICY, storage, f"board{number}", fleet=FLEET)
         made.append(Counted(client, "127.0.0.1", port, ssl=context, **settings))
     return made
-
-
-@contextmanager
-def little_of_a_core(pids: list[int], share: float):
-    """Let these processes have that share of one core, together."""
-    group = GROUPS / f"hushmote-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / "cpu.cfs_period_us").write_text("100000")
-        (group / "cpu.cfs_quota_us").write_text(str(int(share * 100_000)))
-        for pid in pids:
-            (group / "cgroup.procs").write_text(str(pid))
-        yield
-    finally:
-        for pid in pids:
-            with suppress(OSError):
-                (GROUPS / "cgroup.procs").write_text(str(pid))
-        group.rmdir()
 
 
 async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
@@ -152,7 +134,7 @@ def compare(kind: str, count: int, load_s: float, certificates: Certificates) ->
         share = count * cost / load_s
         server = server_of(kind, cost, hello, share)
         for way, spread in (("at once", None), ("spread", spread_for(count, server))):
-            with little_of_a_core(pids, share):
+            with limited(pids, share):
                 more = {} if spread is None else {"spread_s": spread}
                 real = asyncio.run(arrive(reporters(count, ports[0], context, **more), pids))
             real["work"] = real.pop("cpu_s") / (count * cost)
@@ -185,8 +167,8 @@ def main() -> None:
     if options.again:
         write("arrival.json", {"machine": machine(), "rows": again()})
         return
-    if not os.access(GROUPS / "cpu.cfs_quota_us", os.F_OK) and not os.access(GROUPS, os.W_OK):
-        sys.exit("skipped: it needs root and a control group of version 1 at /sys/fs/cgroup/cpu")
+    if not core_parts.possible():
+        sys.exit(f"skipped: {core_parts.NEEDS}")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))

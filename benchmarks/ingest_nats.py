@@ -1,6 +1,6 @@
 """Reports a second on NATS servers, one and three, beside mosquitto: publishing, counting, a bare subscriber.
 
-    python benchmarks/ingest_nats.py [--quick] [--reports N] [--only bare|members]
+    python benchmarks/ingest_nats.py [--quick] [--reports N] [--only bare|members|parts]
 
 Publishing: three processes publish reports at QoS 1, each 1,000 at a time, to one server each where there are
 three, while a consumer (on mosquitto: the session of a group's member) is away. `sync` is how often a NATS
@@ -10,6 +10,10 @@ Members: 1, 2 and 4 aggregators, each in a process of its own, then divide what 
 fsync on (one server and "always": 1 aggregator, as nothing but the servers differs); nobody publishes
 meanwhile. CPU seconds are those of all servers, of all aggregators and of the database. What the cores of
 this machine hide is modelled from them, see modelled().
+
+Parts: the same on three servers, where each aggregator has a tenth of a core and no more. So the machine has
+cores to spare for four of them, and servers and database have their relation to one another as on a machine
+with ten times as many: what two and four hinder each other at the consumer and in the store shows.
 
 Bare: a nats-py pull subscriber that only counts and acknowledges, and the whole aggregator on SQLite, in
 turn, each on a durable consumer of its own, for which the same reports wait.
@@ -47,6 +51,8 @@ from hushmote.simulator.nats_servers import NatsServers
 FILE = "ingest_nats.json"
 PUBLISHERS = 3
 MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
+PART = 0.1  # of a core
+PART_MEMBERS = (1, 2, 4)
 _DEADLINE_S = 240.0
 _FETCH_S = 20.0
 
@@ -101,8 +107,13 @@ def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
     return seconds
 
 
-def measure(kind: str, members: int, reports: Reports, folder: str, store: str) -> dict[str, float]:
-    """Publish one report of every device for k members that are away, and let them count."""
+def measure(
+    kind: str, members: int, reports: Reports, folder: str, store: str, part: float | None = None
+) -> dict[str, float]:
+    """Publish one report of every device for k members that are away, and let them count.
+
+    part: of a core, which each of them has at most.
+    """
     count = len(reports.names)
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
         set_up(url, reports.payload)
@@ -111,7 +122,7 @@ def measure(kind: str, members: int, reports: Reports, folder: str, store: str) 
         seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
         after = busy(pids)
         stored = 0.0 if server is None else cpu_s(server)
-        drained = drain(where, url, members, count)
+        drained = drain(where, url, members, count, part=part)
         delivering = busy(pids) - after
         with Store(url) as opened:
             assert opened.participation(FLEET)["bench"].reports == count
@@ -240,7 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few reports, one round; writes no file")
     parser.add_argument("--reports", type=int, default=60_000, help="of each case")
-    parser.add_argument("--only", choices=["members", "bare"])
+    parser.add_argument("--only", choices=["members", "parts", "bare"])
     options = parser.parse_args()
     console, reports = Console(width=110), Reports(2_000 if options.quick else options.reports)
     result: dict = {} if options.only is None else json.loads((RESULTS / FILE).read_text())
@@ -251,7 +262,15 @@ def main() -> None:
             write(FILE, result)
 
     with tempfile.TemporaryDirectory() as folder:
-        if options.only != "bare":
+        if options.only in (None, "parts"):
+            parts = result["parts"] = {"of a core": PART, "rounds": []}
+            for _ in range(1 if options.quick else 3):
+                parts["rounds"].append(
+                    {k: measure("nats 3", k, reports, folder, "postgresql", PART) for k in PART_MEMBERS}
+                )
+                keep()
+                show_members(console, {f"nats 3, {PART:g} of a core each": parts["rounds"][-1]})
+        if options.only in (None, "members"):
             members = result["members"] = {}
             for kind, numbers in MEMBERS.items():
                 members[kind] = {}
@@ -259,7 +278,7 @@ def main() -> None:
                     members[kind][k] = measure(kind, k, reports, folder, "postgresql")
                     keep()
             show_members(console, members)
-        if options.only != "members":
+        if options.only in (None, "bare"):
             for kind in ("nats 1", "nats 3"):
                 result[f"bare, {kind}"] = found = beside_bare(
                     kind, reports, 1 if options.quick else 3, folder

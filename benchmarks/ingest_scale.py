@@ -22,12 +22,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 from accuracy import experiment_payload
+from core_parts import limited
 from ingest import FLEET, FLEET_KEYS, MASTER, NO_SAVING, publish
 from results_file import machine, write
 from rich.console import Console
@@ -104,9 +105,17 @@ def cpu_s(pid: int) -> float:
 
 
 def drain(
-    broker: int | str, url: str, members: int, wanted: int, share: str | None = SHARE
+    broker: int | str,
+    url: str,
+    members: int,
+    wanted: int,
+    share: str | None = SHARE,
+    part: float | None = None,
 ) -> dict[str, float]:
-    """Run the members until they have accepted `wanted`; returns seconds, their CPU seconds, peak memory."""
+    """Run the members until they have accepted `wanted`; returns seconds, their CPU seconds, peak memory.
+
+    part: of a core, which each member has at most; None for all that the machine gives.
+    """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(members):
@@ -116,18 +125,22 @@ def drain(
         pipes.append(here)
     for pipe in pipes:
         assert pipe.recv() == "ready"
-    start = time.perf_counter()
-    for pipe in pipes:
-        pipe.send("go")
-    accepted, ready = 0, False
-    while accepted < wanted or not ready:
-        time.sleep(0.01)
+    pids = [process.pid for process in processes if process.pid is not None]
+    with ExitStack() as parts:
+        for pid in pids if part is not None else ():
+            parts.enter_context(limited([pid], part or 1.0, period_us=10_000))
+        start = time.perf_counter()
         for pipe in pipes:
-            pipe.send("how many")
-        progress = [pipe.recv() for pipe in pipes]
-        accepted, ready = sum(count for count, _ in progress), all(is_ready for _, is_ready in progress)
-        assert time.perf_counter() - start < _DEADLINE_S, f"{accepted} of {wanted}"
-    seconds = time.perf_counter() - start
+            pipe.send("go")
+        accepted, ready = 0, False
+        while accepted < wanted or not ready:
+            time.sleep(0.01 if part is None else 0.1)  # answering takes of the members' part
+            for pipe in pipes:
+                pipe.send("how many")
+            progress = [pipe.recv() for pipe in pipes]
+            accepted, ready = sum(count for count, _ in progress), all(is_ready for _, is_ready in progress)
+            assert time.perf_counter() - start < _DEADLINE_S, f"{accepted} of {wanted}"
+        seconds = time.perf_counter() - start
     for pipe in pipes:
         pipe.send("stop")
     done = [pipe.recv() for pipe in pipes]

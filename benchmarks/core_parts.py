@@ -1,0 +1,48 @@
+"""A part of a core for processes, so that few of them are many for a machine, or many are few."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+# Control groups of Linux, version 1 or 2.
+_V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+NEEDS = "it needs root, and control groups of Linux at /sys/fs/cgroup"
+
+
+def possible() -> bool:
+    """Whether this machine lets us."""
+    if _old():
+        return os.access(_V1, os.W_OK)
+    return os.access(_V2, os.W_OK) and "cpu" in _read(_V2 / "cgroup.subtree_control").split()
+
+
+@contextmanager
+def limited(pids: Sequence[int], part: float, period_us: int = 100_000) -> Iterator[None]:
+    """Let these processes together have this part of a core in every period, 1 ms of it or more."""
+    old = _old()
+    root = _V1 if old else _V2
+    group = root / f"hushmote-{os.getpid()}-{pids[0]}"
+    group.mkdir()
+    quota_us = max(1_000, round(part * period_us))
+    if old:
+        (group / "cpu.cfs_period_us").write_text(str(period_us))
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+    else:
+        (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+    try:
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        for pid in _read(group / "cgroup.procs").split():
+            (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def _old() -> bool:
+    return (_V1 / "tasks").exists()
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

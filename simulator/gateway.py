@@ -4,6 +4,7 @@ import queue
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -19,6 +20,7 @@ from .faithful import Delivery
 # each acknowledgement: with 500 a delivery takes a third more processor time than with 64.
 _WINDOW = 64
 _KEEPALIVE_S = 60
+_ASK_AGAIN_S = 1.0
 
 
 class GatewayError(HushmoteError):
@@ -102,10 +104,13 @@ class _Connection:
         """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
         messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
-        self._client.subscribe(topic, qos=1)
+        end = time.monotonic() + timeout_s
         try:
-            return messages.get(timeout=timeout_s)
-        except queue.Empty:
+            while time.monotonic() < end:
+                # Each time anew: the server may be lost, or have told nothing because it had lost the others.
+                self._client.subscribe(topic, qos=0)
+                with suppress(queue.Empty):
+                    return messages.get(timeout=min(_ASK_AGAIN_S, timeout_s))
             return None
         finally:
             self._client.unsubscribe(topic)
@@ -163,6 +168,7 @@ class Gateways:
         if connections < 1:
             raise ValueError(f"connections must be 1 or more, not {connections}")
         servers = [(host, port), *others]
+        self._told_within_s = 20.0 if others else 5.0
         self._connections = [
             _Connection(servers[first:] + servers[:first], username, password, tls, timeout_s)
             for first in range(len(servers))
@@ -187,9 +193,12 @@ class Gateways:
         for connection in self._connections:
             connection.close()
 
-    def retained(self, topic: str, timeout_s: float = 5.0) -> bytes | None:
-        """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
-        return self._connections[0].retained(topic, timeout_s)
+    def retained(self, topic: str, timeout_s: float | None = None) -> bytes | None:
+        """What the broker has retained on a topic, as a device gets it; None where that is nothing.
+
+        timeout_s: by default 5, or 20 for a cluster, whose servers may be choosing a leader.
+        """
+        return self._connections[0].retained(topic, self._told_within_s if timeout_s is None else timeout_s)
 
     def deliver(
         self,

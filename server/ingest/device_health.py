@@ -26,10 +26,17 @@ _WORDS = re.compile(
 _MOST_BYTES = 400
 _QUIET_S = 1.0  # no further message for so long: the broker has sent all that it retains
 _MOST_S = 60.0
+_ANSWER_S = 15.0  # to CONNECT and SUBSCRIBE
+_PAUSE_S = 30.0  # for so long servers are asked in turns: longer than they take to agree on a new leader
+_AGAIN_S = 0.5
 
 
 class BrokerUnreachable(HushmoteError):
     """The broker could not be asked; the text says why."""
+
+
+class _Lost(BrokerUnreachable):
+    """Another server may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,41 @@ def read(
 ) -> dict[tuple[str, str], DeviceHealth | None]:
     """Return (fleet, device) -> what its retained status topic says, None where that cannot be read.
 
-    Ends once nothing has come for quiet_s seconds, after most_s at the latest. Raises BrokerUnreachable.
+    Ends once nothing has come for quiet_s seconds, after most_s at the latest. Where there are several
+    servers, another is asked for one that cannot answer, or that knows of no board: all of them pause for
+    seconds when one has died. Raises BrokerUnreachable.
     """
+    filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
+    began, failure = time.monotonic(), _Lost("no broker is named")
+    while True:
+        none = False
+        for where in address.servers:
+            try:
+                devices = _read_of(where, address, filters, tls, quiet_s, began + most_s)
+            except _Lost as e:
+                failure = e
+                continue
+            if devices:
+                return devices
+            none = True
+        if none:
+            return {}
+        if not address.others or time.monotonic() - began > _PAUSE_S:
+            raise failure
+        time.sleep(_AGAIN_S)
+
+
+def _read_of(
+    where: tuple[str, int],
+    address: BrokerAddress,
+    filters: list[tuple[str, int]],
+    tls: ssl.SSLContext | None,
+    quiet_s: float,
+    end: float,
+) -> dict[tuple[str, str], DeviceHealth | None]:
+    """Read from one server, until monotonic second end at the latest; raises _Lost where another may do."""
     devices: dict[tuple[str, str], DeviceHealth | None] = {}
-    came = [float("inf")]  # when something came last; nothing is late before the broker has subscribed us
+    came: list[float] = []  # when something came last, the broker's answer to our subscription at first
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
     refusals: list[str] = []
 
@@ -85,42 +123,38 @@ def read(
         if reason.is_failure:
             refusals.append(str(reason))
         else:
-            client.subscribe([(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets])
+            client.subscribe(filters)
 
     def take(_client: Any, _data: Any, message: Any) -> None:
-        came[0] = time.monotonic()
+        came.append(time.monotonic())
         names = _TOPIC.fullmatch(message.topic)
         if names is not None:
             devices[names[1], names[2]] = parse(message.payload)
 
     client.on_connect, client.on_message = connected, take
-    client.on_subscribe = lambda *_: came.__setitem__(0, time.monotonic())
+    client.on_subscribe = lambda *_: came.append(time.monotonic())
     if address.username is not None:
         client.username_pw_set(address.username, address.password)
     if tls is not None:
         client.tls_set_context(tls)
-    where = _connect(client, address)
+    host, port = where
     try:
-        end = time.monotonic() + most_s
-        while time.monotonic() < min(end, came[0] + quiet_s):
+        client.connect(host, port)
+    except (OSError, ValueError) as e:
+        raise _Lost(f"no broker at {host}:{port}: {e}") from None
+    ended = f"the broker at {host}:{port} ended the connection"
+    answer_by = min(end, time.monotonic() + _ANSWER_S)
+    try:
+        while time.monotonic() < (min(end, came[-1] + quiet_s) if came else answer_by):
             code = client.loop(0.1)
-            if refusals or code != mqtt.MQTT_ERR_SUCCESS:
-                raise BrokerUnreachable(f"the broker at {where} ended the connection: {(*refusals, code)[0]}")
+            if refusals:
+                raise BrokerUnreachable(f"{ended}: {refusals[0]}")
+            if code != mqtt.MQTT_ERR_SUCCESS:
+                raise _Lost(f"{ended}: {mqtt.error_string(code)}")
     except OSError as e:
-        raise BrokerUnreachable(f"the broker at {where} ended the connection: {e}") from None
+        raise _Lost(f"{ended}: {e}") from None
     finally:
         client.disconnect()
+    if not came:
+        raise _Lost(f"the broker at {host}:{port} did not answer")
     return devices
-
-
-def _connect(client: mqtt.Client, address: BrokerAddress) -> str:
-    """Send CONNECT to the first server that listens; return its host:port. Raises BrokerUnreachable."""
-    failure = ""
-    for host, port in address.servers:
-        try:
-            client.connect(host, port)
-        except (OSError, ValueError) as e:
-            failure = f"no broker at {host}:{port}: {e}"
-        else:
-            return f"{host}:{port}"
-    raise BrokerUnreachable(failure)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -10,6 +11,7 @@ from command_line import DOOR, hushmote
 from fleet_broker import make_fleet
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hushmote.server.ingest import device_health
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
 from hushmote.simulator.broker import MosquittoBroker, find_mosquitto, free_port
@@ -84,6 +86,30 @@ def test_a_fleets_boards_are_read_from_a_real_broker(broker: MosquittoBroker):
 def test_a_broker_that_is_not_there_is_one_line():
     with pytest.raises(BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+: "):
         read(BrokerAddress("127.0.0.1", free_port()), ["home"])
+
+
+def test_a_broker_that_says_nothing_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(BrokerUnreachable) as refusal:
+        read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"])
+    assert "did not answer" in str(refusal.value)
+
+
+def test_a_server_that_takes_nobody_in_is_passed_over(
+    broker: MosquittoBroker, monkeypatch: pytest.MonkeyPatch
+):
+    """As a cluster's servers are until they have a new leader."""
+    monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = BrokerAddress("127.0.0.1", silent.getsockname()[1], others=(("127.0.0.1", broker.port),))
+        assert ("home", "b1") in read(address, ["home"])
+
+
+def test_another_server_is_asked_where_one_knows_of_no_board(broker: MosquittoBroker):
+    with MosquittoBroker() as empty:
+        address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
+        assert ("home", "b1") in read(address, ["home"], quiet_s=0.3)
+        assert read(address, ["nobodys"], quiet_s=0.3) == {}
 
 
 def test_status_shows_the_boards(broker: MosquittoBroker, tmp_path: Path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from nats.aio.client import Client
+from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
@@ -17,6 +20,7 @@ ACK_WAIT_S = 60.0
 _MOST_ON_THEIR_WAY = 500_000
 _MOST_WAITING = 2_048  # requests, two of each aggregator
 _ANSWER_S = 5.0
+_ELECTION_S, _ELECTION_TRIALS = 0.5, 20
 _NO_CONSUMER = 10014
 _NO_STREAM = 10059
 
@@ -47,7 +51,10 @@ class Consumer:
         return info
 
     async def make(self, client: Client) -> None:
-        """Make it; two that make the same one at once do no harm. Raises nats-py's Error."""
+        """Make it and return once a server leads it; two that make the same one at once do no harm.
+
+        Raises nats-py's Error.
+        """
         single = len(self.subjects) == 1
         config = ConsumerConfig(
             name=self.name,
@@ -68,6 +75,12 @@ class Consumer:
             if e.code == 400:
                 raise ConsumerRefused(f"they make no consumer {self.name}: {e.description}") from None
             raise
+        # Its leader alone answers this, and until there is one a request for messages comes to nothing.
+        for _ in range(_ELECTION_TRIALS):
+            with contextlib.suppress(Error):
+                await client.jsm(timeout=_ELECTION_S).consumer_info(STREAM, self.name)
+                return
+            await asyncio.sleep(_ELECTION_S / 5)
 
     async def delete(self, client: Client) -> None:
         """End it for all who pull from it. Raises nats-py's Error."""

@@ -382,7 +382,7 @@ def main():
                     sleep(wait_s * 1000)
                     since = ticks_ms()
             board.wake_up()
-        except NeedsPerson as e:
+        except (NeedsPerson, ldp_client.SettingsError) as e:
             print("hushmote: " + str(e))
             return
         except KeyboardInterrupt:

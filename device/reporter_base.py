@@ -115,14 +115,22 @@ class Brokers:
 
     text: "host" or "host:port", several with commas between; port: of those that name none. Boards begin
     anywhere and go round either way, so that those of a broker that dies are shared among the others.
+    Raises ldp_client.SettingsError.
     """
 
     def __init__(self, text, port):
         self._all = []
         for broker in text.split(","):
             host, colon, own = broker.rpartition(":")
-            # More colons than one: an IPv6 address, and no port.
-            self._all.append((host, int(own)) if colon and ":" not in host else (broker, port))
+            if not colon or ":" in host:  # more colons than one: an IPv6 address, and no port
+                host, own = broker, port
+            elif own.isdigit():
+                own = int(own)
+            if not host or type(own) is not int:
+                raise ldp_client.SettingsError(
+                    "brokers are written host or host:port, as in a,b:1884: not " + text
+                )
+            self._all.append((host, own))
         drawn = os.urandom(2)
         self._at = drawn[0] % len(self._all)
         self._step = drawn[1] % 2 or -1

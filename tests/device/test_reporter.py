@@ -716,6 +716,12 @@ def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
     assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
 
 
+@pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:"])
+def test_brokers_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(ldp_client.SettingsError, match="brokers are written host or host:port"):
+        reporter_base.Brokers(text, 1883)
+
+
 # --- Boards that sleep ----------------------------------------------------------------------------
 
 

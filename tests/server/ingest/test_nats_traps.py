@@ -110,6 +110,23 @@ def test_a_power_cut_of_all_servers_takes_what_they_had_not_synced(store, needs_
         assert count(store, servers, "last") == kept + 1
 
 
+def test_a_disk_that_is_replaced_while_nothing_waits_loses_nothing(store):
+    """And aggregators count: what comes meanwhile is delivered by the two others."""
+    with NatsServers(3) as servers:
+        with running(store, servers, client_id=CLIENT) as aggregator:
+            publish(servers, crowd(2_000, prefix="before")[0])
+            until(lambda: total(aggregator) == 2_000, lambda: aggregator.counters)
+            servers.kill(2)
+            shutil.rmtree(servers.store(2))
+            servers.start_node(2)
+            publish(servers, crowd(500, prefix="meanwhile")[0])
+            servers.wait()
+            until(lambda: total(aggregator) == 2_500, lambda: aggregator.counters)
+        publish(servers, crowd(2_000, prefix="after")[0])
+        asyncio.run(lead(servers, 2))
+        assert count(store, servers, "last") == 2_001
+
+
 def test_a_stream_that_keeps_reports_for_a_time_has_them_on_a_new_disk_too(store):
     with NatsServers(3) as servers:
         assert count(store, servers, "first") == 1

@@ -338,8 +338,9 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
         folder.put_aggregator(root, name, now)
     if write_master:
         create_keys(path / MASTER)
-    # Random, so that no board can join the aggregators' group and be sent reports that it may not read.
-    folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
+    if fleet.broker != NATS:  # there the group is a consumer, which no board may ask
+        # Random, so that no board can join the aggregators' group and be sent reports that it may not read.
+        folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
         folder.put("broker/passwords", b"")
     return folder.put_fleet(fleet)

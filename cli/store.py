@@ -111,6 +111,9 @@ def _show_sealing(sealing: Sealing, done: bool) -> None:
     _say(f"{of}: {sealing.devices:,} devices")
     _say(f"with gaps in their report numbers: {sealing.folded:,} devices, {sealing.gaps:,} reports")
     _say(f"all report numbers: {sealing.bytes_before:,} bytes, sealed {sealing.bytes_after:,}")
+    if not sealing.folded:
+        _say("There is nothing to seal.")
+        return
     if sealing.over:
         _say("No version of it counts any more, so sealing loses no report.")
     else:

@@ -200,5 +200,6 @@ def test_the_command_says_what_it_would_do_and_does_it_when_told(tmp_path, monke
     assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
     assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
     assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0
+    assert "There is nothing to seal." in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
     assert "sound" in run("check", "sqlite:///s.sqlite")
     assert "no experiment hall" in run("seal", "sqlite:///s.sqlite", "hall", "--yes", expect=1)

@@ -251,8 +251,12 @@ def arrivals_table() -> str:
     """What was simulated."""
     rows = []
     for row in read("arrival_simulated.json")["rows"]:
-        back = f"{row['all_s']:.0f}" if row["all_s"] is not None else f"{100 * row['there']:.0f} % after 300"
-        half = f"{row['half_s']:.0f}" if row["half_s"] < 300 else ""
+        back = (
+            f"{row['all_s']:.0f}"
+            if row["all_s"] is not None
+            else f"{int(1000 * row['there']) / 10:g} % after 300"
+        )
+        half = "-" if row["half_s"] is None else f"{row['half_s']:.0f}"
         who = f"{big(row['boards'])}, {label_of(row['broker'])}, {row['cores']} cores".replace(
             "1 cores", "1 core"
         )

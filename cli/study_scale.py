@@ -156,8 +156,8 @@ def arrival_command(
     headings = ("boards try", "half are back, s", "all, s", "attempts", "most a second", "work for nothing")
     table = tables.table(f"{boards:,} boards, a broker that takes {server.per_s:,.0f} a second", headings, 1)
     for label, run in runs:
-        all_s = f"{run.all_s:,.0f}" if math.isfinite(run.all_s) else "never"
-        numbers = (f"{run.share_s(0.5):,.0f}", all_s, f"{run.attempts.mean():.2f}", f"{run.tried.max():,}")
+        back = (f"{s:,.0f}" if math.isfinite(s) else "never" for s in (run.share_s(0.5), run.all_s))
+        numbers = (*back, f"{run.attempts.mean():.2f}", f"{run.tried.max():,}")
         table.add_row(label, *numbers, f"{100 * run.wasted:.0f} %")
     show.out.print(table)
     enough = spread_for(boards, server)

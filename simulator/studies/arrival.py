@@ -118,13 +118,13 @@ class Arrival:
         return max(1 - float(useful / self.busy.sum()), 0.0)
 
     def to_dict(self) -> dict[str, float | int | None]:
-        """The numbers of a table's row."""
-        all_s = self.all_s
+        """The numbers of a table's row, None for a time that was not reached."""
+        half_s, all_s = (s if math.isfinite(s) else None for s in (self.share_s(0.5), self.all_s))
         return {
             "boards": self.boards.count,
             "spread_s": self.boards.spread_s,
-            "half_s": self.share_s(0.5),
-            "all_s": all_s if math.isfinite(all_s) else None,
+            "half_s": half_s,
+            "all_s": all_s,
             "attempts": float(self.attempts.mean()),
             "peak_tried": int(self.tried.max()),
             "peak_taken": int(self.taken.max()),

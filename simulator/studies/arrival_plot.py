@@ -44,12 +44,11 @@ def plot(path: Path, arrivals: Sequence[tuple[str, Arrival]]) -> None:
             "seconds after the power is back",
             "a second",
         )
-        left.legend(frameon=False, loc="upper right")
         nothing = " / ".join(f"{100 * arrival.wasted:.0f} %" for _, arrival in arrivals)
         subtitle = f"work of the broker for nothing: {nothing}"
         style(right, "Boards that are connected", subtitle, "seconds after the power is back", "%")
         right.set_ylim(0, 104)
-        right.legend(frameon=False, loc="lower right")
+        right.legend(frameon=False, loc="best")  # for both: the colours are the same
 
 
 def _rate(values: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:

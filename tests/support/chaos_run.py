@@ -105,6 +105,7 @@ class _Chaos:
                     self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told, self._setting.between)
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)
+                await until(lambda: self._told() >= self._setting.least, "told of enough", _END_S)
                 await self._come_to_rest()
             finally:
                 for task in self._living.values():

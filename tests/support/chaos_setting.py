@@ -32,7 +32,8 @@ class Setting:
     three NATS servers in place of mosquitto; sync: how often they sync; sites: on networks and disks of their
     own, see SiteServers; limits: they keep each report for a time, whoever has seen it. between: at most so
     many reports between two faults of servers that wait for some. program: what Python is told to run with
-    the arguments of `hushmote`.
+    the arguments of `hushmote`. least: reports that boards were told of before it ends, on a slow machine
+    too.
     """
 
     boards: int = 30
@@ -48,6 +49,7 @@ class Setting:
     sites: bool = False
     sync: str = "2m"
     program: Sequence[str] = ("-m", "hushmote")
+    least: int = 0
 
     def broker(self) -> MosquittoBroker | NatsServers:
         """The broker, not started."""

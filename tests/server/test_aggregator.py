@@ -94,7 +94,10 @@ def test_a_broker_that_sends_few_unacknowledged_messages_does_not_stall_it(store
         # Neither full nor old for a quarter of an hour: only the window says that the broker waits.
         until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
         # The last window is committed by the end, once it has arrived.
-        until(lambda: total(aggregator) + aggregator.condition.uncommitted == 100, aggregator.counters)
+        until(
+            lambda: total(aggregator) + aggregator.condition.uncommitted == 100,
+            lambda: (aggregator.counters, aggregator.condition),
+        )
     assert list(store.histogram("open", experiment().digest)) == counts
 
 

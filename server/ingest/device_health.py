@@ -39,6 +39,10 @@ class _Lost(BrokerUnreachable):
     """Another server may answer."""
 
 
+class _Paused(_Lost):
+    """This one may as well, in a while: it listens, and a cluster that has no leader takes nobody in."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
     """What one board's status topic holds.
@@ -82,26 +86,26 @@ def read(
     """Return (fleet, device) -> what its retained status topic says, None where that cannot be read.
 
     Ends once nothing has come for quiet_s seconds, after most_s at the latest. Where there are several
-    servers, another is asked for one that cannot answer, or that knows of no board: all of them pause for
-    seconds when one has died. Raises BrokerUnreachable.
+    servers, another is asked for one that cannot answer, or that knows of no board, and all again where one
+    listens and pauses, as they do for seconds when one has died. Raises BrokerUnreachable.
     """
     filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
-    began, failure = time.monotonic(), _Lost("no broker is named")
+    began = time.monotonic()
     while True:
-        none = False
+        failures: list[_Lost] = []
         for where in address.servers:
             try:
                 devices = _read_of(where, address, filters, tls, quiet_s, began + most_s)
             except _Lost as e:
-                failure = e
-                continue
-            if devices:
-                return devices
-            none = True
-        if none:
+                failures.append(e)
+            else:
+                if devices:
+                    return devices
+        if len(failures) < len(address.servers):
             return {}
-        if not address.others or time.monotonic() - began > _PAUSE_S:
-            raise failure
+        pausing = address.others and any(isinstance(failure, _Paused) for failure in failures)
+        if not pausing or time.monotonic() - began > _PAUSE_S:
+            raise failures[-1]
         time.sleep(_AGAIN_S)
 
 
@@ -150,11 +154,11 @@ def _read_of(
             if refusals:
                 raise BrokerUnreachable(f"{ended}: {refusals[0]}")
             if code != mqtt.MQTT_ERR_SUCCESS:
-                raise _Lost(f"{ended}: {mqtt.error_string(code)}")
+                raise _Paused(f"{ended}: {mqtt.error_string(code)}")
     except OSError as e:
         raise _Lost(f"{ended}: {e}") from None
     finally:
         client.disconnect()
     if not came:
-        raise _Lost(f"the broker at {host}:{port} did not answer")
+        raise _Paused(f"the broker at {host}:{port} did not answer")
     return devices

@@ -88,6 +88,12 @@ def test_a_broker_that_is_not_there_is_one_line():
         read(BrokerAddress("127.0.0.1", free_port()), ["home"])
 
 
+def test_a_cluster_that_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(device_health, "_PAUSE_S", float("inf"))  # it would never end
+    with pytest.raises(BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+: "):
+        read(BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),)), ["home"])
+
+
 def test_a_broker_that_says_nothing_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(BrokerUnreachable) as refusal:

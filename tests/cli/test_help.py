@@ -160,6 +160,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
 def test_zsh_and_fish_get_texts_in_one_line_as_they_are(tmp_path: Path):
     lines = completions("fish", "hushmote", "serve", "--", cwd=tmp_path).splitlines()
     assert all(line.startswith("--") for line in lines)
-    url = "mqtt://(user@)host(:1883), or mqtts://(user@)host(:8883) for TLS"
-    assert any(line.startswith(f"--broker\t{url}") for line in lines)
+    mqtt = "mqtt://(user@)host(:1883), or mqtts://(user@)host(:8883) for TLS"
+    nats = "nats://(user@)host(:4222),host,...(?mqtt=1883), or tls://."
+    assert f"--broker\t{mqtt}; NATS servers: {nats}" in lines
     assert '"--ca":"PEM file of the CA' in completions("zsh", "hushmote", "serve", "--", cwd=tmp_path)

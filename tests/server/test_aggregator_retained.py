@@ -166,11 +166,8 @@ def test_who_clears_in_a_loop_makes_nobody_spin(store):
 @needs_mosquitto
 def test_what_was_cleared_while_no_aggregator_was_there_gets_a_new_serial_and_nothing_else_does(store):
     with MosquittoBroker() as broker, listening(broker) as heard:
-        for renewed, cleared in (
-            (True, False),
-            (False, False),
-            (True, True),
-        ):  # what is missing counts as cleared
+        # At first nothing is there, which counts as cleared.
+        for renewed, cleared in ((True, False), (False, False), (True, True)):
             before = store.experiments("keyed")[0].serial
             if cleared:
                 publish(broker, [(KEYED, b"")], retain=True)

@@ -20,17 +20,16 @@ def possible() -> bool:
 @contextmanager
 def limited(pids: Sequence[int], part: float, period_us: int = 100_000) -> Iterator[None]:
     """Let these processes together have this part of a core in every period, 1 ms of it or more."""
-    old = _old()
-    root = _V1 if old else _V2
+    root = _V1 if _old() else _V2
     group = root / f"hushmote-{os.getpid()}-{pids[0]}"
     group.mkdir()
     quota_us = max(1_000, round(part * period_us))
-    if old:
-        (group / "cpu.cfs_period_us").write_text(str(period_us))
-        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
-    else:
-        (group / "cpu.max").write_text(f"{quota_us} {period_us}")
     try:
+        if root == _V1:
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
         for pid in pids:
             (group / "cgroup.procs").write_text(str(pid))
         yield

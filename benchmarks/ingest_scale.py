@@ -125,10 +125,10 @@ def drain(
         pipes.append(here)
     for pipe in pipes:
         assert pipe.recv() == "ready"
-    pids = [process.pid for process in processes if process.pid is not None]
     with ExitStack() as parts:
-        for pid in pids if part is not None else ():
-            parts.enter_context(limited([pid], part or 1.0, period_us=10_000))
+        for process in processes:
+            if part is not None and process.pid is not None:
+                parts.enter_context(limited([process.pid], part, period_us=10_000))
         start = time.perf_counter()
         for pipe in pipes:
             pipe.send("go")

@@ -125,8 +125,7 @@ class Aggregator:
             pace = functools.partial(Pace, batch_reports, batch_s, asked_for=True)
             self._source = NatsSource(nats, session, self._status, pace)
         limit = None if rate is None else RateLimit(rate)
-        grouped = share is not None or nats is not None
-        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, grouped, clock)
+        self._committer = Committer(store, self._fleets, self._status, limit, on_commit, clock)
         self._announcer = Announcer(self._fleets, self._status)
         self._outbox = None if retained is None else Outbox(retained)
         self._connection: ReportConnection | None = None

@@ -1,4 +1,4 @@
-"""What is retained at the broker for boards: today's experiments, signed in a keyed fleet."""
+"""What is retained at the broker for boards: experiments and withdrawals, signed in a keyed fleet."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 class Announcer:
     """Publishes what a connection has not published yet, and looks at the store for more every two seconds.
 
-    What somebody else clears or alters is published again, in a keyed fleet under a higher serial: boards
-    that saw it cleared accept no lower one. failing: whether the last look at the store failed.
+    What somebody else clears or alters is published again as it was: it costs boards that have it nothing.
+    failing: whether the last look at the store failed.
     """
 
     def __init__(self, fleets: KnownFleets, status: Status) -> None:
@@ -38,7 +38,7 @@ class Announcer:
     @property
     def experiments(self) -> int:
         """Number of experiments that are retained at the broker."""
-        return sum(payload != b"" for payload in self._published.values())
+        return _experiments(self._published)
 
     def begin(self) -> None:
         """Publish everything at the next turn: the connection is a new one."""
@@ -84,7 +84,7 @@ class Announcer:
                 self._status.say(logging.WARNING, f"somebody else changed {topic}: it is published again")
         others.clear()
         before, self._published = self._published, wanted
-        if not self.experiments and (self._greeting or any(before.values())):
+        if not self.experiments and (self._greeting or _experiments(before)):
             self._status.say(
                 logging.WARNING,
                 "nothing is published: no fleet has a current experiment; add one: `hushmote experiment add`",
@@ -93,41 +93,50 @@ class Announcer:
         return True
 
     def _renew(self, others: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return what to retain, under new serials where boards may accept no other any more."""
+        """Return what to retain; a version whose own withdrawal is retained gets a higher serial first.
+
+        Boards that saw the withdrawal accept no lower one. That happens where the clock had jumped ahead.
+        """
+        found = others if self._greeting else self._published
         wanted = self._wanted()
-        stale = []
-        for topic, (version, payload) in wanted.items():
-            if version is None or self._fleets.rules[version.fleet].keys is None:
-                continue
-            if self._greeting:
-                # Cleared while nobody looked, perhaps.
-                renew = others.get(topic) != payload
-            else:
-                renew = others.get(topic, payload) != payload == self._published.get(topic)
-            if renew:
-                stale.append(version)
+        stale = [
+            version
+            for topic, (version, published) in wanted.items()
+            if published and b"" != self._payload(topic, version, False) == found.get(topic)
+        ]
         if stale:
             try:
                 self._fleets.renew_serials(stale)
                 wanted = self._wanted()
             except StoreError as e:  # published all the same, for boards that saw nothing
                 self._status.say(logging.ERROR, f"experiments keep their serials: {e}")
-        return {topic: payload for topic, (_, payload) in wanted.items()}
+        return {topic: self._payload(topic, *what) for topic, what in wanted.items()}
 
-    def _wanted(self) -> dict[str, tuple[Version | None, bytes]]:
-        """Return topic -> the version to retain, None where it is withdrawn or over, and its payload."""
-        today = datetime.datetime.now(datetime.UTC).date()
-        wanted: dict[str, tuple[Version | None, bytes]] = {}
+    def _wanted(self) -> dict[str, tuple[Version, bool]]:
+        """Return topic -> the version last published there, and whether it still is: else it is withdrawn."""
+        today = _today()
+        wanted: dict[str, tuple[Version, bool]] = {}
         for fleet in self._fleets.rules.values():
-            for version in fleet.versions.values():
+            for version in sorted(fleet.versions.values(), key=lambda v: (v.published_on(today), v.serial)):
                 topic = topics.experiment_topic(fleet.name, version.experiment.name)
-                if not version.published_on(today):
-                    wanted.setdefault(topic, (None, b""))
-                elif fleet.keys is None:
-                    wanted[topic] = version, version.payload
-                else:
-                    wanted[topic] = (
-                        version,
-                        _sign(fleet.keys.signing, topic, version.payload, version.serial),
-                    )
+                wanted[topic] = version, version.published_on(today)
         return wanted
+
+    def _payload(self, topic: str, version: Version, published: bool) -> bytes:
+        """What boards are to find: the version, or its withdrawal, which has the serial after the version's.
+
+        So every aggregator makes the same bytes of it, also after a restart.
+        """
+        body = version.payload if published else b""
+        fleet_keys = self._fleets.rules[version.fleet].keys
+        if fleet_keys is None:
+            return body
+        return _sign(fleet_keys.signing, topic, body, version.serial + (not published))
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def _experiments(published: Mapping[str, bytes]) -> int:
+    return sum(not keys.is_withdrawal(payload) for payload in published.values())

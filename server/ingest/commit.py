@@ -33,9 +33,9 @@ class Committer:
     """Commits batches of messages to a store.
 
     limit: reports of one device within an hour, None for any number. on_commit is called after each commit,
-    with its messages and seconds. grouped: whether other aggregators get a part of the messages. clock: tells
-    when reports arrive. not_before: monotonic time before which nothing is to be tried again. committed_at:
-    monotonic time of the last commit, None before the first. failing: whether the last attempt failed.
+    with its messages and seconds. clock: tells when reports arrive. not_before: monotonic time before which
+    nothing is to be tried again. committed_at: monotonic time of the last commit, None before the first.
+    failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class Committer:
         status: Status,
         limit: RateLimit | None = None,
         on_commit: Callable[[int, float], object] | None = None,
-        grouped: bool = False,
         clock: Callable[[], datetime.datetime] = now,
     ) -> None:
         self._store = store
@@ -53,7 +52,6 @@ class Committer:
         self._status = status
         self._limit = limit
         self._on_commit = on_commit
-        self._grouped = grouped
         self._clock = clock
         self._backoff = Backoff()
         self.counters = Counters()
@@ -68,7 +66,7 @@ class Committer:
         start, done = time.monotonic(), self.counters
         try:
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit, self._grouped)
+            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit)
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True

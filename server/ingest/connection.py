@@ -42,7 +42,7 @@ class BrokerConnection:
 
     answer: the CONNACK's reason, None before it. session_present: whether the broker had kept the session.
     granted: the SUBACK's first refusal, else its first reason. unsubscribed: the UNSUBACK's first reason.
-    trouble: what the socket's last failure was, before the CONNACK only.
+    trouble: what the socket's first failure was, before the CONNACK only.
     messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
     experiments: topic -> what was last published there by somebody else, or is retained; whoever looks at it
     empties it. watched: the SUBACK's reason for these, None before it.
@@ -159,7 +159,7 @@ class BrokerConnection:
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
         # The only place where paho says why TLS failed after the handshake: a client certificate refused.
         if level == LogLevel.MQTT_LOG_ERR:
-            self.trouble = text
+            self.trouble = self.trouble or text  # then only that there is no connection
 
     def _on_subscribe(
         self, _client: Client, _data: Any, mid: int, reasons: list[ReasonCode], _p: Any

@@ -7,6 +7,8 @@ called here is private to paho, whose major version is bounded; nothing else in 
 
 from __future__ import annotations
 
+import contextlib
+import ssl
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -42,6 +44,16 @@ class BatchClient(Client):
         piece = self._ahead[self._at : end]
         self._at = end
         return piece
+
+    def _sock_send(self, buf: bytes | bytearray) -> int:
+        try:
+            return super()._sock_send(buf)
+        except (ConnectionError, ssl.SSLError):
+            # A broker that refuses our certificate says why and closes: the alert lies there unread.
+            if isinstance(self._sock, ssl.SSLSocket):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    self._sock.recv(1)
+            raise
 
     def acknowledge(self, mids: Iterable[int]) -> None:
         """Send the acknowledgements of messages with QoS 1, by packet id, in order."""

@@ -17,12 +17,14 @@ from typing import NamedTuple
 
 from ..store.number_set import NumberSet
 from ..store.store import Store, StoreError
-from ..store.transaction import DedupeKey
+from ..store.transaction import DedupeKey, NumbersFault
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from ..wire.keys import FleetKeys
 from .rate_limit import Device, RateLimit
 from .status import Status
+
+log = logging.getLogger(__name__)
 
 MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
@@ -30,6 +32,7 @@ BAD_TAG = "bad tag"
 DUPLICATE = "duplicate"
 OUT_OF_RANGE = "out of range"
 OVER_BUDGET = "over budget"
+DAMAGED_NUMBERS = "damaged numbers"
 UNKNOWN_DEVICE = "unknown device"
 REVOKED_DEVICE = "revoked device"
 TOO_FAST = "too fast"
@@ -43,6 +46,7 @@ _OF_REPORTS = (
     DUPLICATE,
     OUT_OF_RANGE,
     OVER_BUDGET,
+    DAMAGED_NUMBERS,
 )
 REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
 
@@ -281,22 +285,30 @@ def settle(
     seen: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
     room: Callable[[Device], int] | None = None,
-    grouped: bool = False,
 ) -> tuple[Settlement, Counter[Device]]:
     """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
 
-    seen must hold a set for every candidate's key. now is the time of arrival, UTC. room: how many reports of
-    a (fleet, device) may be accepted, None for any number. grouped: whether other aggregators get a part of
-    the messages; then what is missing from a set may wait for one that is away, and no gap is ever closed.
+    seen: the numbers of every candidate's key, but for those whose row is damaged. now is the time of
+    arrival, UTC. room: how many reports of a (fleet, device) may be accepted, None for any number. Raises
+    NumbersFault where a set takes no number: it should be missing from seen.
     """
     changed: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
     rejects: Counter[tuple[str, str]] = Counter()
     taken: Counter[Device] = Counter()
+    faults: dict[DedupeKey, Exception] = {}
     windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
     for key, number, most, version, code in candidates:
-        numbers = changed.get(key) or seen[key]
-        if number in numbers:
+        numbers = changed.get(key) or seen.get(key)
+        if numbers is None:
+            rejects[key[0], DAMAGED_NUMBERS] += 1
+            continue
+        try:
+            wider = numbers.add(number)
+        except Exception as e:
+            faults[key] = e
+            continue
+        if wider is numbers:
             rejects[key[0], DUPLICATE] += 1
             continue
         if most is not None and number > most:
@@ -309,9 +321,10 @@ def settle(
                 rejects[key[0], TOO_FAST] += 1
                 continue
             taken[device] += 1
-        numbers = numbers.add(number)
-        changed[key] = numbers if grouped else numbers.narrow()
+        changed[key] = wider
         counts[version.id, windows[version.experiment.window], code] += 1
+    if faults:
+        raise NumbersFault(faults)
     return Settlement(changed, counts, rejects), taken
 
 
@@ -329,13 +342,12 @@ def ingest(
     fleets: Mapping[str, FleetRules],
     now: datetime.datetime,
     limit: RateLimit | None = None,
-    grouped: bool = False,
 ) -> Tally:
-    """Judge a batch of (topic, payload) messages and commit what became of it; grouped: as settle() has it.
+    """Judge a batch of (topic, payload) messages and commit what became of it.
 
     When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
     was counted wholly, where only the commit's answer was lost, or not at all, and it may be tried again:
-    what was counted is then a duplicate.
+    what was counted is then a duplicate. Where one device's numbers fail, its reports alone are rejected.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
     room = None
@@ -349,9 +361,25 @@ def ingest(
             if strangers := len(candidates) - len(known):
                 rejects[name, UNKNOWN_DEVICE] += strangers
             candidates = known
-        settled, taken = settle(candidates, transaction.seen(c.key for c in candidates), now, room, grouped)
+        faults: dict[DedupeKey, Exception] = {}
+        seen = transaction.seen((c.key for c in candidates), faults)
+        while True:
+            try:
+                settled, taken = settle(candidates, seen, now, room)
+                transaction.write(settled.seen, settled.counts, rejects + settled.rejects)
+                break
+            except NumbersFault as e:  # again without them
+                faults.update(e.faults)
+                seen = {key: numbers for key, numbers in seen.items() if key not in faults}
         rejects += settled.rejects
-        transaction.write(settled.seen, settled.counts, rejects)
+    for (fleet, name, _), fault in faults.items():
+        log.error(
+            "the numbers of a device of fleet %s that reports to %s are damaged (%r): its reports are not "
+            "counted; run `hushmote store check`",
+            fleet,
+            name,
+            fault,
+        )
     if limit is not None:
         limit.add(taken)
     names = frozenset(key[0] for key in settled.seen)

@@ -141,10 +141,10 @@ def _dedupe(rows: _Rows, most: dict[_Name, int | None]) -> tuple[Counter[_Name],
     table = schema.dedupe
     accepted: Counter[_Name] = Counter()
     wrong: Counter[tuple[_Name, str]] = Counter()
-    for fleet, experiment, _device, text, stored in rows.of(select(table)):
+    for fleet, experiment, _device, text, stored, beyond in rows.of(select(table)):
         name = fleet, experiment
         try:
-            numbers = NumberSet.decode(text)
+            numbers = NumberSet.decode(text, beyond)
         except (TypeError, ValueError):
             wrong[name, "cannot be read"] += 1
             continue
@@ -155,9 +155,7 @@ def _dedupe(rows: _Rows, most: dict[_Name, int | None]) -> tuple[Counter[_Name],
             wrong[name, "are of no experiment that is known"] += 1
             continue
         limit = most[name]
-        if numbers.bounds and (
-            numbers.bounds[0] < 1 or (limit is not None and numbers.bounds[-1] > limit + 1)
-        ):
+        if limit is not None and numbers.highest > limit:
             wrong[name, "are outside its budget"] += 1
     lines = [
         f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"

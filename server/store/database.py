@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from .. import private_file
 from ..errors import HushmoteError
-from . import read_only, schema
+from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
 _PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the pages that it writes
@@ -73,18 +73,25 @@ class Database:
     create: make it where there is none; otherwise its absence is an error. upgrade: bring an older schema
     version to this one's, in one transaction. A database of something else, or of another schema version
     otherwise, is left alone. read_only: the database itself refuses whatever would write, and nothing is
-    made beside its file. version_before: the schema version that was there, 0 for none.
+    made beside its file. patient: wait for a PostgreSQL that is starting. version_before: the schema version
+    that was there, 0 for none.
     """
 
     def __init__(
-        self, url: str, *, create: bool = True, upgrade: bool = False, read_only: bool = False
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        upgrade: bool = False,
+        read_only: bool = False,
+        patient: bool = False,
     ) -> None:
         self._url = parse_url(url)
         self._read_only = read_only
         create = create and not read_only
         self._dialect = self._url.get_backend_name()
         try:
-            self.engine: Engine = self._open(create)
+            self.engine: Engine = self._open(create, patient)
         except ArgumentError:
             raise StoreError(_NOT_A_STORE) from None
         except ValueError:
@@ -112,7 +119,7 @@ class Database:
     def _shown_url(self) -> str:
         return self._url.set(query={}).render_as_string(hide_password=True)  # options may hold a password too
 
-    def _open(self, create: bool) -> Engine:
+    def _open(self, create: bool, patient: bool) -> Engine:
         if self._dialect == "sqlite":
             self._check_path(create)
             if self._read_only:
@@ -131,7 +138,10 @@ class Database:
             from . import postgresql
         except ImportError:
             raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
-        return postgresql.open_engine(self._url, self._read_only)
+        engine = postgresql.open_engine(self._url, self._read_only)
+        if patient:
+            postgresql.await_server(engine)
+        return engine
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database
@@ -148,6 +158,11 @@ class Database:
         if not create and not os.path.exists(path):
             raise StoreAbsent(
                 f"there is no store at {path}: publish an experiment first, or correct the path"
+            )
+        if not os.path.exists(path) and os.path.exists(f"{path}-wal"):
+            raise StoreAbsent(  # SQLite would remove the -wal
+                f"{path} is missing and its -wal is there: put it back, restore a backup, "
+                "or for a new store remove the -wal"
             )
         if create:
             # For its mode, which SQLite gives its -wal and -shm too; and SQLite says why it cannot be made.
@@ -211,22 +226,36 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
         """A connection in a transaction that only reads."""
-        with self.errors(), self.engine.connect() as connection:
+        with self._connected() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """A connection in a transaction that writes; leaving the block commits durably, raising undoes it."""
-        with self.errors(), self.engine.connect() as connection:
+        """A connection in a transaction that writes; leaving the block commits durably, raising undoes it.
+
+        Raises StoreRemoved where what was committed may be in a file that was removed.
+        """
+        with self._connected() as connection:
             connection = connection.execution_options(hushmote_write=True)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def _connected(self) -> Generator[Connection, None, None]:
+        with self.errors(), self.engine.connect() as connection:
+            open_files.check(connection)
+            try:
+                yield connection
+            finally:  # what failed may have failed for that
+                open_files.check(connection)
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
         """Within the block the database's failures become StoreError, one line."""
         try:
             yield
+        except open_files.StoreMoved as e:
+            raise StoreError(str(e)) from None
         except SQLAlchemyError as e:
             text = _one_line(self.where, e)
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
@@ -243,7 +272,7 @@ def insert_devices(connection: Connection) -> Any:
     )
 
 
-def _set_up_sqlite(connection: Any, _record: object) -> None:
+def _set_up_sqlite(connection: Any, record: Any) -> None:
     # Transactions are begun below, not by the driver, which would start them without the write lock.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -258,6 +287,7 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
         cursor.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}")
     finally:
         cursor.close()
+    open_files.remember(connection, record.info)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -272,6 +302,7 @@ _WHAT_WOULD_BE_RIGHT = {
     "readonly": "it is read-only; make the file, its -wal and -shm, and the folder writable",
     "is full": "the disk is full; free some space",
     "No space left": "the disk is full; free some space",
+    "SQLITE_IOERR_SHMSIZE": "the disk is full; free some space",
     "locked": _LOCKED,
     "unable to open": "no permission, a read-only disk, or no file; make it writable or give another path",
     "malformed": "the file is damaged; restore a backup",
@@ -283,8 +314,9 @@ _WHAT_WOULD_BE_RIGHT = {
 def _one_line(where: str, error: SQLAlchemyError) -> str:
     text = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
     text = text.strip().split("\n")[0].removeprefix("connection failed: ")
+    name = getattr(error.orig, "sqlite_errorname", "") if isinstance(error, DBAPIError) else ""
     for part, advice in _WHAT_WOULD_BE_RIGHT.items():
-        if part in text:
+        if part in text or part == name:
             return f"cannot use {where}: {advice}"
     if "permission denied" in text:
         return f"cannot use {where}: {text}; its owner can grant it"

@@ -263,7 +263,7 @@ class _Merge:
             changed: dict[DedupeKey, NumberSet] = {}
             for key, numbers in rows.items():
                 name = key[0], key[1]
-                united = _union(seen[key], numbers)
+                united = seen[key].union(numbers)
                 both = _span(seen[key]) + _span(numbers) - _span(united)
                 if both:
                     devices, reports = overlaps.get(name, (0, 0))
@@ -301,12 +301,16 @@ def _dedupe(store: Store, connection: Connection) -> Iterator[dict[DedupeKey, Nu
     """Yield a store's dedupe sets, a few thousand at a time."""
     table = schema.dedupe
     columns = (table.c.fleet, table.c.experiment, table.c.device)
-    query = select(*columns, table.c.numbers, table.c.accepted).where(table.c.accepted > 0).order_by(*columns)
+    query = (
+        select(*columns, table.c.numbers, table.c.beyond, table.c.accepted)
+        .where(table.c.accepted > 0)
+        .order_by(*columns)
+    )
     for part in connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
         rows = {}
-        for fleet, experiment, device, text, accepted in part:
+        for fleet, experiment, device, text, beyond, accepted in part:
             try:
-                numbers = NumberSet.decode(text)
+                numbers = NumberSet.decode(text, beyond)
                 if len(numbers) != accepted:
                     raise ValueError("a device's reports and their number do not match")
             except ValueError as e:
@@ -332,18 +336,6 @@ def _check_counts(store: Store, connection: Connection, names: set[tuple[str, st
                 f"{store.where} counts {have:,} reports to {name} in fleet {fleet} and knows the numbers of "
                 f"{of:,}: what it counted cannot be told, so it cannot be merged"
             )
-
-
-def _union(one: NumberSet, other: NumberSet) -> NumberSet:
-    bounds: list[int] = []
-    pairs = [*zip(one.bounds[::2], one.bounds[1::2], strict=True)]
-    pairs += zip(other.bounds[::2], other.bounds[1::2], strict=True)
-    for start, end in sorted(pairs):
-        if bounds and start <= bounds[-1]:
-            bounds[-1] = max(bounds[-1], end)
-        else:
-            bounds += (start, end)
-    return NumberSet(tuple(bounds), one.late + other.late)
 
 
 def _span(numbers: NumberSet) -> int:

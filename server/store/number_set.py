@@ -1,112 +1,124 @@
-"""Sets of report numbers as intervals: numbers have no gaps, so a device's set is nearly always one."""
+"""Sets of report numbers: all from 1 to one of them, and few beyond it, since numbers have no gaps.
+
+How large a set may grow. A board skips no number, so what is missing below a device's highest number is lost
+for good, is still under way, or waits for an aggregator of a group that is away, which may hold any part of
+the device's reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000
+of 2^32 numbers take 170 KB, however they are written, and a forger may send any. So what a set keeps beyond
+its first gap has at most MOST_BYTES and MOST_CONTAINERS: a container has the numbers that agree in their
+upper 16 bits, takes 10 to 8,200 bytes, and costs time each. Beyond these its lowest gaps are closed, and what
+would fill them is too late. The two highest containers always have room. An honest board's report is among
+them as long as the board has made fewer than 65,536 more since: a board that makes one a minute does so in 45
+days. That holds for a lone aggregator and for a group, and they can share a store.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import re
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from dataclasses import dataclass, field
 
-# Boards skip no number, so a set has one interval, and a gap more for what was lost for good: reports that
-# waited when a board opted out, or that a broker lost. What is still to come is near the newest: at most 16
-# reports wait on a board and the oldest are sent first. Of a group's aggregators one may be away and keep any
-# part of a device's reports: whoever narrows sets must not be in a group.
-MOST_INTERVALS = 32  # of older numbers; a forger's row grows no further
-NEWEST = 512  # numbers among which there may be any gaps
+from pyroaring import BitMap, FrozenBitMap
 
+MOST_BYTES = 19_000
+MOST_CONTAINERS = 512
+
+_NONE = FrozenBitMap()
+_CONTAINER = 1 << 16  # numbers
 _SHORT = 32  # characters of a set that is remembered: nearly all devices have one of a few short ones
+# As older versions wrote it: several intervals, and of the newest numbers a bit for each start and each end.
 _TEXT = re.compile(r"([0-9]+~)?([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?(\+[0-9]+:[0-9a-f]+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberSet:
-    """An immutable set of report numbers; bounds are start, end, start, end, ..., half-open and ascending.
+    """An immutable set of report numbers: 1 to whole, and those beyond, all of which are above whole + 1.
 
-    late: how many of the numbers within the bounds were never counted, and are not to be any more. The length
-    is that of the others: how many reports were counted.
+    late: how many of them were never counted, and are not to be any more. The length is that of the others:
+    how many reports were counted.
     """
 
-    bounds: tuple[int, ...] = ()
+    whole: int = 0
+    beyond: FrozenBitMap = field(default=_NONE, hash=False)  # equal ones have different hashes
     late: int = 0
 
     def __contains__(self, number: int) -> bool:
         """Whether a report of that number is not to be counted: it was before, or it is too late."""
-        return bisect_right(self.bounds, number) % 2 == 1
+        return number <= self.whole or number in self.beyond
 
     def __len__(self) -> int:
-        return sum(self.bounds[1::2]) - sum(self.bounds[::2]) - self.late
+        return self.whole + len(self.beyond) - self.late
 
     @property
-    def intervals(self) -> int:
-        """Number of intervals: one more than there are gaps."""
-        return len(self.bounds) // 2
+    def highest(self) -> int:
+        """The highest number in it, 0 in an empty set."""
+        return self.beyond.max() if self.beyond else self.whole
 
     def add(self, number: int) -> NumberSet:
-        """Return the set with number in it as well."""
-        bounds = self.bounds
-        if bounds and bounds[-1] == number:  # the next one, as nearly always
-            return NumberSet((*bounds[:-1], number + 1), self.late)
-        i = bisect_right(bounds, number)
-        if i % 2:
+        """Return the set with number in it as well, itself where it is in it."""
+        if number == self.whole + 1 and not self.beyond:  # the next one, as nearly always
+            return NumberSet(number, self.beyond, self.late)
+        if number in self:
             return self
-        left = i - 1 if i and bounds[i - 1] == number else i
-        right = i + 1 if i < len(bounds) and bounds[i] == number + 1 else i
-        between = (() if left < i else (number,)) + (() if right > i else (number + 1,))
-        return NumberSet(bounds[:left] + between + bounds[right:], self.late)
+        return _set(self.whole, self.beyond | FrozenBitMap((number,)), self.late)
 
-    def narrow(self) -> NumberSet:
-        """Return the set with its lowest gaps closed where it has too many: what is in them is too late."""
-        more = self.intervals - MOST_INTERVALS
-        if more <= 0:
-            return self
-        bounds = self.bounds
-        last = min(2 * more, self._newest() - 2)  # index of the last interval that is joined to the first
-        if last < 2:
-            return self
-        gaps = sum(bounds[2 : last + 1 : 2]) - sum(bounds[1:last:2])
-        return NumberSet(bounds[:1] + bounds[last + 1 :], self.late + gaps)
+    def union(self, other: NumberSet) -> NumberSet:
+        """Return the set of the numbers in either, as many of which are late as in both together."""
+        return _set(max(self.whole, other.whole), self.beyond | other.beyond, self.late + other.late)
 
     def seal(self) -> NumberSet:
         """Return the set with all from 1 to its highest in it: what was not counted is too late."""
-        if not self.bounds:
+        return self._close(self.highest)
+
+    def narrow(self) -> NumberSet:
+        """Return the set with its lowest gaps closed where it is too large: what is in them is too late."""
+        self.beyond.run_optimize()
+        containers = self.beyond.get_statistics()["n_containers"]
+        if containers <= MOST_CONTAINERS and len(self.beyond.serialize()) <= MOST_BYTES:
             return self
-        first, end = min(1, self.bounds[0]), self.bounds[-1]
-        return NumberSet((first, end), end - first - len(self))
+        lowest = self.beyond.min()
+        for _ in range(containers // 8 + 1):  # one where they are large, many at once where they are many
+            lowest = self.beyond.next_set_bit(lowest - lowest % _CONTAINER + _CONTAINER)
+        return self._close(lowest - lowest % _CONTAINER - 1).narrow()
 
-    def _newest(self) -> int:
-        """Index in bounds of the first interval that lies among the newest numbers."""
-        i = bisect_left(self.bounds, self.bounds[-1] - NEWEST)
-        return i + i % 2
+    def _close(self, whole: int) -> NumberSet:
+        wider = _set(whole, self.beyond, 0)
+        return NumberSet(wider.whole, wider.beyond, len(wider) - len(self))
 
-    def encode(self) -> str:
-        """Return the set as text, both ends included: "1-57,60-60"; with 3 late ones "3~1-57,60-60".
+    def encode(self) -> tuple[str, bytes | None]:
+        """Return the set, narrowed, as a store keeps it: "1-57", or "3~1-57" with 3 late ones; those beyond.
 
-        Of many intervals the newest are bits, counted from the lowest, one for each start and each end:
-        "+60:d" has 60 and 62 in it.
+        These are a roaring bitmap in its portable format, None where there are none.
         """
-        bounds, bits = self.bounds, ""
-        if len(bounds) == 2 and not self.late:
-            return f"{bounds[0]}-{bounds[1] - 1}"
-        if self.intervals > MOST_INTERVALS:
-            i = self._newest()
-            bounds, newest = bounds[:i], bounds[i:]
-            first = newest[0]
-            digits = bytearray(b"0" * (newest[-1] - first + 1))
-            for bound in newest:
-                digits[first - bound - 1] = 49  # "1", from the right
-            bits = f"+{first}:{int(digits, 2):x}"
-        pairs = zip(bounds[::2], bounds[1::2], strict=True)
-        late = f"{self.late}~" if self.late else ""
-        return late + ",".join(f"{start}-{end - 1}" for start, end in pairs) + bits
+        if not self.beyond:
+            return _text(self), None
+        kept = self.narrow()
+        return _text(kept), kept.beyond.serialize()
 
     @classmethod
-    def decode(cls, text: str) -> NumberSet:
-        """Return the set in a text from encode(); raises ValueError for any other."""
-        return _remembered(text) if len(text) <= _SHORT else _decode(text)
+    def decode(cls, text: str, beyond: bytes | None = None) -> NumberSet:
+        """Return the set that encode() gave, of an older version too; raises ValueError for anything else."""
+        return _remembered(text) if beyond is None and len(text) <= _SHORT else _decode(text, beyond)
 
 
-def _decode(text: str) -> NumberSet:
+def _set(whole: int, beyond: FrozenBitMap, late: int) -> NumberSet:
+    """The set of all from 1 to whole and of those beyond, of which any may be below."""
+    if not beyond or beyond.min() > whole + 1:
+        return NumberSet(whole, beyond, late)
+    next_ones = range(whole + 1, beyond.max() + 1)
+    more = bisect_left(next_ones, True, key=lambda n: not beyond.contains_range(next_ones[0], n + 1))
+    rest = BitMap(beyond)
+    rest.remove_range(0, whole + more + 1)
+    return NumberSet(whole + more, FrozenBitMap(rest), late)
+
+
+def _text(numbers: NumberSet) -> str:
+    whole = f"1-{numbers.whole}" if numbers.whole else ""
+    return f"{numbers.late}~{whole}" if numbers.late else whole
+
+
+def _decode(text: str, beyond: bytes | None = None) -> NumberSet:
     if _TEXT.fullmatch(text) is None:
         raise ValueError("not a set of report numbers")
     late, _, text = text.rpartition("~")
@@ -121,12 +133,18 @@ def _decode(text: str) -> NumberSet:
         bounds += [lowest + i for i, bit in enumerate(f"{int(digits, 16):b}"[::-1]) if bit == "1"]
     if len(bounds) % 2 or any(a >= b for a, b in itertools.pairwise(bounds)):
         raise ValueError("not a set of report numbers in ascending order")
-    numbers = NumberSet(tuple(bounds))
-    if not late:
-        return numbers
-    if int(late) >= len(numbers):
+    if bounds and not 0 < bounds[0] < bounds[-1] <= 1 << 32:
+        raise ValueError("not a set of report numbers, which are 1 to 4294967295")
+    whole = bounds[1] - 1 if bounds and bounds[0] == 1 else 0
+    others = BitMap.deserialize(beyond) if beyond else BitMap()
+    if others and others.min() <= (bounds[-1] if bounds else 1):
+        raise ValueError("not a set of report numbers: the gap is missing before what is beyond it")
+    further = bounds[2:] if whole else bounds
+    for start, end in zip(further[::2], further[1::2], strict=True):
+        others.add_range(start, end)
+    if late and int(late) >= whole + len(others):
         raise ValueError("not a set of report numbers: more are late than there are")
-    return replace(numbers, late=int(late))
+    return NumberSet(whole, FrozenBitMap(others), int(late or 0))
 
 
 _remembered = functools.lru_cache(maxsize=4096)(_decode)

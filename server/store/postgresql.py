@@ -5,11 +5,14 @@ Needs psycopg, which only the extra `postgresql` brings: database imports this w
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import PGconn, Ping
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 
@@ -18,6 +21,11 @@ LOCK_TIMEOUT_S = 30
 STATEMENT_TIMEOUT_S = 120
 # After which a client that stopped in the middle of a batch, its rows locked, is sent away by the server.
 IDLE_TIMEOUT_S = 300
+PATIENCE_S = 120.0  # with a server that is starting, at the start
+_SAY_S = 30.0
+_PAUSE_S = 0.5
+
+log = logging.getLogger(__name__)
 
 # What libpq is told where the URL says nothing else: a server that is gone is noticed within half a minute.
 _LINK = {
@@ -69,6 +77,26 @@ def open_engine(url: URL, read_only: bool = False) -> Engine:
     if read_only:
         event.listen(engine, "connect", _only_read)
     return engine
+
+
+def await_server(engine: Engine) -> None:
+    """Return once the server takes connections, whomever it refuses, or after PATIENCE_S; the log says so."""
+    _, options = engine.dialect.create_connect_args(engine.url)
+    options.pop("context", None)  # psycopg's own, and none of libpq's
+    try:
+        conninfo = make_conninfo("", **_LINK | dict(options)).encode()
+    except psycopg.ProgrammingError:
+        return  # an option that is none: connecting says so
+    start = say_at = time.monotonic()
+    while PGconn.ping(conninfo) in (Ping.REJECT, Ping.NO_RESPONSE):
+        now = time.monotonic()
+        if now - start >= PATIENCE_S:
+            return
+        if now >= say_at:
+            where = engine.url.set(query={}).render_as_string(hide_password=True)
+            log.warning("no answer from %s yet: waiting for it, %.0f s at most", where, PATIENCE_S)
+            say_at = now + _SAY_S
+        time.sleep(_PAUSE_S)
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> AnsweringConnection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 5
+VERSION = 6
 
 metadata = sa.MetaData()
 
@@ -75,7 +75,7 @@ histogram = sa.Table(
 
 # Without a row id, which would keep the order in which devices were first heard of. In PostgreSQL it is
 # divided by device: its key has the device in it, and every statement gives the device or reads all rows, so
-# that its parts can be on several servers.
+# that its parts can be on several servers. numbers and beyond are a NumberSet; beyond is null without a gap.
 DEDUPE_PARTS = 16
 dedupe = sa.Table(
     "dedupe",
@@ -85,6 +85,7 @@ dedupe = sa.Table(
     sa.Column("device", sa.String(32), primary_key=True),
     sa.Column("numbers", sa.Text, nullable=False),
     sa.Column("accepted", sa.BigInteger, nullable=False),
+    sa.Column("beyond", sa.LargeBinary),
     sqlite_with_rowid=False,
     postgresql_partition_by="HASH (device)",
 )

@@ -24,8 +24,8 @@ class Sealing:
 
     devices: that it knows. folded: those of them whose numbers have gaps. gaps: reports below a device's
     highest number that were never counted, and never are from then on. late: those that were too late before.
-    bytes_before, bytes_after: of all its sets as text. over: whether no version of it counts any more today,
-    so that its reports are rejected anyway.
+    bytes_before, bytes_after: of all its sets as stored. over: whether no version of it counts any more
+    today, so that its reports are rejected anyway.
     """
 
     fleet: str
@@ -65,9 +65,9 @@ def seal(
     folded = gaps = late = before = after = 0
     with store.snapshot() as reader:
         devices = reader.scalar(select(func.count()).select_from(table).where(own)) or 0
-        query = select(table.c.device, table.c.numbers).where(own).order_by(table.c.device)
+        query = select(table.c.device, table.c.numbers, table.c.beyond).where(own).order_by(table.c.device)
         for part in reader.execute(query.execution_options(yield_per=_ROWS)).partitions():
-            sets = {(fleet, name, device): _decoded(store, text) for device, text in part}
+            sets = {(fleet, name, device): _decoded(store, *row) for device, *row in part}
             keys = [key for key, numbers in sets.items() if numbers.seal() != numbers]
             if keys and not dry_run:
                 with store.ingest() as transaction:
@@ -79,15 +79,20 @@ def seal(
                 sealed = numbers.seal()
                 late += numbers.late
                 gaps += sealed.late - numbers.late
-                before += len(numbers.encode())
-                after += len(sealed.encode())
+                before += _bytes(numbers)
+                after += _bytes(sealed)
             advance(len(part) / devices)
     over = not any(v.counts_on(today) for v in versions)
     return Sealing(fleet, name, devices, folded, gaps, late, before, after, over)
 
 
-def _decoded(store: Store, text: str) -> NumberSet:
+def _bytes(numbers: NumberSet) -> int:
+    text, beyond = numbers.encode()
+    return len(text) + len(beyond or b"")
+
+
+def _decoded(store: Store, text: str, beyond: bytes | None) -> NumberSet:
     try:
-        return NumberSet.decode(text)
+        return NumberSet.decode(text, beyond)
     except (TypeError, ValueError) as e:  # SQLite keeps any type in any column
         raise StoreError(f"{store.where} is damaged: {e}") from None

@@ -263,13 +263,13 @@ class Store(Database):
                 connection.rollback()
 
     def _new_serial(self, connection: Connection, fleet: str) -> int:
-        """Return a serial above any that the fleet's experiments had; whoever else wants one waits."""
+        """Return a serial above all of the fleet's and their withdrawals', each the next; others wait."""
         table = schema.fleet
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
             raise VersionRefused(_no_fleet(fleet))
-        serial = max(last + 1, int(time.time()))
-        if serial >= 1 << 32:
+        serial = max(last + 2, int(time.time()))
+        if serial + 1 >= 1 << 32:
             raise StoreError("no experiment can be published: the clock is behind the year 2106, set it")
         connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
         return serial
@@ -351,12 +351,12 @@ class Store(Database):
     def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
         """Yield (device, experiment name, numbers of its accepted reports); a device's come together."""
         table = schema.dedupe
-        query = select(table.c.device, table.c.experiment, table.c.numbers)
+        query = select(table.c.device, table.c.experiment, table.c.numbers, table.c.beyond)
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
         with self.reading() as connection:
-            for device, name, numbers in connection.execution_options(yield_per=1000).execute(query):
+            for device, name, *numbers in connection.execution_options(yield_per=1000).execute(query):
                 try:
-                    yield device, name, NumberSet.decode(numbers)
+                    yield device, name, NumberSet.decode(*numbers)
                 except ValueError as e:
                     raise StoreError(f"{self.where} is damaged: {e}") from None
 

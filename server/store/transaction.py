@@ -6,18 +6,27 @@ SQLAlchemy Core, in statements that SQLite and PostgreSQL share.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Table, Text, bindparam, func, select, true
+from sqlalchemy import Connection, LargeBinary, Table, Text, bindparam, cast, func, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import schema
+from .database import StoreError
 from .number_set import NumberSet
 
 _PARAMETERS = 4000  # devices in one select: well below any database's limit
 
 DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment name, device id
+
+
+class NumbersFault(StoreError):
+    """Some devices' report numbers cannot be read, added to or written; faults: their keys, and why."""
+
+    def __init__(self, faults: Mapping[DedupeKey, Exception]) -> None:
+        super().__init__(f"the report numbers of {len(faults):,} devices cannot be kept")
+        self.faults = faults
 
 
 class IngestTransaction:
@@ -26,21 +35,36 @@ class IngestTransaction:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def seen(self, keys: Iterable[DedupeKey]) -> dict[DedupeKey, NumberSet]:
-        """Return the numbers seen so far per key, locked against other aggregators until the commit."""
+    def seen(
+        self, keys: Iterable[DedupeKey], faults: dict[DedupeKey, Exception] | None = None
+    ) -> dict[DedupeKey, NumberSet]:
+        """Return the numbers seen so far per key, locked against other aggregators until the commit.
+
+        A row that cannot be read raises what it raises; with faults its key is missing and goes in there.
+        """
         keys = sorted(set(keys))
+        seen = dict.fromkeys(keys, NumberSet())
         # SQLite's one writer holds the whole file.
         lockless = self._connection.dialect.name == "sqlite"
-        seen = self._select_seen(keys) if lockless else self._lock_seen(keys)
-        return {key: seen.get(key, NumberSet()) for key in keys}
+        for key, text, beyond in self._select_seen(keys) if lockless else self._lock_seen(keys):
+            try:
+                seen[key] = NumberSet.decode(text.decode() if lockless else text, beyond)
+            except Exception as e:
+                if faults is None:
+                    raise
+                faults[key] = e
+                del seen[key]
+        return seen
 
-    def _lock_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+    def _lock_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         if not keys:
-            return {}
+            return
         # A row that is not there cannot be locked: one statement makes those and locks the others, in the
         # order of the keys. FOR UPDATE writes half as much, but locks no rows that are on several servers.
-        rows: Any = self._connection.execute(_LOCK, _arrays(schema.dedupe, [(*key, "", 0) for key in keys]))
-        return {(*key,): NumberSet.decode(numbers) for *key, numbers in rows}
+        new = [(*key, "", 0, None) for key in keys]
+        rows: Any = self._connection.execute(_LOCK, _arrays(schema.dedupe, new))
+        for fleet, experiment, device, text, beyond in rows:
+            yield (fleet, experiment, device), text, beyond
 
     def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
         """Return those of the devices that the fleet's allow-list has."""
@@ -52,18 +76,16 @@ class IngestTransaction:
             allowed.update(self._connection.scalars(query, part))
         return allowed
 
-    def _select_seen(self, keys: list[DedupeKey]) -> dict[DedupeKey, NumberSet]:
+    def _select_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         groups: dict[tuple[str, str], list[str]] = {}
         for fleet, experiment, device in keys:
             groups.setdefault((fleet, experiment), []).append(device)
-        seen: dict[DedupeKey, NumberSet] = {}
         for (fleet, experiment), devices in groups.items():
             for start in range(0, len(devices), _PARAMETERS):
                 part = {"fleet": fleet, "experiment": experiment, "devices": devices[start:][:_PARAMETERS]}
                 rows: Any = self._connection.execute(_SEEN, part)
-                for device, numbers in rows:
-                    seen[fleet, experiment, device] = NumberSet.decode(numbers)
-        return seen
+                for device, text, beyond in rows:
+                    yield (fleet, experiment, device), text, beyond
 
     def write(
         self,
@@ -74,9 +96,20 @@ class IngestTransaction:
         """Replace dedupe sets and add to the counters.
 
         counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
+        Raises NumbersFault where a set cannot be written; then nothing was.
         """
+        rows: list[tuple[Any, ...]] = []
+        faults: dict[DedupeKey, Exception] = {}
+        for key, numbers in seen.items():
+            try:
+                text, beyond = numbers.encode()
+                rows.append((*key, text, len(numbers), beyond))
+            except Exception as e:
+                faults[key] = e
+        if faults:
+            raise NumbersFault(faults)
         # Sorted, so that two aggregators lock rows in one order and the file keeps no order of arrival.
-        self._upsert(schema.dedupe, [(*key, numbers.encode(), len(numbers)) for key, numbers in seen.items()])
+        self._upsert(schema.dedupe, rows)
         self._upsert(schema.histogram, [(*key, count) for key, count in counts.items()])
         self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
 
@@ -106,7 +139,8 @@ def _allowed() -> dict[str, Any]:
 
 _ALLOWED = _allowed()
 _DEDUPE = schema.dedupe.c
-_SEEN = select(_DEDUPE.device, _DEDUPE.numbers).where(
+# As bytes: a text in SQLite that is not UTF-8 would end the query, and every batch with that device.
+_SEEN = select(_DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.beyond, LargeBinary)).where(
     _DEDUPE.fleet == bindparam("fleet"),
     _DEDUPE.experiment == bindparam("experiment"),
     _DEDUPE.device.in_(bindparam("devices", expanding=True)),
@@ -153,5 +187,5 @@ _LOCK = (
     .on_conflict_do_update(
         index_elements=list(schema.dedupe.primary_key), set_={"accepted": _DEDUPE.accepted}
     )
-    .returning(_DEDUPE.fleet, _DEDUPE.experiment, _DEDUPE.device, _DEDUPE.numbers)
+    .returning(_DEDUPE.fleet, _DEDUPE.experiment, _DEDUPE.device, _DEDUPE.numbers, _DEDUPE.beyond)
 )

@@ -50,6 +50,11 @@ def is_own(word: str) -> bool:
     return _WORD.fullmatch(word) is not None
 
 
+def is_own_type(word: object) -> bool:
+    """Whether a type of readings is one that a board file of one's own has entered."""
+    return word in _TABLES[1] and word not in _SHIPPED[1]
+
+
 def load_module(word: str) -> ModuleType:
     """Import the module of a `package.module:name`. Raises OwnCodeError."""
     match = _WORD.fullmatch(word)
@@ -140,6 +145,13 @@ def _taken(payload: bytes | bytearray | memoryview) -> Experiment:
         raise OwnCodeError(f"its take raises {raised(e)}") from None
     if type(experiment.code_count) is not int:
         raise OwnCodeError(f"its take sets code_count to {experiment.code_count!r:.40}, which is no integer")
+    asked: dict[str, Any] = json.loads(bytes(payload))
+    asked = {"every": 1, "cap": 0} | asked | asked["budget"]
+    for name in ("name", "type", "epsilon", "mechanism", "every", "rule", "cap", "window"):
+        if vars(experiment)[name] != asked[name]:
+            raise OwnCodeError(
+                f"its take changes {name} from {asked[name]} to {vars(experiment)[name]!r:.40}"
+            )
     return experiment
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 KEY_BYTES = 32  # of a master key, of a board's key, and of the signing key, a number
-SIGNATURE_BYTES = 64
 SERIAL_BYTES = 4
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
@@ -76,9 +75,10 @@ def public_key_bytes(signing_key: bytes) -> bytes:
 def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) -> bytes:
     """Return what is retained for a keyed fleet: the JSON, a zero byte, the serial, the signature.
 
-    serial: 0 to 2**32 - 1, 4 bytes. The signature, of SHA-256 of topic + zero byte + all before it, is r and
-    s, 64 bytes. All numbers are big-endian. The same arguments always give the same bytes (RFC 6979), and s
-    is in the lower half of its range, so that there is no second signature. Raises MasterKeyError.
+    body: the JSON, empty to withdraw the experiment. serial: 0 to 2**32 - 1, 4 bytes. The signature, of
+    SHA-256 of topic + zero byte + all before it, is r and s, 64 bytes. All numbers are big-endian. The same
+    arguments always give the same bytes (RFC 6979), and s is in the lower half of its range, so that there
+    is no second signature. Raises MasterKeyError.
     """
     # Here, because many commands derive keys and few sign, and these take a tenth of a second to load.
     from cryptography.hazmat.primitives.asymmetric import ec, utils
@@ -89,6 +89,11 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
     der = _private(signing_key).sign(topic.encode() + b"\x00" + signed, scheme)
     r, s = utils.decode_dss_signature(der)
     return signed + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+
+
+def is_withdrawal(payload: bytes) -> bool:
+    """Whether a message on an experiment's topic has no JSON: it is empty, or signed without one."""
+    return payload[:1] in (b"", b"\0")
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,10 +1,12 @@
 """What is published and when, and how batches wait for a store that fails, without a broker."""
 
+import datetime
 import logging
 
 import pytest
-from boards import FLEET_KEYS, MASTER, experiment, payload_of
+from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 
+from hushmote.server.ingest import announce
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.commit import Committer
 from hushmote.server.ingest.pacing import Backoff
@@ -78,7 +80,7 @@ def serial(payload):
     return int.from_bytes(payload[-68:-64], "big")
 
 
-def test_what_others_changed_is_published_again_once_in_two_seconds_under_a_higher_serial(keyed, status):
+def test_what_others_changed_is_published_again_as_it_was_once_in_two_seconds(keyed, status):
     announcer, published = Announcer(keyed, status), []
 
     def publish(*what):
@@ -91,43 +93,106 @@ def test_what_others_changed_is_published_again_once_in_two_seconds_under_a_high
     assert not announcer.turn(publish, 101.9, others)  # it may be older than what was published last
     assert announcer.turn(publish, 102.0, others)
     assert others == {}
-    ((_, second),) = published[1:]
-    assert serial(second) > serial(first)
+    assert published[1:] == [(KEYED, first)]
     assert "somebody else changed hushmote/v1/keyed/experiment/temp" in status.text
-    assert not announcer.turn(publish, 103.0, {KEYED: second})
+    assert not announcer.turn(publish, 103.0, {KEYED: first})
     assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
     assert announcer.turn(publish, 104.0)
     assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, where nothing was published meanwhile
-    assert len(published) == 3
-    assert serial(published[2][1]) > serial(second)
+    assert published[1:] == [(KEYED, first)] * 2
 
 
-def test_on_a_new_connection_a_serial_is_renewed_only_where_the_right_thing_is_not_retained(keyed, status):
+def withdrawal_of(payload):
+    """What withdraws a version under the serial after its own."""
+    return keys.sign_experiment(SIGNING, KEYED, b"", serial(payload) + 1)
+
+
+def test_a_withdrawal_is_signed_and_every_aggregator_makes_the_same_bytes_of_it(store, keyed, status):
+    published = []
+
+    def turn(now, others=None):
+        assert announcer.turn(lambda *what: published.append(what), now, others)
+
+    announcer = Announcer(keyed, status)
+    turn(100.0)
+    first = published[0][1]
+    store.withdraw_experiment("keyed", "temp")
+    turn(102.0)
+    assert published[1:] == [(KEYED, withdrawal_of(first))]
+    assert announcer.experiments == 0
+    turn(104.1, {KEYED: first})  # somebody plays the experiment back
+    announcer = Announcer(keyed, status)  # a restart
+    turn(200.0)
+    announcer.begin()  # a new connection, where it is retained
+    turn(201.0, {KEYED: withdrawal_of(first)})
+    assert published[2:] == [(KEYED, withdrawal_of(first))] * 3
+    store.add_experiment("keyed", payload_of(experiment()))
+    turn(203.1)
+    assert published[5][1].startswith(payload_of(experiment()))
+    assert serial(published[5][1]) > serial(withdrawal_of(first))
+    assert announcer.experiments == 1
+
+
+def test_a_replaced_version_and_then_the_name_are_withdrawn_above_the_newest_serial(store, keyed, status):
+    new = payload_of(experiment(epsilon=500_000))
+    store.add_experiment("keyed", new)
+    store.add_experiment("keyed", payload_of(experiment()))  # the older one is current again, and newest
+    newest = max(v.serial for v in store.experiments("keyed"))
+    store.withdraw_experiment("keyed", "temp")
+    keyed.reload()
+    published = []
+    Announcer(keyed, status).turn(lambda *what: published.append(what), 100.0)
+    assert published == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", newest + 1))]
+
+
+@pytest.fixture
+def over(store, keyed, status, monkeypatch):
+    """An announcer of a version that a wrong clock took for over, and what it published."""
+    store.add_experiment("keyed", payload_of(experiment()), datetime.date.today() + datetime.timedelta(9))
     announcer, published = Announcer(keyed, status), []
+    real = announce._today
+    assert announcer.turn(lambda *what: published.append(what), 100.0)
+    monkeypatch.setattr(announce, "_today", lambda: real() + datetime.timedelta(30))
+    assert announcer.turn(lambda *what: published.append(what), 102.0)
+    assert published[1:] == [(KEYED, withdrawal_of(published[0][1]))]
+    monkeypatch.setattr(announce, "_today", real)
+    return announcer, published
 
-    def publish(*what):
-        published.append(what)
 
-    announcer.turn(publish, 100.0)
-    for retained, renewed in ((published[0][1], False), (None, True), (b"{}", True)):
-        before = published[-1][1]
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_version_that_was_withdrawn_by_a_wrong_clock_gets_a_serial_that_boards_take(over, restarted):
+    announcer, published = over
+    withdrawal = published[1][1]
+    if restarted:
         announcer.begin()
-        others = {} if retained is None else {KEYED: retained}
-        assert announcer.turn(publish, 100.0, others)
-        assert (serial(published[-1][1]) > serial(before)) == renewed
+    assert announcer.turn(
+        lambda *what: published.append(what), 104.0, {KEYED: withdrawal} if restarted else {}
+    )
+    assert announcer.turn(lambda *what: published.append(what), 106.1, {KEYED: withdrawal})
+    assert serial(published[2][1]) > serial(withdrawal)
+    assert published[2:] == [published[2]] * 2  # an old withdrawal that is played back renews nothing
+
+
+def test_one_that_another_aggregator_takes_for_over_already_is_not_renewed_in_a_loop(keyed, status):
+    announcer, published = Announcer(keyed, status), []
+    assert announcer.turn(lambda *what: published.append(what), 100.0)
+    withdrawal = withdrawal_of(published[0][1])
+    for now in (103.0, 106.0):
+        assert announcer.turn(lambda *what: published.append(what), now, {KEYED: withdrawal})
+    assert published == [published[0]] * 3
 
 
 def test_where_the_serial_cannot_be_raised_the_experiment_is_published_all_the_same(
-    keyed, status, store, monkeypatch
+    over, store, status, monkeypatch
 ):
     def denied(_version):
         raise StoreError("permission denied for table experiment")
 
     monkeypatch.setattr(store, "renew_serial", denied)
-    announcer, published = Announcer(keyed, status), []
-    assert announcer.turn(lambda *what: published.append(what), 100.0)
-    assert announcer.turn(lambda *what: published.append(what), 103.0, {KEYED: b""})
-    assert len(published) == 2
+    announcer, published = over
+    assert announcer.turn(lambda *what: published.append(what), 104.0)
+    assert published[2] == published[0]
+    assert "permission denied" in status.text
     assert not announcer.failing
 
 

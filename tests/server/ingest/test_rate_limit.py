@@ -17,6 +17,9 @@ def test_a_device_has_room_up_to_the_limit_and_again_an_hour_later():
     assert limit.room(("home", "a")) == 0
     limit.start(100.0 + HOUR_S)
     assert limit.room(("home", "a")) == 5
+    limit.add({("home", "a"): 2})
+    limit.start(100.0 + HOUR_S + 1)  # the second hour goes on
+    assert limit.room(("home", "a")) == 3
 
 
 def test_crowds_never_give_a_device_more_room_and_rarely_less():

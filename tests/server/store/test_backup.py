@@ -246,6 +246,7 @@ def test_the_command_copies_once_and_refuses_in_one_line(live, tmp_path, monkeyp
         ("UPDATE dedupe SET numbers = '2-5' WHERE device = 'b3'", "of 1 device are outside its budget"),
         ("UPDATE dedupe SET experiment = 'door'", "are of no experiment that is known"),
         ("UPDATE histogram SET code = code + 64", "are of codes outside 0 to 63"),
+        ("UPDATE histogram SET code = 64 WHERE code = (SELECT max(code) FROM histogram)", "outside 0 to 63"),
         ("UPDATE histogram SET count = -1", "are negative"),
         ("UPDATE histogram SET count = 'many'", "are no numbers"),
         ("UPDATE dedupe SET numbers = x'00' WHERE device = 'b3'", "numbers of 1 device cannot be read"),

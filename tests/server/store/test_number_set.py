@@ -1,64 +1,248 @@
-"""Sets of report numbers: bounded, whoever sends what, and no honest board's report is ever too late."""
+"""Sets of report numbers: as a plain set has them, bounded, and no honest board's report is ever too late."""
 
+import itertools
+import sys
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap, FrozenBitMap
 
-from hushmote.server.store.number_set import MOST_INTERVALS, NEWEST, NumberSet
+from hushmote.server.store.number_set import MOST_BYTES, MOST_CONTAINERS, NumberSet
 
 OUTBOX = 16  # reports that wait on a board at most
-
-NUMBERS = st.integers(1, 200) | st.integers(1, 4000) | st.integers(1, (1 << 32) - 1)
-
-
-def taken(numbers, start=None):
-    """The set after numbers came one after another, and those that were counted."""
-    found, counted = start or NumberSet(), []
-    for number in numbers:
-        if number not in found:
-            counted.append(number)
-            found = found.add(number).narrow()
-    return found, counted
+BLOCK = 1 << 16  # numbers of a container
+LAST = (1 << 32) - 1
+ROW_BYTES = 20_000
 
 
-@given(st.lists(NUMBERS, max_size=300))
-def test_a_set_says_how_many_were_counted_and_counts_none_twice(numbers):
-    found, counted = taken(numbers)
-    assert len(set(counted)) == len(counted) == len(found)
-    assert all(number in found for number in numbers)
-    assert NumberSet.decode(found.encode()) == found
-    assert taken(numbers, found) == (found, [])
+def made(numbers):
+    """The set of these numbers at once: a bitmap takes long to read a range in steps."""
+    return NumberSet().union(NumberSet(0, FrozenBitMap(list(numbers))))
 
 
-@given(st.integers(0, 1 << 31), st.integers(2, 9), st.booleans())
-@settings(max_examples=30)
-def test_the_row_of_a_forger_stops_growing(first, step, backwards):
-    numbers = range(first + 1, first + 1 + 3 * NEWEST * step, step)
-    found, counted = taken(reversed(numbers) if backwards else numbers)
-    assert len(found) == len(counted)
-    assert len(found.encode()) < 21 * MOST_INTERVALS + NEWEST // 4 + 40
-    assert found.intervals <= MOST_INTERVALS + NEWEST // 2
+def of(*numbers):
+    """The set of these numbers, added one after another."""
+    found = NumberSet()
+    for number in itertools.chain(*numbers):
+        found = found.add(number)
+    return found
 
 
-def test_the_lowest_gaps_are_closed_first():
-    wide = range(1, 3 * NEWEST, 2)
-    found, counted = taken(wide)
-    assert counted == list(wide)
-    newest = 3 * NEWEST - 1
-    assert 2 in found  # it was never counted: too late
-    assert newest - 1 not in found
-    assert found.late >= NEWEST - 1
-    again, more = taken([newest - 1, 2, newest - 3], found)
-    assert more == [newest - 1, newest - 3]
-    assert len(again) == len(wide) + 2
+def stored(found):
+    """The set as it is read after it was written, and the bytes that it took."""
+    text, beyond = found.encode()
+    return NumberSet.decode(text, beyond), len(text) + len(beyond or b"")
 
 
-def test_a_wide_set_of_an_earlier_version_is_narrowed_at_the_next_report():
-    old = NumberSet.decode(",".join(f"{n}-{n}" for n in range(1, 2049, 2)))
-    assert old.intervals == 1024
-    found = old.add(2050).narrow()
-    assert found.intervals <= MOST_INTERVALS + NEWEST // 2
-    assert len(found) == 1025
+class Model:
+    """A plain set: numbers that were counted, and the number up to which all are settled."""
 
+    def __init__(self):
+        self.counted = set()
+        self.closed = 0
+
+    def __contains__(self, number):
+        return number <= self.closed or number in self.counted
+
+    @property
+    def highest(self):
+        return max(self.counted, default=0)
+
+    def agrees(self, found):
+        assert len(found) == len(self.counted)
+        assert found.highest == max(self.highest, self.closed)
+        near = {n + by for n in self.counted | {self.closed, 1} for by in (-1, 0, 1)}
+        assert {n for n in near if 0 < n <= LAST and n in found} == {n for n in near if n > 0 and n in self}
+        # There is one way to hold a set: the first gap is above whole, and what is beyond is above the gap.
+        assert found.whole == LAST or found.whole + 1 not in found
+        assert not found.beyond or found.beyond.min() > found.whole + 1
+        assert found.late == found.whole + len(found.beyond) - len(self.counted)
+
+
+FIRST = (
+    st.integers(1, 60) | st.integers(1, 3000) | st.integers(BLOCK - 700, BLOCK + 10) | st.integers(1, LAST)
+)
+RUNS = st.builds(lambda first, count: range(first, min(first + count, LAST + 1)), FIRST, st.integers(1, 700))
+ALTERNATING = st.builds(
+    lambda first, count, step: range(first, min(first + count * step, LAST + 1), step),
+    FIRST,
+    st.integers(1, 90),
+    st.integers(2, 5),
+)
+NUMBERS = RUNS | ALTERNATING | RUNS.map(reversed).map(list) | st.lists(FIRST, max_size=20)
+STEPS = st.lists(
+    st.tuples(st.just("add"), NUMBERS)
+    | st.tuples(st.just("late"), st.integers(0, 900))
+    | st.tuples(st.just("merge"), NUMBERS)
+    | st.tuples(st.sampled_from(["seal", "store"]), st.none()),
+    max_size=12,
+)
+
+
+@given(STEPS)
+@settings(max_examples=100, deadline=None)
+def test_every_operation_does_what_it_does_to_a_plain_set(steps):
+    found, model = NumberSet(), Model()
+    for step, what in steps:
+        if step == "late":  # numbers that did not come when their neighbours did, the oldest first
+            gaps = (n for n in range(model.closed + 1, model.highest) if n not in model)
+            step, what = "add", list(itertools.islice(gaps, what))
+        if step == "add":
+            for number in what:
+                wider = found.add(number)
+                assert (wider is found) == (number in found) == (number in model)
+                assert number in wider
+                found = wider
+                if number not in model:
+                    model.counted.add(number)
+        elif step == "merge":
+            other = of(n for n in what if n not in model)
+            assert found.union(other) == other.union(found)
+            found = found.union(other)
+            model.counted |= {n for n in what if n not in model}
+        elif step == "seal":
+            found = found.seal()
+            model.closed = max(model.closed, model.highest)
+        else:
+            again, size = stored(found)
+            assert (again, hash(again)) == (found, hash(found))
+            assert size <= ROW_BYTES
+            found = again
+        model.agrees(found)
+    assert of(sorted(model.counted)) == of(sorted(model.counted, reverse=True))
+
+
+def test_many_intervals_below_a_long_run_are_read_as_they_were_written():
+    numbers = [*range(1, 67, 2), *range(100, 613)]
+    found = of(numbers)
+    again, _ = stored(found)
+    assert again == found
+    assert [n for n in range(1, 700) if n in again] == numbers
+
+
+def test_a_device_that_skipped_no_number_has_a_short_text_and_no_bitmap():
+    assert of(range(1, 58)).encode() == ("1-57", None)
+    assert of([2, 1, 3]).encode() == ("1-3", None)
+    assert of(range(1, 58)).seal().encode() == ("1-57", None)
+    assert of([57]).seal().encode() == ("56~1-57", None)
+    assert NumberSet().encode() == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "late"),
+    [
+        ("", [], 0),
+        ("1-57", range(1, 58), 0),
+        ("3~1-57", range(1, 58), 3),
+        ("2-3,7-9", [2, 3, 7, 8, 9], 0),
+        ("5~4-9,11-11", [*range(4, 10), 11], 5),
+        ("1-2,5-6+60:f", [1, 2, 5, 6, 60, 62], 0),
+        ("+1:9", [1, 2, 3], 0),
+        ("1-1,4294967295-4294967295", [1, LAST], 0),
+    ],
+)
+def test_what_an_older_version_wrote_is_read(text, numbers, late):
+    """It has intervals; of many, a bit for each start and each end among the newest; how many are late."""
+    found = NumberSet.decode(text)
+    plain = of(numbers)
+    assert (found.whole, found.beyond) == (plain.whole, plain.beyond)
+    assert len(found) == len(numbers) - late
+    assert stored(found)[0] == found
+
+
+# Whatever a device sends
+
+
+def spread(count, below):
+    return np.random.default_rng(1).integers(1, below, count, np.uint32).tolist()
+
+
+FORGED = {
+    "alternating": range(1, 80_000, 2),
+    "alternating, of 160,000": range(2, 160_000, 2),
+    "one for each container": range(5, 1 << 32, BLOCK),
+    "two for each container": [n for start in range(5, 1 << 32, BLOCK) for n in (start, start + 2)],
+    "arrays that are just no bitmap": [
+        n for start in range(2, 20 * BLOCK, BLOCK) for n in range(start, start + 8190, 2)
+    ],
+    "full containers with one gap": [n for n in range(1, 80_000) if n % 1000],
+    "random in 2^17": spread(80_000, 1 << 17),
+    "random in 2^18": spread(80_000, 1 << 18),
+    "random in 2^24": spread(80_000, 1 << 24),
+    "random in 2^32": spread(80_000, 1 << 32),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_no_80_000_numbers_take_more_than_20_kb_or_much_work_for_a_report_more(name):
+    found = made(FORGED[name])
+    again, size = stored(found)
+    assert size <= ROW_BYTES
+    assert len(again) == len(found)
+    assert again.beyond.get_statistics()["n_containers"] <= MOST_CONTAINERS
+    assert all(number in again for number in FORGED[name])
+    row = again.encode()
+    for number in (again.whole + 1, again.highest + 1, again.highest + 2, again.highest + 2 * BLOCK):
+        if number <= LAST:
+            # Each call is of a container or of all of at most MOST_BYTES and MOST_CONTAINERS.
+            assert calls(lambda number=number: NumberSet.decode(*row).add(number).encode()) < 250
+
+
+def calls(work):
+    """How many functions a piece of work calls, in Python and C."""
+    made = 0
+
+    def count(_frame, event, _what):
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+def test_a_row_that_is_full_stays_full_while_a_forger_goes_on():
+    found = NumberSet()
+    for start in range(0, 4000 * BLOCK, 40 * BLOCK):
+        for number in range(start + 9, start + 40 * BLOCK, BLOCK):
+            found = found.add(number)
+        found, size = stored(found)
+        assert size <= ROW_BYTES
+    assert len(found) == 4000
+    assert MOST_CONTAINERS * 3 // 4 < found.beyond.get_statistics()["n_containers"] <= MOST_CONTAINERS
+
+
+def test_gaps_are_closed_for_a_container_more_than_there_is_room_for_and_not_before():
+    full = made(range(9, MOST_CONTAINERS * BLOCK, BLOCK))
+    assert full.narrow() is full
+    narrowed = full.add(MOST_CONTAINERS * BLOCK + 9).narrow()
+    closed = MOST_CONTAINERS // 8 + 1
+    assert narrowed.whole == closed * BLOCK - 1
+    assert narrowed.late == closed * BLOCK - 1 - closed
+    assert len(narrowed) == MOST_CONTAINERS + 1
+    assert narrowed.beyond == made(range(closed * BLOCK + 9, (MOST_CONTAINERS + 1) * BLOCK, BLOCK)).beyond
+
+
+def test_gaps_are_closed_for_a_byte_more_than_there_is_room_for_and_not_before():
+    two_bitmaps = BitMap([*range(BLOCK, 3 * BLOCK, 2)])
+    room = (MOST_BYTES - len((two_bitmaps | BitMap([9])).serialize())) // 2
+    full = made(two_bitmaps | BitMap([*range(9, 9 + 5 * (room + 1), 5)]))
+    assert MOST_BYTES - 2 < len(full.beyond.serialize()) <= MOST_BYTES
+    assert full.narrow() is full
+    narrowed = full.add(7).narrow()
+    assert narrowed.whole == BLOCK  # of which the last was counted
+    assert BLOCK + 1 not in narrowed
+    assert len(narrowed) == len(full) + 1
+    assert narrowed.late == BLOCK - 1 - (room + 2)
+
+
+# What honest boards send
 
 MOVES = st.lists(
     st.sampled_from(["make", "make", "send", "send all", "lose", "again", "opt out"]), max_size=400
@@ -77,47 +261,120 @@ def test_no_report_of_an_honest_board_is_too_late(moves, data):
         elif move == "opt out":
             outbox = []
         elif move == "again" and sent:  # a copy of what was told received, however old
-            found = found.add(data.draw(st.sampled_from(sent))).narrow()
+            found, _ = stored(found.add(data.draw(st.sampled_from(sent))))
         elif outbox and move in ("send", "send all", "lose"):
             for number in outbox[: len(outbox) if move == "send all" else 1]:
                 outbox.remove(number)
                 if move != "lose":
                     assert number not in found
-                    found = found.add(number).narrow()
+                    found, _ = stored(found.add(number))
                     sent.append(number)
     assert len(found) == len(sent)
 
 
-@given(st.integers(1, NEWEST), st.integers(0, 1000), st.integers(2, 5))
-@settings(max_examples=40)
-def test_what_waits_for_an_aggregator_that_is_away_is_counted_when_it_is_back(reports, before, members):
-    """A broker divides a fast board's reports among a group of which one member is away for a while."""
-    found, _ = taken(range(1, before + 1))
-    numbers = range(before + 1, before + 1 + reports)
+@given(st.integers(0, 40_000), st.integers(0, BLOCK - 2), st.integers(2, 5), st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_what_waits_for_an_aggregator_that_is_away_is_counted_when_it_is_back(before, more, members, old):
+    """A broker divides a board's reports among a group of which one member is away for a while.
+
+    old: whether the row is one of a set that had lost many of its oldest already.
+    """
+    whole = made(range(1, before + 1, 3)) if old else NumberSet(before)
+    numbers = range(before + 1, before + 2 + more)
     waiting = numbers[::members]
-    found, counted = taken([n for n in numbers if n not in waiting], found)
-    assert len(counted) == reports - len(waiting)
-    found, counted = taken(waiting, found)
-    assert counted == list(waiting)
-    assert found == NumberSet((1, before + 1 + reports))
+    waits = set(waiting)
+    found, _ = stored(whole.union(made(n for n in numbers if n not in waits)))
+    assert found.late == 0
+    assert not any(number in found for number in waiting)
+    assert len(found.union(made(waiting))) == len(whole) + len(numbers)
 
 
-def test_scattered_losses_over_a_long_life_never_silence_a_board():
+def test_among_the_newest_65_536_numbers_any_gap_stays_open_however_many_there_were_before():
+    for highest in (4 * BLOCK, 4 * BLOCK + 5, 5 * BLOCK - 1):
+        found, _ = stored(made(range(highest, 0, -2)))
+        assert found.late > 0
+        assert all(number not in found for number in range(highest - 1, highest - BLOCK, -2))
+
+
+def test_scattered_losses_over_a_long_life_close_no_gap():
     lost = set(range(50, 100_000, 97))
-    found, counted = taken(n for n in range(1, 100_000) if n not in lost)
-    assert len(counted) == 99_999 - len(lost)
-    assert len(found) == len(counted)
-    assert len(found.encode()) < 500
+    found, size = stored(made(n for n in range(1, 100_000) if n not in lost))
+    assert not any(number in found for number in lost)
+    assert len(found) == 99_999 - len(lost)
+    assert size < 5 * len(lost)
 
 
-@given(st.lists(NUMBERS, max_size=100))
-def test_a_sealed_set_has_one_interval_says_as_many_and_takes_nothing_below_its_highest(numbers):
-    found, counted = taken(numbers)
+@given(NUMBERS, NUMBERS)
+def test_a_sealed_set_is_whole_says_as_many_and_takes_nothing_below_its_highest(some, more):
+    found = of(some, more)
     sealed = found.seal()
-    assert len(sealed) == len(counted)
-    assert sealed.intervals == min(1, len(counted))
-    assert all(number in sealed for number in range(1, min(max(numbers, default=0), 5000) + 1))
-    assert all(number in sealed for number in numbers)
-    assert max(numbers, default=0) + 1 not in sealed
+    assert sealed == NumberSet(found.highest, late=found.highest - len(found))
+    assert len(sealed) == len(found)
     assert sealed.seal() == sealed
-    assert NumberSet.decode(sealed.encode()) == sealed
+    assert stored(sealed)[0] == sealed
+    if found.highest < LAST:
+        assert sealed.add(found.highest + 1).whole == found.highest + 1
+
+
+# Damage
+
+STRANGE = ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4", "0-5", "1-4294967296"]
+STRANGE += [
+    "~1-2",
+    "3~",
+    "3~1-3",
+    "1-2+",
+    "1-2+5",
+    "1-2+5:7",
+    "1-2+2:3",
+    "+5:g",
+    "2~3~1-9",
+    "1-99999999999999",
+]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_a_text_that_is_no_number_set_is_refused(text):
+    with pytest.raises(ValueError, match="set of report numbers"):
+        NumberSet.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "beyond"),
+    [
+        ("1-57", [58, 60]),  # 58 belongs to 1-57
+        ("1-57", [57]),
+        ("", [1, 7]),
+        ("", [0, 7]),
+        ("2-9", [9, 70]),
+        ("9~1-7", [70, 71]),  # nine late of nine
+    ],
+)
+def test_a_bitmap_that_does_not_go_with_its_text_is_refused(text, beyond):
+    with pytest.raises(ValueError, match="set of report numbers"):
+        NumberSet.decode(text, BitMap(beyond).serialize())
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_a_damaged_bitmap_is_an_error_or_a_set_and_never_the_end_of_the_process(data):
+    kinds = [
+        [3],
+        range(3, 90),
+        range(3, 9000, 2),
+        range(3, 40 * BLOCK, BLOCK),
+        [*range(5, 70), *range(99, 140_000)],
+    ]
+    bitmap = BitMap(data.draw(st.sampled_from(kinds)))
+    bitmap.run_optimize()
+    whole = bytearray(bitmap.serialize())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(len(whole), 60)))
+        whole[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    del whole[data.draw(st.integers(0, len(whole))) if data.draw(st.booleans()) else len(whole) :]
+    try:
+        found = NumberSet.decode("1-1", bytes(whole))
+    except ValueError:
+        return
+    found = found.add(70_000).add(2)
+    assert stored(found)[0] == found.narrow()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import DOOR, hushmote
 from postgres import Cluster
-from served import add_fleet, served
+from served import add_fleet, served, with_setting
 from traffic import needs_mosquitto
 
 from hushmote.server.store import Store, StoreError
@@ -71,12 +71,16 @@ def test_a_port_that_is_none_is_named(tmp_path: Path):
 @needs_mosquitto
 def test_a_log_in_json_names_a_store_without_its_password(tmp_path: Path):
     url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
-    with served("--log-format", "json", environment={"HUSHMOTE_STORE": url}) as process:
+    impatient = with_setting("store.postgresql", "PATIENCE_S", 0.1)
+    options = {"environment": {"HUSHMOTE_STORE": url}, "script": impatient}
+    with served("--log-format", "json", **options) as process:
         assert process.wait() == 1
-    (line,) = process.log().splitlines()
-    assert "Connection refused" in json.loads(line)["event"]
-    assert START not in line
-    assert TAIL not in line
+    waiting, ended = process.log().splitlines()
+    assert "waiting for it" in json.loads(waiting)["event"]
+    assert "Connection refused" in json.loads(ended)["event"]
+    for line in (waiting, ended):
+        assert START not in line
+        assert TAIL not in line
 
 
 def test_serve_takes_no_password_from_the_command_line_however_it_is_written(tmp_path: Path):

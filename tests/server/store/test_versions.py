@@ -2,11 +2,13 @@
 
 import datetime
 
+import pytest
 from boards import client, experiment, payload_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushmote.server.store.versions import Version, most_reports
+from hushmote.server.store import VersionRefused
+from hushmote.server.store.versions import Version, check_total, most_reports, retired_until
 from hushmote.server.wire import report
 
 
@@ -110,3 +112,35 @@ def test_a_version_counts_until_its_last_day():
     until = Version(1, "home", payload_of(exp), False, None, exp, day)
     assert until.counts_on(day)
     assert not until.counts_on(later)
+
+
+def test_a_version_is_published_up_to_its_expiry_while_it_is_current():
+    exp, day = experiment(), datetime.date(2026, 11, 22)
+    for current in (True, False):
+        until = Version(1, "home", payload_of(exp), current, day, exp)
+        assert until.published_on(day) is current
+        assert not until.published_on(day + datetime.timedelta(1))
+
+
+def test_a_retired_version_counts_for_its_grace_and_no_longer_than_it_did_already():
+    exp, today = experiment(), datetime.date(2026, 11, 22)
+    for counted, last in ((None, 24), (datetime.date(2026, 11, 30), 24), (datetime.date(2026, 11, 23), 23)):
+        old = Version(1, "home", payload_of(exp), True, None, exp, counted)
+        assert retired_until(old, today, 3) == datetime.date(2026, 11, last)
+
+
+def test_no_version_has_a_higher_cap_another_rule_or_under_count_another_epsilon_than_the_first():
+    def budget(rule: str, cap: int, epsilon: int = 1_000_000):
+        return experiment(epsilon=epsilon, budget={"rule": rule, "cap": cap})
+
+    first, counted = budget("sum", 4_000_000), budget("count", 4)
+    for new in (first, budget("sum", 3_999_999), budget("sum", 4_000_000, 500_000)):
+        check_total(first, new)
+    check_total(counted, budget("count", 3))
+    for one, new, words in (
+        (first, budget("sum", 4_000_001), "may never have a cap above its first, 4000000"),
+        (first, budget("squares", 4), "has the budget rule sum for good"),
+        (counted, budget("count", 4, 999_999), "its epsilon stays 1000000"),
+    ):
+        with pytest.raises(VersionRefused, match=words):
+            check_total(one, new)

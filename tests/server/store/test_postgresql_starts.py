@@ -1,0 +1,101 @@
+"""`hushmote serve` that starts before its PostgreSQL takes connections, or where waiting mends nothing."""
+
+import threading
+
+import pytest
+from boards import experiment, payload_of
+from postgres import Cluster
+from running import until
+from served import served, with_setting
+from traffic import needs_mosquitto
+
+from hushmote.server.store import Store
+from hushmote.simulator.broker import MosquittoBroker
+
+pytestmark = needs_mosquitto
+
+
+@pytest.fixture
+def cluster():
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def broker():
+    with MosquittoBroker() as broker:
+        yield broker
+
+
+def made(cluster):
+    """The URL of a store that holds something."""
+    url = cluster.url(cluster.create())
+    with Store(url) as store:
+        store.add_fleet("open", keyed=False)
+        store.add_experiment("open", payload_of(experiment()))
+    return url
+
+
+def arguments(url, broker):
+    return "--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}"
+
+
+def waits(process, url):
+    until(lambda: f"no answer from {url} yet: waiting for it, 120 s at most" in process.log(), process.log)
+
+
+def test_an_aggregator_waits_for_a_database_server_that_is_not_there_yet(cluster, broker):
+    url = made(cluster)
+    cluster.stop()
+    with served(*arguments(url, broker)) as process:
+        waits(process, url)
+        cluster.start()
+        process.ready()
+        assert process.log().count("waiting for it") == 1
+        assert process.end() == 0
+
+
+def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, broker):
+    url = made(cluster)
+    cluster.stop()
+    # A standby that takes no connections refuses them as any server does that has not recovered yet: 57P03.
+    cluster.hold_at_the_start()
+    starting = threading.Thread(target=cluster.start)
+    starting.start()
+    try:
+        with served(*arguments(url, broker)) as process:
+            waits(process, url)
+            assert process.process.poll() is None
+            until(cluster.refuses_for_now, "a server that is starting")
+            cluster.promote()
+            process.ready()
+            assert process.end() == 0
+    finally:
+        starting.join()
+
+
+def test_a_database_server_that_never_starts_is_one_line_after_the_patience(broker, cluster):
+    url = made(cluster)
+    cluster.stop()
+    script = with_setting("store.postgresql", "PATIENCE_S", 0.5)
+    with served(*arguments(url, broker), script=script) as process:
+        assert process.wait() == 1
+    waiting, ended = process.log().splitlines()
+    assert f"no answer from {url} yet" in waiting
+    assert ended.startswith(f"hushmote: cannot use {url}: ")
+    assert "refused" in ended
+
+
+def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluster, broker):
+    cluster.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    cluster.ask_for_passwords("guarded")
+    name = cluster.create()
+    for url, password, why in (
+        (cluster.url(name, "guarded"), "wrong", "password authentication failed"),
+        (cluster.url("away"), "", 'database "away" does not exist'),
+        (cluster.url(name, "nobody"), "", 'role "nobody" does not exist'),
+    ):
+        with served(*arguments(url, broker), environment={"PGPASSWORD": password}) as process:
+            assert process.wait() == 1
+        (line,) = process.log().splitlines()
+        assert why in line

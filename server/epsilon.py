@@ -28,8 +28,10 @@ def nats(micro: int) -> str:
     return f"{Decimal(micro) / MICRO:f}"
 
 
-def rounded_up(nats: float) -> str:
-    """An ε in nats with three digits, never less than it is: 0.0516 for 0.051513."""
+def rounded_up(nats: float | None) -> str:
+    """An ε in nats with three digits, never less than it is: 0.0516 for 0.051513; a dash where none holds."""
+    if nats is None:
+        return "–"
     if not nats:
         return "0"
     unit = Decimal(10) ** (math.floor(math.log10(nats)) - 2)

@@ -9,6 +9,8 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 # Up to the last @: a password may hold one.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
+
 
 def visible(text: str) -> str:
     """Return a text whose control characters are written as escapes, such as \\x1b."""
@@ -18,6 +20,18 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text as one visible line, in which the passwords of URLs are ***."""
     return visible(_PASSWORD.sub(r"\1***@", " ".join(text.split())))
+
+
+def cell(value: object) -> object:
+    """Return what a CSV file says of a value: no text is a formula in a spreadsheet or steers a terminal.
+
+    Numbers stay numbers. A text that begins as a formula does, with or without blanks before it, gets an
+    apostrophe in front, which spreadsheets take as "this is text".
+    """
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    text = visible(value).replace("\n", "\\n").replace("\t", "\\t")
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
 def shortened(text: str, most: int) -> str:

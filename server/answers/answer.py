@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 from ...device.ldp_client import Experiment
 from ..estimate.statistic import EstimateError
 from ..experiments.units import IndexRange, bin_edges, range_name
+from ..plain_text import cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,7 +140,10 @@ class ChangeRow(Row):
 
 @dataclass(frozen=True)
 class TrendRow(Row):
-    """A statistic in one window, with the window's number of reports and the ε of its histogram, if known."""
+    """A statistic in one window, with the window's number of reports and the ε of its histogram.
+
+    histogram_epsilon: None where it is not known, or the window has not ended.
+    """
 
     window: str = ""
     reports: int = 0
@@ -300,13 +304,15 @@ class Answers(Shown, tuple[Answer, ...]):
     """Several tables, printed one below the other."""
 
     def to_csv(self) -> str:
-        """All in one table, the first column says which."""
+        """All in one table, the first column says which; no text in it is a formula or steers a terminal."""
         text = io.StringIO()
         lines = self._lines()
         columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: json.dumps(v) if type(v) is tuple else v for k, v in x.items()} for x in lines)
+        writer.writerows(
+            {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in x.items()} for x in lines
+        )
         return text.getvalue()
 
     def to_pandas(self) -> DataFrame:

@@ -15,6 +15,10 @@ from . import change
 from .answer import CONFIDENCE, Answer, CandidateRow, ChangeRow
 
 OTHERS = "all others"
+LESS_SURE = (
+    "The interval of a row with texts holds {:g} times in 100. That of all others, and of all listed texts "
+    "together, holds less often: it cannot know of a common text that hides in a listed one's slot."
+)
 MOST_SHOWN = 20
 """Rows of a table, where nobody says how many."""
 MOST_CANDIDATES = 1 << 20
@@ -100,7 +104,7 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
     if together:
         are = "1 row has" if together == 1 else f"{together:,} rows have"
         notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
-    return "\n".join([*notes, _missed(shares)])
+    return "\n".join([*notes, _missed(shares), LESS_SURE.format(confidence * 100)])
 
 
 def _hidden(count: int, most: int) -> str:
@@ -125,7 +129,7 @@ def share_together(
     low, high = others.interval(confidence)
     row = CandidateRow(row_name(own), 1 - others.value, 1 - high, 1 - low, _true(truth, own), texts=own)
     common = (estimates.experiment.name, "share", "", estimates.reports, confidence, (row,))
-    return Answer("candidates", *common, _missed(shares))
+    return Answer("candidates", *common, f"{_missed(shares)}\n{LESS_SURE.format(confidence * 100)}")
 
 
 def changed_candidates(

@@ -15,13 +15,14 @@ import numpy as np
 from scipy.special import chdtrc
 
 from ..estimate.estimate import Estimates
-from ..estimate.pooling import check_same_quantity
-from ..estimate.statistic import EstimateError, Statistic, difference
+from ..estimate.pooling import check_same_quantity, pool
+from ..estimate.statistic import EstimateError, Statistic, difference, mean
 from ..experiments.units import IndexRange, bin_edges, range_edges
 from . import moments
 from .answer import CONFIDENCE, Answer, ChangeRow, TrendRow, quantile_name
 
 Interval = tuple[float, float]
+Halves = tuple[Estimates, Estimates]
 ByLevel = Callable[[float], Interval]  # confidence -> interval
 
 
@@ -76,14 +77,16 @@ def changed_readings(
     """Changes of a number's mean, standard deviation, as far as that is known, and quantiles.
 
     Intervals of the last two are put together from those of both sides. Zou and Donner, "Construction of
-    confidence limits about effect measures", Statistics in Medicine 2008. Raises EstimateError where type,
-    range or bins differ, UnitsError for another type than a number.
+    confidence limits about effect measures", Statistics in Medicine 2008. A quantile's p is that of
+    shares_below(), and its interval has one sign where that is below 1 - confidence. Raises EstimateError
+    where type, range or bins differ, UnitsError for another type than a number.
     """
     check_same_quantity([before, after])
     rows = [change_row("mean", moments.mean(before), moments.mean(after), confidence)]
     if moments.has_deviation(before) and moments.has_deviation(after):
         rows.append(_deviation_row(before, after, confidence))
-    rows += [_quantile_row(before, after, q, confidence) for q in quantiles]
+    halves = _halves([before, after]) if quantiles else None
+    rows += [_quantile_row(before, after, q, confidence, halves) for q in quantiles]
     return together(before, after, rows, quantity="reading", unit=unit, confidence=confidence)
 
 
@@ -105,11 +108,42 @@ def _from_both(before: float, after: float, before_interval: ByLevel, after_inte
     return interval
 
 
-def _quantile_row(before: Estimates, after: Estimates, q: float, confidence: float) -> ChangeRow:
+def _quantile_row(
+    before: Estimates, after: Estimates, q: float, confidence: float, halves: Sequence[Halves] | None
+) -> ChangeRow:
     (old, old_interval), (new, new_interval) = _quantile(before, q), _quantile(after, q)
-    interval = _from_both(old, new, old_interval, new_interval)
-    p = _p_of_no_change(interval)
-    return ChangeRow(quantile_name(q), new - old, *interval(confidence), before=old, after=new, p=p)
+    low, high = _from_both(old, new, old_interval, new_interval)(confidence)
+    p, moved, fewer = 1.0, new - old, 0.0
+    if halves:
+        change = difference(*reversed(shares_below(halves, q)))
+        fewer = -change.value  # boards below: where the quantile rose they are fewer
+        p = change.p if fewer * moved >= 0 else 1.0
+    if p >= 1 - confidence:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif fewer > 0:
+        low = max(low, 0.0)
+    else:
+        high = min(high, 0.0)
+    return ChangeRow(quantile_name(q), moved, low, high, before=old, after=new, p=p)
+
+
+def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
+    """Two halves of each estimate; None where one has too few reports for that."""
+    halves = [e.halves() for e in of_windows]
+    known = [pair for pair in halves if pair]
+    return known if len(known) == len(halves) else None
+
+
+def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
+    """Each estimate's share below the quantile of all together, from its two halves.
+
+    The quantile is an edge between bins, the one whose share below is nearest to q. An edge that was chosen
+    on the reports that are compared there would be one where their noise is large: called changed too often.
+    So each half is asked at the other halves' edge.
+    """
+    ones, others = zip(*of_windows, strict=True)
+    edges = [1 + int(np.argmin(np.abs(pool(half).cdf()[:-1] - q))) for half in (others, ones)]
+    return [mean(one.range(0, edges[0]), other.range(0, edges[1])) for one, other in of_windows]
 
 
 def _quantile(estimate: Estimates, q: float) -> tuple[float, ByLevel]:
@@ -179,18 +213,19 @@ def quantile_trend(
     unit: str = "",
     confidence: float = CONFIDENCE,
 ) -> Answer:
-    """Quantiles of a number in each window, with intervals over whole bins, and the test of same_quantile().
+    """Quantiles of a number in each window, with intervals over whole bins, and the test of shares_below().
 
     Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
     """
     _check(windows)
     rows, p_values = [], {}
+    halves = _halves(list(windows.values()))
     for q in quantiles:
         for window, e in windows.items():
             value, interval = _quantile(e, q)
             ends = interval(confidence)
             rows.append(TrendRow(quantile_name(q), value, *ends, window=window, reports=e.reports))
-        p_values[quantile_name(q)] = same_quantile(list(windows.values()), q)
+        p_values[quantile_name(q)] = homogeneity(shares_below(halves, q)) if halves else 1.0
     return _over_time(windows, rows, p_values, "reading", unit, confidence)
 
 
@@ -214,21 +249,6 @@ def _over_time(
     name, reports = estimates[0].experiment.name, sum(e.reports for e in estimates)
     common = ("trend", name, quantity, unit, reports, confidence, tuple(rows), note)
     return Answer(*common, p_values=tuple(p_values.items()))
-
-
-def same_quantile(of_windows: Sequence[Estimates], q: float) -> float:
-    """P value, on the safe side, of independent estimates having their quantile in one bin.
-
-    At the quantile's own bin, the share below the upper edge is not under q, and that below the lower edge
-    not over it. What estimates are off by there is at most a chi-squared number each; the bin at which they
-    are off by least stands for the unknown one.
-    """
-    off = np.zeros(of_windows[0].domain)
-    for e in of_windows:
-        above_q = (e.cdf() - q) / np.maximum(e.cdf_stderr, 1e-150)
-        above_q[-1] = 0.0  # the last edge has all below it, whatever its estimate
-        off += np.square(np.maximum(np.maximum(-above_q, 0), np.append(0.0, np.maximum(above_q[:-1], 0))))
-    return float(chdtrc(len(of_windows), off.min()))
 
 
 def homogeneity(of_windows: Sequence[Statistic]) -> float:

@@ -62,8 +62,17 @@ def _note(found: Discovery) -> str:
     """What has to be known of the list: what is not in it, and how sure it is that what is in it was sent."""
     from_share = f"found about 9 times in 10 from a share of {100 * found.least:.2g} % on."
     if not found.found:
-        return f"No text stands out; one is {from_share}"
+        return f"No text stands out; one is {from_share}{_hidden(found)}"
     came = f"{found.stated} texts came to the last level, whether anybody sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
     goes_on = "" if all(one.whole for one in found.found) else f" What ends with {MORE} may go on."
-    return f"{came}: {len(found.found)} of them are listed. A text is {from_share}\n{sure}{goes_on}"
+    listed = f"{came}: {len(found.found)} of them are listed. A text is {from_share}"
+    return f"{listed}{_hidden(found)}\n{sure}{goes_on}"
+
+
+def _hidden(found: Discovery) -> str:
+    """What was sent and has no name."""
+    if not found.hidden:
+        return ""
+    slots = "1 slot holds" if found.hidden == 1 else f"{found.hidden} slots hold"
+    return f"\n{slots} {100 * found.hidden_share:.2g} % that no candidate explains: other letters?"

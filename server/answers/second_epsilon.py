@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,15 @@ from ..store.versions import most_reports
 from . import query
 from .answer import Answers, Row, TrendRow
 from .query import Selection
+from .windows import has_ended
+
+LEARNS_SINGLE = "whoever sees a histogram again after every few reports learns single reports"
+
+ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
+"""Whom the ε of several windows' histograms holds against where only ended windows are shown."""
+
+RUNNING = "A histogram's ε is – where its window has not ended: until then only the ε of a report holds."
+"""Said below a table with such a window."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +52,63 @@ class TwoEpsilons:
     """ε of a report and of the histograms that reports are counted in, nats.
 
     report     of one report, against everybody; the largest, where versions differ
-    histogram  of the histograms together, for one board, rounded up; with delta
+    histogram  of the histograms together, for one board, rounded up; with delta; None where none holds
     delta      that goes with it
     own        the most reports that any one board can have in them
     reports    how many of honest boards they hold
+    holds      whom the histogram's holds against, or why there is none
     """
 
     report: float
-    histogram: float
+    histogram: float | None
     delta: float
     own: int
     reports: int
+    holds: str = LIMITS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self) | {"histogram_holds": LIMITS}
+        plain = asdict(self)
+        return plain | {"histogram_holds": plain.pop("holds")}
 
     def words(self, what: str = "the histogram") -> str:
         """A sentence; what: what is seen."""
+        both = f"ε of a report: {self.report:g}. ε of {what}: {rounded_up(self.histogram)}"
+        if self.histogram is None:
+            return f"{both}: {self.holds}."
         own = "1 report" if self.own == 1 else f"up to {self.own:,} reports"
-        return (
-            f"ε of a report: {self.report:g}. ε of {what}: {rounded_up(self.histogram)} "
-            f"at δ = {self.delta:g}, {own} of a board, {LIMITS}."
-        )
+        return f"{both} at δ = {self.delta:g}, {own} of a board, {self.holds}."
 
 
 def of_histograms(
-    parts: Sequence[tuple[Experiment, int]], own: int, shuffling: Shuffling | None = None
+    parts: Sequence[tuple[Experiment, int]],
+    own: int,
+    shuffling: Shuffling | None = None,
+    none_holds: str = "",
 ) -> TwoEpsilons:
-    """Both ε of histograms that are seen together, each an experiment's with its number of reports, > 0."""
+    """Both ε of histograms that are seen together, each an experiment's with its number of reports, > 0.
+
+    They are whole: no report is counted into them any more. none_holds: why no ε of them holds, if so.
+    """
     how = shuffling or Shuffling()
     honest = [(e, max(1, math.floor(n * how.honest))) for e, n in parts]
     reports = sum(n for _, n in honest)
     own = max(1, min(own, reports))
-    epsilon = histograms_epsilon(honest, how.delta, own)
-    return TwoEpsilons(max(e.epsilon for e, _ in honest) / MICRO, epsilon, how.delta, own, reports)
+    epsilon = None if none_holds else histograms_epsilon(honest, how.delta, own)
+    report = max(e.epsilon for e, _ in honest) / MICRO
+    return TwoEpsilons(report, epsilon, how.delta, own, reports, none_holds or LIMITS)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a store says of each fleet, read once: for several questions to it."""
+    """What a store says of each fleet, read once: for several questions to it.
+
+    at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
+    asks again after one more report learns that report.
+    """
 
     store: Store
+    at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     _own: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
 
@@ -116,7 +141,7 @@ class Facts:
 def of_selection(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
     """Both ε of a selection's histogram: windows added up, versions each by themselves."""
     facts = Facts(store)
-    return _together(facts, [_added_up(facts, selection)], shuffling)
+    return _together(facts, _added_up(facts, selection), shuffling)
 
 
 def of_change(
@@ -124,7 +149,7 @@ def of_change(
 ) -> TwoEpsilons:
     """Both ε of two selections' histograms that are seen side by side."""
     facts = Facts(store)
-    return _together(facts, [_added_up(facts, one) for one in (before, after)], shuffling)
+    return _together(facts, _added_up(facts, before) + _added_up(facts, after), shuffling)
 
 
 def of_each_window(
@@ -133,18 +158,18 @@ def of_each_window(
     """Both ε of each window of a selection, by itself."""
     facts = Facts(store)
     apart = _apart(facts, selection)
-    return {window: _together(facts, [parts], shuffling) for window, parts in apart.items()}
+    return {window: _together(facts, parts, shuffling) for window, parts in apart.items()}
 
 
 def of_windows(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
     """Both ε of all windows of a selection, where each is seen."""
     facts = Facts(store)
-    return _together(facts, list(_apart(facts, selection).values()), shuffling)
+    return _together(facts, _all(_apart(facts, selection)), shuffling)
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Both ε of a selection: its newest window's, all windows added up, and all where each is seen."""
+    """Both ε of a selection: its newest window's, all windows added up, and where each ended one is seen."""
 
     newest_window: str
     newest: TwoEpsilons
@@ -156,13 +181,22 @@ def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = N
     """Both ε of what is shown of a selection in a line; there must be reports in it."""
     apart = _apart(facts, selection)
     newest = max(apart)
-    groups = ([apart[newest]], [_added_up(facts, selection)], list(apart.values()))
-    return Overview(newest, *(_together(facts, group, shuffling) for group in groups))
+    ended = {w: parts for w, parts in apart.items() if has_ended(w, facts.at)}
+    groups = (apart[newest], _added_up(facts, selection), _all(ended or apart))
+    return Overview(newest, *(_together(facts, parts, shuffling) for parts in groups))
 
 
 def beside(trends: Answers, each: Mapping[str, TwoEpsilons]) -> Answers:
-    """Trends with the ε of each window's histogram in its rows."""
-    return Answers(replace(one, rows=tuple(_with_epsilon(row, each) for row in one.rows)) for one in trends)
+    """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs."""
+    note = RUNNING if any(one.histogram is None for one in each.values()) else ""
+    return Answers(
+        replace(
+            one,
+            rows=tuple(_with_epsilon(row, each) for row in one.rows),
+            note=f"{one.note}\n{note}".strip(),
+        )
+        for one in trends
+    )
 
 
 def _with_epsilon(row: Row, each: Mapping[str, TwoEpsilons]) -> Row:
@@ -177,31 +211,46 @@ def _counted(facts: Facts, selection: Selection) -> list[tuple[Version, dict[str
     return [(v, {w: n for w, n in ws.items() if n and (not wanted or w in wanted)}) for v, ws in chosen]
 
 
-def _added_up(facts: Facts, selection: Selection) -> list[tuple[Version, int]]:
-    sums = [(v, sum(by_window.values())) for v, by_window in _counted(facts, selection)]
-    return [(v, n) for v, n in sums if n]
+_Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: the windows in it, and its reports
 
 
-def _apart(facts: Facts, selection: Selection) -> dict[str, list[tuple[Version, int]]]:
+def _added_up(facts: Facts, selection: Selection) -> list[_Part]:
+    counted = _counted(facts, selection)
+    return [(v, tuple(by_window), sum(by_window.values())) for v, by_window in counted if by_window]
+
+
+def _apart(facts: Facts, selection: Selection) -> dict[str, list[_Part]]:
     """Each window's histograms, the oldest first."""
     counted = _counted(facts, selection)
     windows = sorted({window for _, by_window in counted for window in by_window})
-    return {w: [(v, by_window[w]) for v, by_window in counted if w in by_window] for w in windows}
+    return {w: [(v, (w,), by_window[w]) for v, by_window in counted if w in by_window] for w in windows}
 
 
-def _together(
-    facts: Facts, groups: Sequence[Sequence[tuple[Version, int]]], shuffling: Shuffling | None
-) -> TwoEpsilons:
-    parts = [part for group in groups for part in group]
+def _all(apart: Mapping[str, list[_Part]]) -> list[_Part]:
+    return [part for parts in apart.values() for part in parts]
+
+
+def _why_none(windows: set[str], at: datetime.datetime) -> str:
+    """Why histograms of these windows have no ε, or an empty text."""
+    running = [window for window in windows if not has_ended(window, at)]
+    if not running:
+        return ""
+    which = 'window "all" never ends' if "all" in running else f"window {max(running)} has not ended"
+    return f"only the ε of a report holds: {which}, and {LEARNS_SINGLE}"
+
+
+def _together(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None) -> TwoEpsilons:
+    none_holds = _why_none({w for _, windows, _ in parts for w in windows}, facts.at)
     # A board is in one fleet: in the histograms of one fleet its reports add up, in others' it has none.
-    fleets = {v.fleet for v, _ in parts}
-    of_fleets = [[(v, n) for v, n in parts if v.fleet == fleet] for fleet in sorted(fleets)]
+    fleets = {v.fleet for v, _, _ in parts}
+    of_fleets = [[(v, n) for v, _, n in parts if v.fleet == fleet] for fleet in sorted(fleets)]
     epsilons = [
         of_histograms(
             [(v.experiment, n) for v, n in mine],
             max(facts.own(v.fleet)[v.id] for v, _ in mine),
             shuffling,
+            none_holds,
         )
         for mine in of_fleets
     ]
-    return max(epsilons, key=lambda one: one.histogram)
+    return max(epsilons, key=lambda one: one.histogram or 0.0)

@@ -119,12 +119,13 @@ def _row_class(table_of: Answer) -> type[Row]:
 
 
 def _columns(table_of: Answer) -> list[_Column]:
+    kind = _row_class(table_of)
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
     number = _percent if share else _reading(table_of)
-    interval = f"{table_of.confidence * 100:g} % interval"
+    # That of all other texts, among them, holds less often: their note says how often each does.
+    sure = "" if kind is CandidateRow else f"{table_of.confidence * 100:g} % "
     known = any(row.truth is not None for row in table_of.rows)
-    kind = _row_class(table_of)
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
     columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
@@ -140,7 +141,7 @@ def _columns(table_of: Answer) -> list[_Column]:
         columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
     value = "change" if kind is ChangeRow else "est."
     columns.append(_Column(f"{value} {unit}".strip(), lambda r: number(r.value)))
-    columns.append(_Column(interval, lambda r: f"{number(r.low)} to {number(r.high)}"))
+    columns.append(_Column(f"{sure}interval", lambda r: f"{number(r.low)} to {number(r.high)}"))
     if known:
         columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:

@@ -149,9 +149,8 @@ class Door:
         if parts == ["healthz"]:
             status, content = health(self._publisher.trouble)
             return HttpAnswer(status, content, "application/json")
-        self._take(
-            self._of_address, client_of(self._access.address(scope.get("client"), headers)), "this address"
-        )
+        client = client_of(self._access.address(scope.get("client"), headers))
+        self._take(self._of_address, client, "this address")
         if not self._access.token_right(headers):
             _refuse(401, "the token is missing or wrong: send Authorization: Bearer TOKEN", _BEARER)
         if parts == ["metrics"]:
@@ -160,7 +159,7 @@ class Door:
         fleet, name = parts[1], parts[3] if len(parts) == 4 else None
         self._check(fleet)
         if parts[2] == "report":
-            return await self._report(fleet, name, headers, receive)
+            return await self._report(client, fleet, name, headers, receive)
         return self._read(fleet, parts[2], name)
 
     def _check(self, fleet: str) -> None:
@@ -182,7 +181,9 @@ class Door:
             _refuse(404, f"the fleet {fleet} has no such {kind} at the broker")
         return HttpAnswer(200, content, body.RAW if kind == "experiment" else body.JSON)
 
-    async def _report(self, fleet: str, device: str | None, headers: Headers, receive: Any) -> HttpAnswer:
+    async def _report(
+        self, client: str, fleet: str, device: str | None, headers: Headers, receive: Any
+    ) -> HttpAnswer:
         """Check a report and publish it."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
         if kind not in (body.RAW, body.JSON):
@@ -198,7 +199,8 @@ class Door:
             return HttpAnswer(200, f"nothing was published: {e}\n".encode())
         except (body.BodyRefused, NameRefused) as e:
             _refuse(400, str(e))
-        self._take(self._of_device, topic, "this device")
+        # Nothing proves yet that the device sent it: a stranger must not use up the device's own rate.
+        self._take(self._of_device, (client, topic), "this device from this address")
         self._take(self._of_all, None, "all devices")
         published = await self._publisher.publish(topic, payload)
         if published is not Published.RECEIVED:
@@ -252,4 +254,4 @@ async def _content(headers: Headers, receive: Any, most: int) -> bytes:
                 if not message.get("more_body"):
                     return content
     except TimeoutError:
-        _refuse(408, f"the body did not come within {BODY_S:.0f} s", close)
+        _refuse(408, f"the body did not come within {BODY_S:g} s", close)

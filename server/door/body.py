@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 from ..wire import report
 from ..wire.report import MAX_PAYLOAD_BYTES, MalformedReport
@@ -45,7 +45,7 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
     Raises BodyRefused for what is no such document, and NoPayload for one without a payload.
     """
     try:
-        document = json.loads(body)
+        document = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise BodyRefused("the body is not JSON: send what a LoRaWAN server sends, or raw bytes") from None
     if "end_device_ids" in (fields := _fields(document)):
@@ -65,6 +65,10 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
     except (ValueError, TypeError):
         raise BodyRefused("the payload in the JSON is not base64") from None
     return name if isinstance(name, str) else None, payload
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)  # NaN and Infinity, which Python reads and JSON does not have
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class DoorConnection:
     answer: the CONNACK's reason, None before it. refusal: the SUBACK's first refusal. settled: whether all
     that is retained has come. retained: what that is. most: publications that the broker takes before it has
     acknowledged the first. acknowledged: called with the packet id and reason of
-    each PUBACK. trouble: what the socket's last failure was, before the CONNACK only.
+    each PUBACK. trouble: what the socket's first failure was, before the CONNACK only.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class DoorConnection:
 
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR:  # why TLS failed after the handshake
-            self.trouble = text
+            self.trouble = self.trouble or text  # then only that there is no connection
 
     def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         with contextlib.suppress(UnicodeDecodeError):  # of a topic

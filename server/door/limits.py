@@ -1,4 +1,4 @@
-"""How much a device, a client address and all together may ask for: token buckets, bounded in number."""
+"""How much may be asked of a device, by a client address, and by all: token buckets, bounded in number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the door lets in: of one device, of one client address, and of all together.
+    """What the door lets in: of one device from one client address, of one address, and of all together.
 
     A board has a report an hour, and sends 16 that waited after an outage. An address may be that of a
     LoRaWAN server, or of a browser that plays a thousand boards.

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+from ..wire.keys import is_withdrawal
 from ..wire.topics import check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
@@ -46,8 +47,9 @@ class Retained:
         self.known = self._named | {of for of, _ in self._kept["experiment"]}
 
     def experiments(self, fleet: str) -> list[str]:
-        """The names of a fleet's experiments, sorted."""
-        return sorted(name for of, name in self._kept["experiment"] if of == fleet)
+        """The names of a fleet's experiments, sorted, without those that are withdrawn."""
+        kept = self._kept["experiment"].items()
+        return sorted(name for (of, name), payload in kept if of == fleet and not is_withdrawal(payload))
 
     def get(self, kind: str, fleet: str, name: str) -> bytes | None:
         """The bytes of an "experiment" or "result", None where nothing is retained."""

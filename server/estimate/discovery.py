@@ -3,15 +3,25 @@
 The levels of `prefix` hash longer and longer beginnings of a text. Whatever has survived a level is tried
 with each character behind it at the next one, and the best survive. A text's share is no larger than that of
 any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the estimates
-from there on: with shares that do not rise, the likeliest share of the longest (isotonic regression). The
-last level has the whole length once more, other reports and a hash of its own, and states the shares of the
-few that got there; to no other report do their shares and errors owe anything.
+from there on: with shares that do not rise, the likeliest share of the longest (isotonic regression). It is
+given no more than 3 standard errors above what any of its own beginnings has. The last level has the whole
+length once more, other reports and a hash of its own, and states the shares of the few that got there; to no
+other report do their shares and errors owe anything.
 
 What is listed there. A text that nobody sent has a slot that is drawn evenly, whatever was reported: what
 stands in all slots is exactly how an estimate of its share is distributed, noise and collisions included. So
 a candidate's p value is the part of the slots, but for those of listed texts, that have as much as its own,
 and Holm's procedure keeps the chance that any text is listed which nobody sent below MISTAKEN. Nothing is
 assumed of the population.
+
+Texts that cannot be tried, such as those of other letters, hide what is below them. K heavy slots of theirs
+are in the p value of each candidate: a text that nobody sent looks heavy with the chance
+
+    K / slots + (1 - K / slots) P(an empty slot has as much),
+
+so that a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared,
+the more may be hidden. How many are compared is chosen by the search and by what stands in the slots. It does
+not look at which slots the candidates have, so the p values stay what they are.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
@@ -22,6 +32,7 @@ rate-adjusted multiple confidence intervals for selected parameters", JASA 2005.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,15 +43,17 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
 from ..mechanisms import mechanism_of
 from ..mechanisms.prefix import Prefix, SlotShares
-from .alphabet import NOTHING, PRINTABLE, Alphabet, Beginnings, characters
+from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 
 MISTAKEN = 0.04
 """Chance at most that a text is listed which nobody sent."""
 _BEAM = 1000  # beginnings that survive a level
 _TRIED = 1 << 20  # beginnings that are hashed at a level, about a microsecond each
-_STATED = 100  # texts whose shares are stated: the more there are, the larger a share has to be
-_SLOTS_EACH = 64  # and so many slots at least for each of them, or there is no p value small enough
+_FEWEST = 100  # texts that the search hands on at least: those of one slot at every level tie
+_SLOTS_EACH = 64  # slots for each text whose share is stated, or there is no p value small enough
+_NOISE = 0.01  # chance that an empty slot is called heavy in a level
+_HIGHEST = 3.0  # standard errors above what a beginning has, that a text may have
 _SURE = 1.9  # standard errors above what each level lets through; all let it through about 9 times in 10
 
 
@@ -62,8 +75,10 @@ class FoundText:
 class Discovery:
     """What was found, by falling share.
 
-    stated      how many candidates the last level judged
-    least       share that a text needs to be found about nine times in ten
+    stated        how many candidates the last level judged
+    least         share that a text needs to be found about nine times in ten
+    hidden        how many slots surely hold a common text, and have no candidate
+    hidden_share  what they hold together
     """
 
     experiment: Experiment
@@ -71,6 +86,8 @@ class Discovery:
     found: tuple[FoundText, ...]
     stated: int
     least: float
+    hidden: int = 0
+    hidden_share: float = 0.0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
         """Intervals of the shares found, of which this part holds its share on average.
@@ -102,20 +119,37 @@ def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None
     if min(level.reports for level in (*search, last)) < 2:
         raise EstimateError("each level needs at least 2 reports: wait for more")
     of = PRINTABLE if alphabet is None else characters(alphabet)
-    candidates, cut = searched(mechanism, search, Alphabet(of))
-    listed, shares, least = stated(last, slots_of(mechanism, len(search), candidates.rows))
+    candidates = searched(mechanism, search, Alphabet(of))
+    slots = slots_of(mechanism, len(search), candidates.rows)
+    count = compared(last, candidates)
+    listed, shares, least = stated(last, slots[:count])
     found = tuple(
         FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
         for i, share in zip(listed, shares, strict=True)
     )
     reports = sum(level.reports for level in (*search, last))
-    return Discovery(experiment, reports, found, len(candidates), max(least, cut))
+    least = max(least, float(candidates.needs[count - 1]))
+    return Discovery(experiment, reports, found, count, least, *unexplained(last, slots))
 
 
-def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> tuple[Beginnings, float]:
-    """The best beginnings of full length, best first, and the share that gets through about 9 times in 10."""
-    kept, path, cut = NOTHING, np.zeros((1, 0)), 0.0
-    weights = np.array([float(level.reports) for level in levels])
+@dataclass(frozen=True)
+class Searched:
+    """What the search hands on: the best beginnings of full length, best first.
+
+    rows    their bytes, shape (n, length)
+    scores  their shares by the search alone, shape (n,)
+    needs   of each number of them, the share that a text needs to be among so many 9 times in 10; shape (n,)
+    """
+
+    rows: npt.NDArray[np.uint8]
+    scores: Floats
+    needs: Floats
+
+
+def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> Searched:
+    """The texts that may be common, by the levels that are searched."""
+    kept, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
+    needs = scores
     for number, level in enumerate(levels):
         longer = mechanism.lengths[number] - kept.rows.shape[1]
         tried = np.cumsum(alphabet.ways(kept.states, longer))
@@ -128,13 +162,57 @@ def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet
         kept = alphabet.extended(kept[:fitting], longer)
         shares = level.shares[slots_of(mechanism, number, kept.rows)]
         path = np.column_stack([path[kept.origin], shares])
-        score = _last_of_falling(path, weights[: number + 1])
-        best = np.argsort(-score, kind="stable")[:_BEAM]
-        if len(best) < len(score):
-            cut = max(cut, float(score[best[-1]]) + _SURE * level.variance(0.0) ** 0.5)
-        kept, path = kept[best], path[best]
-    count = max(1, min(_STATED, len(levels[0].shares) // _SLOTS_EACH))
-    return kept[:count], cut
+        score = _score(path, levels[: number + 1])
+        best = np.argsort(-score, kind="stable")
+        kept, path, scores = kept[best[:_BEAM]], path[best[:_BEAM]], score[best[:_BEAM]]
+        needs = scores + _SURE * level.variance(0.0) ** 0.5
+        if len(best) <= _BEAM:
+            needs[-1] = 0.0  # nothing was left out
+        cut = max(cut, float(needs[-1]))
+    count = max(_FEWEST, len(levels[0].shares) // _SLOTS_EACH)
+    return Searched(kept.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
+
+
+def compared(level: SlotShares, candidates: Searched) -> int:
+    """How many candidates, best first, are compared with chance: so many that the least share is found.
+
+    Each is taken to have in its slot about what the search says, whatever slot that is.
+    """
+    slots, falling = len(level.shares), np.sort(level.shares)[::-1]
+    sure, least = _SURE * math.sqrt(level.variance(0.0)), _heavy(level)
+    heavy = candidates.scores[: np.count_nonzero(falling > least)]
+    heavy = heavy[heavy > least]
+    before = np.arange(len(heavy))
+    ahead = slots - np.searchsorted(falling[::-1], heavy + sure, side="right") - before
+    # With how many candidates each heavy one is listed, and all before it.
+    most = np.minimum.accumulate(before + MISTAKEN * (slots - before) / (np.maximum(ahead, 0) + 1))
+    counts = np.arange(1, len(candidates.scores) + 1)
+    listed = np.minimum(counts, (most >= counts[:, None]).sum(axis=1))
+    allowed = listed + MISTAKEN / np.maximum(counts - listed, 1) * (slots - listed)
+    needed = falling[np.minimum(allowed.astype(int), slots - 1)] + sure
+    return int(counts[np.maximum(needed, candidates.needs).argmin()])
+
+
+def _heavy(level: SlotShares) -> float:
+    """A share of which some is surely there: its lower bound, over all slots, is above the usual slot's."""
+    usual = max(float(np.median(level.shares)), 0.0)
+    quantile = normal_quantile(1 - 2 * _NOISE / len(level.shares))
+    above = usual + quantile * level.variance(usual) ** 0.5
+    return usual + quantile * level.variance(above) ** 0.5
+
+
+def unexplained(level: SlotShares, slots: Ints) -> tuple[int, float]:
+    """How many slots are heavy and no candidate's, and what they hold in all; slots: of candidates."""
+    left = np.delete(level.shares, slots)
+    heavy = left[left > _heavy(level)] - float(np.median(level.shares))
+    return len(heavy), float(heavy.sum())
+
+
+def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
+    """The share of each longest beginning, shape (n,), by estimates of it and of its own, (n, levels)."""
+    errors = np.array([level.variance(0.0) ** 0.5 for level in levels])
+    weights = np.array([float(level.reports) for level in levels])
+    return np.minimum(_last_of_falling(path, weights), (path + _HIGHEST * errors).min(axis=1))
 
 
 def _last_of_falling(path: Floats, weights: Floats) -> Floats:
@@ -158,13 +236,13 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
 
     slots: of the candidates, best first. Of several in one slot only the best can be told.
     """
+    rank = np.empty(len(level.shares), np.int64)  # from 1; of equal shares that of the lower slot is first
+    rank[np.argsort(-level.shares, kind="stable")] = np.arange(1, len(rank) + 1)
     first = np.sort(np.unique(slots, return_index=True)[1])
-    order = first[np.argsort(-level.shares[slots[first]], kind="stable")]
-    falling = np.sort(level.shares)[::-1]
+    order = first[np.argsort(rank[slots[first]])]
     count, listed = len(slots), 0
-    no_less = np.searchsorted(-falling, -level.shares[slots[order]], side="right")  # the own slot among them
     while listed < len(order):
-        chance = (no_less[listed] - listed) / (len(falling) - listed)
+        chance = (rank[slots[order[listed]]] - listed) / (len(rank) - listed)
         if chance > MISTAKEN / (count - listed):
             break
         listed += 1

@@ -6,6 +6,9 @@ for every mechanism and includes the correlations between values and the samplin
 intervals are for the population that the reports were drawn from. Nothing here clips or normalises.
 """
 
+from __future__ import annotations
+
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
@@ -73,6 +76,13 @@ class Estimates:
     @property
     def answers(self) -> frozenset[str]:
         """What can be asked, as of a Mechanism."""
+        raise NotImplementedError
+
+    def halves(self) -> tuple[Estimates, Estimates] | None:
+        """From half of the reports, and from the others, by a coin for each; None where they are too few.
+
+        The same reports fall into the same halves each time.
+        """
         raise NotImplementedError
 
     def rare_variance(self) -> float:
@@ -212,6 +222,17 @@ class Estimate(Estimates):
     def cdf_spread(self) -> Spread:
         self._check_known(np.eye(self.domain, 1))
         return self.decoded.cdf_spread
+
+    def halves(self) -> tuple[Estimates, Estimates] | None:
+        counts = b"".join(part.tobytes() for part in self.decoded.counts)
+        seed = hashlib.sha256(b"halves" + self.experiment.digest + counts).digest()
+        one, other = self.decoded.halves(np.random.default_rng(int.from_bytes(seed)))
+        mechanism, single = self.decoded.mechanism, np.eye(self.domain, 1)
+        for half in (one, other):
+            n = half.reports
+            if sum(n) < 2 or mechanism.lacks(n) or mechanism.unknown(single, n):
+                return None
+        return Estimate(self.experiment, one), Estimate(self.experiment, other)
 
     def _check_known(self, weights: Floats) -> None:
         unknown = self.decoded.mechanism.unknown(weights, self.decoded.reports)

@@ -58,6 +58,13 @@ class Pool(Estimates):
         first, *others = (e.answers for e in self.estimates)
         return first.intersection(*others)
 
+    def halves(self) -> tuple[Estimates, Estimates] | None:
+        parts = [pair for e in self.estimates if (pair := e.halves())]
+        if len(parts) < len(self.estimates):
+            return None
+        one, other = zip(*parts, strict=True)
+        return Pool(one, self.weights), Pool(other, self.weights)
+
     def rare_variance(self) -> float:
         return self._of_design([e.rare_variance() for e in self.estimates])
 

@@ -11,6 +11,7 @@ from ...device.ldp_client import Experiment
 from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA, Blanket, composed_epsilon
 from ..epsilon import LEAST, MICRO, MOST
 from ..mechanisms import mechanism_of
+from ..wire.experiments import is_own
 
 LIMITS = (
     "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
@@ -23,7 +24,12 @@ _AHEAD = tuple(1.03**n for n in range(10, 0, -1))
 
 
 def blanket_of(experiment: Experiment) -> Blanket:
-    """What all readings' reports have in common under the experiment's mechanism."""
+    """What all readings' reports have in common under the experiment's mechanism.
+
+    Of one's own mechanism nothing is taken but the ε of a report, which boards are held to.
+    """
+    if is_own(experiment.mechanism):
+        return Blanket.of_clones(math.exp(experiment.epsilon / MICRO) * (1 + 1e-12))
     mechanism = mechanism_of(experiment)
     known = mechanism.blanket()
     return Blanket.of_clones(mechanism.odds * (1 + 1e-12)) if known is None else Blanket(*known)

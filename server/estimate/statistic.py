@@ -102,6 +102,15 @@ class Difference(Statistic):
         return self.p_value()
 
 
+def mean(a: Statistic, b: Statistic) -> Statistic:
+    """The mean of two statistics that share no reports."""
+    variance = a.stderr**2 + b.stderr**2
+    third = a.skew * a.stderr**2 + b.skew * b.stderr**2
+    return Statistic(
+        (a.value + b.value) / 2, math.sqrt(variance) / 2, third / variance / 2 if variance else 0.0
+    )
+
+
 def difference(a: Statistic, b: Statistic) -> Difference:
     """Compare the same statistic of two estimates that share no reports: a - b."""
     stderr = math.hypot(a.stderr, b.stderr)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WrapValidator, model_validator
 
 from ..errors import HushmoteError
+from ..wire.experiments import is_own_type
 from .budget import Quantity
 from .payload import Fields
 
@@ -97,13 +98,18 @@ class PartDefinition(_Values):
         return self
 
 
+def _own_type(value: Any, check: Callable[[Any], Any]) -> Any:
+    return value if isinstance(value, str) and is_own_type(value) else check(value)
+
+
 class ReadingDefinition(_Values):
     """What a board reads, as the analyst wrote it.
 
-    salt, slots: of a text. of: the parts of a pair.
+    type: one of these, or one that the board file of a mechanism of one's own enters, whose fields are the
+    mechanism's parameters. salt, slots: of a text. of: the parts of a pair.
     """
 
-    type: Literal["bool", "choice", "number", "text", "pair"]
+    type: Annotated[Literal["bool", "choice", "number", "text", "pair"], WrapValidator(_own_type)]
     salt: str | None = None
     slots: int | None = None
     prefixes: tuple[int, ...] | None = None

@@ -15,7 +15,7 @@ def mechanism(experiment: Experiment) -> str:
 
 
 def readings(experiment: Reading, unit: str) -> str:
-    """What a reading can be: yes or no, the labels, the bins and their bounds in the unit, or any text."""
+    """What a reading can be, in words: its labels, its bins and their bounds in the unit, any text."""
     if experiment.type == "bool":
         return "yes or no"
     if experiment.type == "choice":
@@ -26,6 +26,8 @@ def readings(experiment: Reading, unit: str) -> str:
         return f"any text, hashed into {of_text['slots']:,} slots{levels}"
     if experiment.type == "pair":
         return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
+    if experiment.type != "number":
+        return f"{experiment.type}, {experiment.domain:,} values"
     low, high = experiment.low / MILLI, experiment.high / MILLI
     width = f"{experiment.domain:,} bins of {(high - low) / experiment.domain:g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()

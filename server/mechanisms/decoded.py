@@ -65,6 +65,12 @@ class Decoded:
         self.counts = counts
         self.reports = [int(part.sum()) for part in counts]
 
+    def halves(self, rng: np.random.Generator) -> tuple[Decoded, Decoded]:
+        """Half of the reports and the others, by a coin for each."""
+        one = [rng.binomial(part, 0.5) for part in self.counts]
+        other = [part - half for part, half in zip(self.counts, one, strict=True)]
+        return type(self)(self.mechanism, one), type(self)(self.mechanism, other)
+
     @cached_property
     def frequencies(self) -> Floats:
         """Share of each value, shape (domain,)."""

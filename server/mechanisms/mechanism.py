@@ -172,7 +172,8 @@ class Mechanism(ABC):
         """Odds of a report, and chances of being drawn from the law that all readings have in common.
 
         (E, K, γ) of accounting.Blanket: E no smaller than `odds`, K for codes that support the one of two
-        readings and not the other, γ for any code. None where only the odds are known.
+        readings and not the other, γ for any code. None where only the odds are known. Asked of shipped
+        mechanisms alone: of one's own, whose check nobody may have run, the ε of a report has to do.
         """
         return None
 

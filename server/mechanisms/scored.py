@@ -36,6 +36,10 @@ class Scored(Decoded):
         self._pilot = pilot
         self._law = law
 
+    def halves(self, rng: np.random.Generator) -> tuple[Decoded, Decoded]:
+        one, other = self._ordinary.halves(rng)
+        return Scored(one, self._pilot, self._law), Scored(other, self._pilot, self._law)
+
     @cached_property
     def _maps(self) -> list[Floats | None]:
         """N P^-1 M F^-1 of each stratum, shape (classes, domain); None where it has no reports."""

@@ -15,6 +15,7 @@ _WHY = {
     pipeline.DUPLICATE: "they had been counted before; boards send again when no answer came",
     pipeline.OUT_OF_RANGE: "no board can draw what they say",
     pipeline.OVER_BUDGET: "their board had no budget left for them",
+    pipeline.DAMAGED_NUMBERS: "the store's own record of their device is damaged",
     pipeline.UNKNOWN_DEVICE: "their device is not on the fleet's allow-list, or has no id that fits",
     pipeline.REVOKED_DEVICE: "their device was revoked",
     pipeline.TOO_FAST: "their device sent more in an hour than is counted",

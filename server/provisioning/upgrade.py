@@ -1,4 +1,7 @@
-"""A fleet of before there was a signing key gets one: in its keys' file and in its boards' settings."""
+"""A fleet of before there was a signing key gets one: in its keys' file and in its boards' settings.
+
+A fleet that has one only needs its boards flashed: firmware of before withdrawals were signed refuses them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ def upgrade(key_file: Path | None, settings: Sequence[Path]) -> Rotated:
         tuple(done),
         (
             SERVE_AGAIN,
-            "`hushmote flash` every board: it keeps its ledger. Until then it refuses every experiment and "
-            "reports nothing",
+            "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
+            "refuses every experiment and reports nothing, and one whose firmware is of before withdrawals "
+            "were signed goes on with what is withdrawn",
         ),
     )

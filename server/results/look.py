@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..answers.second_epsilon import Facts
+from ..answers.windows import SETTLED
 from ..errors import HushmoteError
 from ..planning import remaining
 from ..store.store import Store, StoreError, Version
@@ -14,7 +15,6 @@ from ..wire.topics import result_topic
 from . import home_assistant, measures
 from .publication import Gauge, Publication
 from .result import ENDLESS, Result, possible_statistics, result_of
-from .windows import SETTLED
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from ..answers import query, second_epsilon
 from ..answers.answer import CONFIDENCE, Row
 from ..answers.fleet_estimate import FleetEstimate
 from ..answers.query import Selection
-from ..answers.second_epsilon import Facts
+from ..answers.second_epsilon import ENDED, LEARNS_SINGLE, Facts
+from ..answers.windows import has_ended
 from ..epsilon import MICRO, rounded_up
-from ..estimate.shuffled import LIMITS
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import OF_VALUES, answers_of, answers_only
 from ..plain_text import shortened, visible
 from ..store.store import Store, Version
-from .windows import has_ended
 
 MOST_BYTES = 4000
 """Of a document: with its topic it fits into a packet of 4 KiB."""
@@ -32,12 +31,9 @@ _MOST_UNIT = 40
 _MOST_WORDS = 200  # characters of the purpose and of the owner
 _FEW_WORDS = 40  # where long labels leave no room for more
 
-ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
-"""Whom the histogram's ε holds against where only ended windows are shown."""
-
 LIVE = (
-    "only the ε of a report holds: this is also shown inside a window that has not ended, and whoever sees a "
-    "histogram again after every few reports learns single reports"
+    "only the ε of a report holds: this is also shown inside a window that has not ended, and "
+    f"{LEARNS_SINGLE}"
 )
 """Said where the histogram's ε is null because a running window is shown."""
 
@@ -165,7 +161,7 @@ def result_of(
     reports, or versions that do not go together, give a document without statistics and with a note.
     Raises UsageError where the fleet or the experiment is not there, and StoreError.
     """
-    facts = facts or Facts(store)
+    facts = replace(facts, at=at) if facts else Facts(store, at)
     versions = query.versions(store, Selection(name, fleet))
     reports = facts.reports(fleet)
     by_window: dict[str, int] = {}
@@ -233,6 +229,7 @@ def _live(versions: Sequence[Version]) -> Epsilons:
 def _of_each(facts: Facts, selection: Selection) -> Epsilons:
     """Sums of windows tell each window by their differences: so it is of all windows, each seen by itself."""
     two = second_epsilon.overview(facts, selection).all_windows
+    assert two.histogram is not None  # every window of the selection has ended
     return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
 
 

@@ -59,12 +59,14 @@ def listen(host: str, port: int) -> socket.socket:
 class BoundedHTTP(H11Protocol):
     """A connection that ends where a request takes too long, or where too many others came after it.
 
-    most: of them at a time. request_s: a request's time. One that becomes a WebSocket is no more its concern.
+    most: of them at a time. request_s: a request's time, None for REQUEST_S.
+    It ignores connections that become WebSockets.
     """
 
-    def __init__(self, *arguments: Any, most: int, request_s: float = REQUEST_S, **options: Any) -> None:
+    def __init__(self, *arguments: Any, most: int, request_s: float | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._most, self._request_s = most, request_s
+        self._most = most
+        self.request_s = REQUEST_S if request_s is None else request_s
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -82,7 +84,7 @@ class BoundedHTTP(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _set_deadline(self) -> None:
-        self.deadline = self.loop.call_later(self._request_s, self.transport.abort)
+        self.deadline = self.loop.call_later(self.request_s, self.transport.abort)
 
     def on_response_complete(self) -> None:
         self.deadline.cancel()

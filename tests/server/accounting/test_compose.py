@@ -94,6 +94,15 @@ def test_three_thousand_mixed_releases_promise_nothing_under_basic_composition()
     assert basic.to_dict()["epsilon"] is None
 
 
+def test_a_delta_of_exactly_1_is_too_much_and_one_just_below_is_not():
+    """Half of it is the release's own and half what a theorem may add."""
+    for own, refused in ((0.5, True), (0.4999, False)):
+        found = rows([ReportCost(1_000_000, own)], 0.5)
+        for name in ("zcdp", "advanced"):
+            assert (found[name].epsilon is None) is refused
+            assert ("its δ, 1, is not below 1" in found[name].refused) is refused
+
+
 def test_optimal_is_what_another_accountant_finds_for_approximate_releases():
     """Theirs for (ε, δ) in general; the worst release there is says all with probability δ."""
     epsilon, delta, n, step = 0.5, 0.001, 20, 1e-4

@@ -27,6 +27,16 @@ def test_the_known_points_of_the_curve():
     assert majority_epsilon(1, 10) == 10
 
 
+def test_what_reports_lost_is_the_total_of_as_many_or_of_one_more_where_they_are_even():
+    of = {n: float(Majority(10.0).loss(History.equal(500_000, n))) for n in (1, 2, 3, 4, 5)}
+    assert of[1] == 0.5
+    assert of[2] == of[3] == pytest.approx(majority_total(0.5, 3))
+    assert of[4] == of[5] == pytest.approx(majority_total(0.5, 5))
+    assert of[1] < of[3] < of[5]
+    with pytest.raises(AccountingError, match=r"reports of one epsilon, not of 0.5, 1"):
+        Majority(10.0).loss(History.of([500_000, 1_000_000]))
+
+
 def test_the_same_reports_are_hardly_private():
     assert optimal_delta(0.7698, 100, 10) == pytest.approx(0.990, abs=5e-4)
     assert Basic(100).spent(History.equal(769_800, 100)).epsilon == 76.98

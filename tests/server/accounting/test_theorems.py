@@ -191,7 +191,7 @@ def test_reports_with_a_delta_of_their_own_take_it_from_the_total_delta():
     assert not Basic(8).allowed(leaky)
     assert Basic(8, 5e-7).allowed(leaky)
     assert not Basic(8, 4.9e-7).allowed(leaky)
-    assert Basic(8, 5e-7).spent(leaky).delta == 5e-7
+    assert Basic(8, 5e-7).spent(leaky).delta == Basic(8, 1e-6).spent(leaky).delta == 5e-7
     assert Basic(8, 5e-7).guarantee().kind == Kind.APPROXIMATE
     assert not ZcdpFilter(8, 1e-6).allowed(leaky)
     assert ZcdpFilter(8, 1e-6, own=5e-7).allowed(leaky)

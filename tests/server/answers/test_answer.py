@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -14,6 +15,7 @@ from hushmote.server.answers import answer, change, tables
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.units import UnitsError, parse_range
+from hushmote.server.plain_text import cell
 
 NUMBER = number(32, 2, low=-16_000, high=16_000, name="temp")
 F = bell(32, 18, 4)
@@ -41,6 +43,34 @@ def all_kinds() -> list[answer.Answer]:
     ]
 
 
+def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
+    texts = [
+        "=1+1",
+        "+1+1",
+        "-1+1",
+        "@SUM(A1)",
+        " =1",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "＝1+1",
+        "a\x1b[2Jb\x9b",
+        "-5 to 3",
+        "a\nb",
+    ]
+    rows = tuple(answer.Row(text, -0.5, -1.0, 0.0) for text in texts)
+    found = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", found)
+    assert len(found.splitlines()) == 1 + len(texts)
+    read = list(csv.DictReader(io.StringIO(found)))
+    assert not any(row["name"].lstrip()[:1] in tuple("=+-@＝＋－＠\t\r") for row in read)
+    assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
+    assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
+    for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
+        one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (answer.Row(plain, 0.5, 0.0, 1.0),))
+        assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
+
+
 def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame():
     for found in all_kinds():
         plain = found.to_dict()
@@ -50,7 +80,7 @@ def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame()
         lines = list(csv.DictReader(io.StringIO(found.to_csv())))
         frame = found.to_pandas()
         for row, line, (_, series) in zip(plain["rows"], lines, frame.iterrows(), strict=True):
-            assert (line["kind"], line["name"]) == (found.kind, row["name"])
+            assert (line["kind"], line["name"]) == (found.kind, cell(row["name"]))
             for key in ("value", "low", "high"):
                 assert float(line[key]) == row[key] == series[key]
         assert set(frame.columns) == set(plain["rows"][0])

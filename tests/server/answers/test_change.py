@@ -9,9 +9,12 @@ import pytest
 from designs import bell, choice, draw, number
 from scipy import stats
 
+from hushmote.server import estimate as estimates
 from hushmote.server.answers import change, moments
 from hushmote.server.answers.answer import ChangeRow, TrendRow, histogram_ranges
-from hushmote.server.estimate.statistic import EstimateError, Statistic
+from hushmote.server.estimate.fisher import fisher
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.estimate.statistic import EstimateError, Statistic, mean
 from hushmote.server.experiments.units import IndexRange
 
 NUMBER = number(32, 2, high=32_000)
@@ -28,8 +31,7 @@ def test_holm_adjusts_as_published():
 
 @pytest.mark.slow
 def test_two_weeks_of_one_population_are_rarely_called_different():
-    """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10 (the
-    quantile's interval is conservative, so there is no lower bound to check)."""
+    """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
     rng, shares, readings = np.random.default_rng(1), 0, 0
     for _ in range(300):
         a, b = (draw(NUMBER, F, 4000, rng) for _ in range(2))
@@ -69,7 +71,91 @@ def test_a_quantiles_p_value_agrees_with_its_interval():
         a, b = draw(NUMBER, F, 20_000, rng), draw(NUMBER, bell(32, 14 + shift, 4), 20_000, rng)
         for confidence in (0.8, 0.95, 0.99):
             row = changes(change.changed_readings(a, b, [0.5], confidence=confidence))[2]
-            assert (row.p < 1 - confidence) == (not row.low <= 0 <= row.high)
+            assert (row.p < 1 - confidence) == (not row.low < 0 < row.high)
+            assert row.low <= row.value <= row.high
+
+
+MEDIANS = number(64, 2)
+
+
+def median_change(moved: float, reports: int, rng: np.random.Generator) -> ChangeRow:
+    """The median's change between two fleets whose medians are so many bins apart."""
+    centre = 31.5 + rng.random()  # anywhere between two edges
+    before, after = (draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved))
+    return changes(change.changed_readings(before, after, [0.5]))[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moved", "reports", "power", "pairs"), [(1, 20_000, 0.74, 100), (2, 5_000, 0.74, 100)]
+)
+def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(
+    moved: float, reports: int, power: float, pairs: int
+):
+    """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
+    side's interval has to leave the other's, 10 and 36 of 100 are found."""
+    rng = np.random.default_rng(11)
+    rows = [median_change(moved, reports, rng) for _ in range(pairs)]
+    assert sum(row.p < 0.05 for row in rows) >= stats.binom.ppf(1e-10, pairs, power)
+    assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
+
+
+@pytest.mark.slow
+def test_a_median_that_did_not_move_is_rarely_called_moved():
+    """400 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
+    below in twice as many)."""
+    rng = np.random.default_rng(12)
+    p = [median_change(0, 2_000, rng).p for _ in range(400)]
+    assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 400, 0.055)
+
+
+def test_a_half_is_asked_at_the_edge_that_the_other_half_chose():
+    """At its own edge a half's noise is part of why that was chosen."""
+    rng = np.random.default_rng(13)
+    low, high = (draw(NUMBER, bell(32, centre, 2), 50_000, rng) for centre in (10, 20))
+    (below, same) = change.shares_below([(low, high), (low, high)], 0.5)
+    assert below == same == mean(low.range(0, 20), high.range(0, 10))
+    assert below.value == pytest.approx(0.5, abs=0.05)  # all of one, nothing of the other
+
+
+def test_halves_are_the_same_each_time_and_add_up():
+    """Of one version, a pool and Fisher weights; each half within 7 standard deviations (chance 8e-12)."""
+    rng = np.random.default_rng(14)
+    first, second = draw(NUMBER, F, 4_000, rng), draw(number(32, 1, high=32_000), F, 1_000, rng)
+    for whole in (first, pool([first, second]), fisher(NUMBER, np.arange(NUMBER.code_count))):
+        one, other = whole.halves() or pytest.fail("too few")
+        again, _ = whole.halves() or pytest.fail("too few")
+        assert (one.frequencies == again.frequencies).all()
+        assert one.reports + other.reports == whole.reports
+        assert abs(one.reports - whole.reports / 2) < 3.5 * whole.reports**0.5
+        assert (one.frequencies != other.frequencies).any()
+
+
+def test_too_few_reports_for_halves_are_no_change():
+    few = estimates.estimate(
+        NUMBER,
+        np.eye(1, NUMBER.code_count, 0, dtype=int)[0] * 2
+        + np.eye(1, NUMBER.code_count, NUMBER.code_count - 1, dtype=int)[0],
+    )
+    many = draw(NUMBER, F, 4_000, np.random.default_rng(15))
+    assert few.halves() is None
+    row = changes(change.changed_readings(few, many, [0.5]))[2]
+    assert row.p == 1
+    assert row.low <= 0 <= row.high
+    assert change.quantile_trend({"a": few, "b": many}, [0.5]).p_values == (("median", 1.0),)
+
+
+def test_the_interval_of_a_changed_deviation_takes_each_end_from_the_right_sides():
+    """The lower end moves by how far it may be less after and more before, the upper the other way round."""
+    rng = np.random.default_rng(11)
+    before, after = draw(NUMBER, F, 2_000, rng), draw(NUMBER, bell(32, 14, 6), 20_000, rng)
+    row = changes(change.changed_readings(before, after, []))[1]
+    old, new = moments.deviation(before), moments.deviation(after)
+    (l0, u0), (l1, u1) = old.interval(0.95), new.interval(0.95)
+    assert u0 - old.value != pytest.approx(old.value - l0, rel=0.05)  # ends that are told apart
+    assert row.value == new.value - old.value
+    assert row.low == pytest.approx(row.value - np.hypot(new.value - l1, u0 - old.value))
+    assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
 
 
 def test_a_trend_has_a_row_for_each_window_and_a_test_that_notices():
@@ -129,11 +215,11 @@ def test_labels_are_compared_by_name():
 
 
 def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
-    """300 sets of 4 windows of one population: as many p below 5 % as are exceeded with chance
-    1e-10. The test is on the safe side, so there is no lower bound to check."""
-    rng, q = np.random.default_rng(9), 0.5
-    p = [change.same_quantile([draw(NUMBER, F, 4000, rng) for _ in range(4)], q) for _ in range(300)]
-    assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.05)
+    """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
+    rng = np.random.default_rng(9)
+    sets = [{str(day): draw(NUMBER, F, 4000, rng) for day in range(4)} for _ in range(300)]
+    p = [change.quantile_trend(windows, [0.5]).p_values[0][1] for windows in sets]
+    assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.055)
 
 
 def test_quantiles_over_windows_are_called_changed_where_they_are():

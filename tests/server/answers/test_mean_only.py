@@ -80,6 +80,23 @@ def test_versions_pooled_have_one_mean():
     assert row.high - row.low < alone.high - alone.low
 
 
+def test_versions_that_know_only_their_mean_pool_by_the_variance_of_it():
+    """Variances 1 and 4 would weigh 4 to 1: the pool's is then 1 / (1/a + 1/b), below either."""
+    parts = [fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]
+    a, b = (part.mean_variance() for part in parts)
+    assert a < b
+    best = pool(parts, by="variance")
+    np.testing.assert_allclose(best.weights, [b / (a + b), a / (a + b)])
+    assert best.mean_variance() == pytest.approx(a * b / (a + b))
+    assert best.mean_variance() < a < pool(parts).mean_variance()
+
+
+def test_a_pool_answers_what_all_of_its_versions_answer():
+    means, shares_too = fleet(version(10), 15, 3), fleet(Experiment.parse(number_json(40)), 15, 4)
+    assert "frequencies" in shares_too.answers - means.answers
+    assert pool([means, shares_too]).answers == pool([shares_too, means]).answers == means.answers
+
+
 @pytest.mark.parametrize("method", ["ems", "smooth"])
 def test_a_distribution_is_made_where_it_is_named(method: str):
     table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post=method)

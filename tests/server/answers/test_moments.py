@@ -29,6 +29,15 @@ def test_the_mean_is_the_weighted_sum_of_the_bins_middles():
     assert found.value == pytest.approx(np.sqrt(found.variance.value))
 
 
+def test_a_variance_errs_by_the_mean_square_and_by_the_square_of_the_mean_s_error():
+    """A squared normal error of deviation s has a variance of 2 s⁴; 50 reports, so that it counts."""
+    e = draw(number(16, 1), bell(16, 9, 3), 50, np.random.default_rng(1))
+    found, centre = moments.deviation(e), moments.mean(e)
+    square = e.linear((moments.bin_middles(e) - centre.value) ** 2)
+    assert found.variance.stderr**2 == pytest.approx(square.stderr**2 + 2 * centre.stderr**4)
+    assert found.variance.stderr > 1.01 * square.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", [300, 20_000])
 def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):

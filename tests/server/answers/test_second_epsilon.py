@@ -1,5 +1,6 @@
 """Both ε of what a store holds: which reports hide one another, and how many are one board's."""
 
+import datetime
 import json
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon
+from hushmote.server.answers.answer import TrendRow
 from hushmote.server.answers.query import Selection
-from hushmote.server.answers.second_epsilon import Shuffling, TwoEpsilons
+from hushmote.server.answers.second_epsilon import ENDED, RUNNING, Facts, Shuffling, TwoEpsilons
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.answers.windows import SETTLED
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon, histograms_epsilon, local_epsilon_for
 from hushmote.server.store import Store
@@ -40,6 +44,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _count(folder: Path, window: str, reports: int) -> None:
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store, store.ingest() as transaction:
+        (version,) = store.experiments("home")
+        transaction.write({}, {(version.id, window, 1): reports}, {})
+
+
 def _report_again(folder: Path) -> None:
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store, store.ingest() as transaction:
         transaction.write({("home", "door", "b1"): NumberSet().add(1).add(2)}, {}, {})
@@ -50,11 +60,23 @@ def _of(folder: Path, *windows: str, **how: float) -> TwoEpsilons:
         return second_epsilon.of_selection(store, Selection("door", "home", windows), Shuffling(**how))
 
 
+def _known(both: TwoEpsilons) -> float:
+    assert both.histogram is not None
+    return both.histogram
+
+
 def test_windows_added_up_hide_better_than_one(folder: Path) -> None:
     everything, day = _of(folder), _of(folder, "2026-11-19")
     assert (everything.reports, everything.own, everything.report) == (6_500, 1, 2.0)
-    assert everything.histogram == histogram_epsilon(ASKED, 6_500) < day.histogram
+    assert everything.histogram == histogram_epsilon(ASKED, 6_500) < _known(day)
     assert day.histogram == histogram_epsilon(ASKED, 500) < 2
+
+
+def test_parts_of_reports_count_for_none_and_no_board_has_more_than_there_are() -> None:
+    """Half of 3 reports are honest: 1 is, for sure. Of 5 reports, 5 may be of a board that may have 9."""
+    assert second_epsilon.of_histograms([(ASKED, 3)], 1, Shuffling(honest=0.5)).reports == 1
+    found = second_epsilon.of_histograms([(ASKED, 5)], 9)
+    assert (found.own, found.reports) == (5, 5)
 
 
 def test_boards_with_two_reports_count_twice(folder: Path) -> None:
@@ -62,7 +84,7 @@ def test_boards_with_two_reports_count_twice(folder: Path) -> None:
     _report_again(folder)
     twice = _of(folder)
     assert twice.own == 2
-    assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * once.histogram
+    assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * _known(once)
 
 
 def test_windows_that_are_each_seen_are_as_bad_as_the_worst(folder: Path) -> None:
@@ -71,13 +93,13 @@ def test_windows_that_are_each_seen_are_as_bad_as_the_worst(folder: Path) -> Non
         each = second_epsilon.of_each_window(store, asked)
         together = second_epsilon.of_windows(store, asked)
     assert {day: one.reports for day, one in each.items()} == DAYS
-    assert together.histogram == max(one.histogram for one in each.values())
+    assert together.histogram == max(map(_known, each.values()))
     assert together.histogram == histograms_epsilon([(ASKED, n) for n in DAYS.values()])
 
 
 def test_forged_reports_hide_nobody_and_delta_is_chosen(folder: Path) -> None:
     assert _of(folder, honest=0.5).histogram == histogram_epsilon(ASKED, 3_250)
-    assert _of(folder, delta=1e-9).histogram > _of(folder).histogram
+    assert _known(_of(folder, delta=1e-9)) > _known(_of(folder))
     for wrong in ({"honest": 0}, {"honest": 1.5}, {"delta": 0}, {"delta": 1}):
         with pytest.raises(UsageError):
             Shuffling(**wrong)
@@ -104,12 +126,98 @@ def test_status_shows_both_for_each_version(folder: Path) -> None:
     text = hushmote("status", cwd=folder)
     assert LIMITS in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
+    assert RUNNING not in " ".join(text.split())
     (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
     epsilon = line["epsilon"]
     assert (epsilon["report"], epsilon["own"], epsilon["newest_window"]) == (2.0, 1, "2026-11-21")
     assert epsilon["newest"] == histogram_epsilon(ASKED, 2_000)
     assert epsilon["added_up"] == histogram_epsilon(ASKED, 6_500)
     assert epsilon["all_windows"] == histogram_epsilon(ASKED, 500)
+    assert (epsilon["histogram_holds"], epsilon["none_holds"]) == (ENDED, None)
+
+
+RUNS = "9999-12-30"
+"""A day that has not ended for as long as this is tested."""
+LEARNS = "and whoever sees a histogram again after every few reports learns single reports"
+
+
+@pytest.mark.parametrize(
+    ("window", "which"), [(RUNS, f"window {RUNS} has not ended"), ("all", 'window "all" never ends')]
+)
+def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window: str, which: str) -> None:
+    # Asked at 26,000 and again at 26,001 reports, two histograms differ by one report: by ε of a report.
+    for more in (26_000, 1):
+        _count(folder, window, more)
+        for windows in ((window,), ("2026-11-20", window), ()):
+            both = _of(folder, *windows)
+            assert both.histogram is None
+            assert both.to_dict()["histogram"] is None
+            assert both.holds == f"only the ε of a report holds: {which}, {LEARNS}"
+            assert both.words() == f"ε of a report: 2. ε of the histogram: –: {both.holds}."
+    assert (both.report, both.own, both.reports) == (2.0, 1, 32_501)
+    with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
+        door = reader.fleet("home").experiment("door")
+        each = second_epsilon.of_each_window(reader.store, Selection("door", "home"))
+        change = second_epsilon.of_change(
+            reader.store, Selection("door", "home", ("2026-11-20",)), Selection("door", "home", (window,))
+        )
+        assert [change.histogram, door.two_epsilons().histogram, door.two_epsilons(apart=True).histogram] == (
+            [None] * 3
+        )
+        assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
+        (trend,) = door.trend()
+    ended = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()}
+    assert {day: one.histogram for day, one in each.items()} == ended | {window: None}
+    assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == ended | {
+        window: None
+    }
+    assert RUNNING in trend.notes[0]
+    assert RUNNING not in door_of_ended(folder).notes[0]
+
+
+def door_of_ended(folder: Path):
+    with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
+        (trend,) = reader.fleet("home").experiment("door").trend(windows=tuple(DAYS))
+    return trend
+
+
+def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:
+    _count(folder, RUNS, 26_000)
+    for options in (
+        (),
+        ("--window", RUNS),
+        ("--trend",),
+        ("--window", RUNS, "--against-window", "2026-11-20"),
+    ):
+        text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
+        assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
+        epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
+        assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
+        assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
+    trend = hushmote("estimate", "door", "--trend", cwd=folder)
+    (row,) = [line.split() for line in trend.splitlines() if line.startswith(f"{RUNS} ")]
+    assert "–" in row
+    assert "ε of the histogram: 0.1" in hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
+    text = hushmote("status", cwd=folder)
+    assert RUNNING in " ".join(text.split())
+    (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
+    shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]
+    assert shown == [RUNS, None, None, histogram_epsilon(ASKED, 500)]
+    assert f"window {RUNS} has not ended" in line["epsilon"]["none_holds"]
+    assert [word for row in text.splitlines() if "0.5" in row for word in row.split()][-4:-2] == ["–", "–"]
+
+
+def test_a_window_has_an_epsilon_once_it_has_ended_and_settled(folder: Path) -> None:
+    settled = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC) + SETTLED
+    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
+        for at, known in ((settled - datetime.timedelta(seconds=1), False), (settled, True)):
+            seen = second_epsilon.overview(Facts(store, at), Selection("door", "home"))
+            assert [one.histogram is not None for one in (seen.newest, seen.added_up)] == [known] * 2
+            assert seen.all_windows.histogram == histogram_epsilon(ASKED, 500)
+        none = second_epsilon.overview(
+            Facts(store, settled - datetime.timedelta(days=9)), Selection("door", "home")
+        )
+        assert none.all_windows.histogram is None
 
 
 def test_the_local_epsilon_that_a_wanted_histogram_allows() -> None:

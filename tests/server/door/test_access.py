@@ -22,6 +22,7 @@ from hushmote.server.door.access import LOOPBACK, Access
 def test_on_loopback_only_its_own_names_are_answered(host, allowed):
     assert Access(hosts=LOOPBACK).host_allowed({b"host": host}) is allowed
     assert Access().host_allowed({b"host": host})
+    assert not Access(hosts=frozenset()).host_allowed({b"host": host})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from boards import experiment, payload_of, reports
+from deadlines import SHORT_S, shortened
 from doors import RAW, WIDE, Opened, opened, received, statuses
 from fleet_broker import visit
 from lorawan import chirpstack, encoded, kind, things_stack
@@ -17,7 +18,6 @@ from traffic import needs_mosquitto, publish
 from hushmote.server.door import app as module
 from hushmote.server.door.access import LOOPBACK, Access
 from hushmote.server.door.limits import Rate, Rates
-from hushmote.server.service import bounded_http
 from hushmote.server.service.bounded_http import BoundedServer
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -171,6 +171,7 @@ def test_a_target_that_no_client_library_sends(door, target, expected):
         (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
         (REPORT, None, 415, "must be application/octet-stream"),
         (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),
+        (b'{"deviceInfo": NaN}', "application/json", 400, "not JSON"),
     ],
     ids=kind,
 )
@@ -207,7 +208,7 @@ def test_uplinks_of_lorawan_servers_are_published_under_the_name_in_the_path_or_
 def test_devices_addresses_and_all_together_are_limited_each_by_itself(broker):
     few = Rate(0.01, 2)
     for rates, whose in (
-        (Rates(few, WIDE.address, WIDE.total), "this device"),
+        (Rates(few, WIDE.address, WIDE.total), "this device from this address"),
         (Rates(WIDE.device, few, WIDE.total), "this address"),
         (Rates(WIDE.device, WIDE.address, few), "all devices"),
     ):
@@ -217,7 +218,7 @@ def test_devices_addresses_and_all_together_are_limited_each_by_itself(broker):
             assert told.status == 429
             assert f"too many requests of {whose}; send the same bytes again" in one_line(told)
             assert 1 <= int(told.headers["retry-after"]) <= 100
-            assert door.report("d2", REPORT).status == (204 if whose == "this device" else 429)
+            assert door.report("d2", REPORT).status == (204 if "device from" in whose else 429)
             assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
 
 
@@ -226,6 +227,19 @@ def test_behind_a_proxy_that_is_trusted_each_client_is_limited_by_itself(broker)
     with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
         seen = [door.report("d1", REPORT, X_Forwarded_For=f"1.1.1.1, 192.0.2.{i}").status for i in (1, 2, 1)]
         assert seen == [204, 204, 429]
+
+
+def test_whoever_floods_a_device_s_reports_silences_only_himself(broker):
+    """Nothing proves that a request speaks for the device it names, so nobody uses up another's rate."""
+    with opened(
+        broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
+    ) as door:
+        stranger = [door.report("d1", REPORT, X_Forwarded_For="192.0.2.66").status for _ in range(5)]
+        assert stranger == [204, 204, 429, 429, 429]
+        own = [door.report("d1", REPORT, X_Forwarded_For="198.51.100.1").status for _ in range(3)]
+        assert own == [204, 204, 429]
+        neighbour = [door.report("d1", REPORT, X_Forwarded_For=f"2001:db8::{i}").status for i in range(3)]
+        assert neighbour == [204, 204, 429]  # an IPv6 client cannot choose more addresses to ask from
 
 
 def test_a_token_is_asked_for_by_everything_but_the_health(broker):
@@ -340,10 +354,12 @@ def test_half_a_body_is_no_report(broker, door, monkeypatch):
         s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
         s.shutdown(socket.SHUT_WR)
         assert statuses(received(s)) in ([], [400])
-    monkeypatch.setattr(module, "BODY_S", 0.2)
-    with socket.create_connection(("127.0.0.1", door.port)) as s:
+    with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", door.port)) as s:
+        patch.setattr(module, "BODY_S", 0.2)
         s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
-        assert statuses(received(s)) == [408]
+        came = received(s)
+    assert statuses(came) == [408]
+    assert b"did not come within 0.2 s" in came
     assert published(broker, door) == []
 
 
@@ -354,10 +370,12 @@ def test_a_client_that_reads_and_writes_slowly_is_served_and_one_that_is_too_slo
         for byte in HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT:
             s.sendall(bytes((byte,)))
         assert statuses(received(s)) == [204]
-    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
-    with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
-        s.sendall(HEAD[:50])
-        assert received(s) == b""
+    with monkeypatch.context() as patch:
+        by_deadline = shortened(patch)
+        with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
+            s.sendall(HEAD[:50])
+            assert received(s) == b""
+    assert by_deadline == [SHORT_S]
     assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
 

@@ -19,7 +19,6 @@ from running import until
 from traffic import needs_mosquitto
 
 from hushmote.server.door import app
-from hushmote.server.service import bounded_http
 from hushmote.simulator.broker import MosquittoBroker
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -64,7 +63,6 @@ def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
 @pytest.mark.slow
 def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(caplog, monkeypatch):
     monkeypatch.setattr(app, "BODY_S", 0.1)
-    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
     choose = fuzz.Random(1)
     with (
         MosquittoBroker() as broker,

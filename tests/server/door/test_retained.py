@@ -24,6 +24,14 @@ def test_experiments_and_results_are_kept_by_fleet_and_name_until_they_are_clear
     assert "home" not in retained.known
 
 
+def test_a_signed_withdrawal_is_handed_out_but_not_listed():
+    retained = Retained(None)
+    retained.take("hushmote/v1/home/experiment/temp", b"\0" + bytes(68))
+    assert retained.experiments("home") == []
+    assert retained.get("experiment", "home", "temp") == b"\0" + bytes(68)
+    assert "home" in retained.known
+
+
 def test_a_fleet_that_was_named_is_known_without_an_experiment():
     assert "home" in Retained(["home"]).known
     assert "lab" not in Retained(["home"]).known

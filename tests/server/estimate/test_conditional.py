@@ -128,6 +128,28 @@ def test_a_difference_is_less_and_its_error_knows_that_both_are_of_the_same_repo
     np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
 
 
+def test_what_two_ratios_err_by_together_cancels_in_their_difference():
+    """Normal errors of 3 and 4: a correlation of 1 leaves 1, none 5, one of -1 has 7, each times z."""
+    first, second, z = Ratio(0.5, 3.0), Ratio(0.2, 4.0), stats.norm.isf(0.025)
+    for correlation, error in ((1.0, 1.0), (0.0, 5.0), (-1.0, 7.0), (0.5, math.sqrt(13))):
+        apart = RatioDifference(0.3, error, 0.0, first, second, correlation)
+        np.testing.assert_allclose(apart.interval(), [0.3 - z * error, 0.3 + z * error])
+
+
+def test_a_ratio_has_the_errors_of_itself_and_the_opposite_ones_of_its_complement():
+    """Shares that crashed and that did not: what one has too much of, the other has too little of."""
+    estimates = fleet(20_000, 11)
+    below = EACH[:, [0, 0]]
+    same = two(estimates, 0, 0)
+    assert same.correlation == pytest.approx(1)
+    np.testing.assert_allclose(same.interval(), (0, 0), atol=0.1 * same.first.stderr)  # its skew is left
+    above = np.stack([CRASHED, 1 - CRASHED], axis=1) * below
+    opposite = difference_of_two(estimates, above, below)
+    assert opposite.correlation == pytest.approx(-1)
+    low, high = opposite.first.interval()
+    assert opposite.interval()[1] - opposite.interval()[0] == pytest.approx(2 * (high - low))
+
+
 def test_the_p_value_is_one_less_the_confidence_at_which_the_interval_holds_the_value():
     estimates = fleet(4_000, 8)
     for found in (two(estimates), given_versions(estimates)[0]):
@@ -188,3 +210,13 @@ def test_what_is_shown_has_a_denominator_clearly_above_nothing():
     assert LEAST_ERRORS == 3
     assert not Ratio(0.1, 0.1, 0.0, below).known
     assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).known
+    known, unknown = Ratio(0.1, 0.1), Ratio(0.1, 0.1, 0.0, below)
+    for first, second in ((known, unknown), (unknown, known)):
+        assert not difference_apart(first, second).known
+    assert difference_apart(known, known).known
+
+
+def test_four_times_the_reports_halve_the_error_of_a_denominator():
+    """0.03 with an error of 0.02 needs an error of 0.01; of several the worst says how many are needed."""
+    unknown = Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.02))
+    assert reports_needed(100, [unknown]) == reports_needed(100, [Ratio(0.1, 0.1), unknown]) == 400

@@ -12,7 +12,16 @@ from scipy import optimize, stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery
 from hushmote.server.estimate.alphabet import NOTHING, PRINTABLE, Alphabet, characters
-from hushmote.server.estimate.discovery import MISTAKEN, Discovery, discover, slots_of, stated
+from hushmote.server.estimate.discovery import (
+    MISTAKEN,
+    Discovery,
+    Searched,
+    compared,
+    discover,
+    slots_of,
+    stated,
+    unexplained,
+)
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.prefix import Prefix, SlotShares
@@ -133,6 +142,104 @@ def test_common_texts_do_not_make_others_be_listed():
     assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
 
 
+def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more():
+    """300 fleets: 20 texts of 3 % and 8 of 5 % that nobody can name, of 300,000 reports in 8,192 slots.
+
+    The last 80 of 100 candidates are nobody's. Of tables that list one of them there are more than the bound
+    with a chance below 1e-9. Each text has 15 standard errors or more; two of one slot are one.
+    """
+    rng = np.random.default_rng(8)
+    scores = np.append(np.full(20, 0.03), np.linspace(0.02, 0.001, 80))
+    candidates = Searched(np.zeros((100, 6), np.uint8), scores, scores)
+    mistaken = 0
+    for _ in range(300):
+        texts = rng.choice(8192, 28, replace=False)
+        last = noise(
+            rng,
+            8192,
+            300_000,
+            dict.fromkeys(texts[:20].tolist(), 9000) | dict.fromkeys(texts[20:].tolist(), 15_000),
+        )
+        slots = np.append(texts[:20], rng.integers(0, 8192, 80))
+        count = compared(last, candidates)
+        assert 20 < count <= MISTAKEN * 8192 / (8 + 1)
+        listed, _, _ = stated(last, slots[:count])
+        assert {*range(20)} <= {*listed.tolist()}
+        mistaken += len(listed) > 20
+        left = 8 - len({*texts[20:].tolist()} & {*slots.tolist()})
+        hidden, share = unexplained(last, slots)
+        assert left <= hidden <= left + 1  # chance makes an empty slot heavy in one level of 100
+        assert share == pytest.approx(0.05 * left, abs=0.03)
+    assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
+
+
+def test_without_anything_hidden_all_candidates_that_may_be_common_are_compared():
+    rng = np.random.default_rng(9)
+    texts = rng.choice(8192, 100, replace=False)
+    last = noise(rng, 8192, 300_000, dict.fromkeys(texts.tolist(), 2900))
+    scores = np.full(100, 0.011)
+    needs = np.append(np.full(99, 0.02), 0.0)
+    assert compared(last, Searched(np.zeros((100, 6), np.uint8), scores, needs)) == 100
+    assert len(stated(last, texts)[0]) == 100
+    assert unexplained(last, texts)[0] <= 1
+
+
+def test_slots_of_equal_shares_do_not_hide_each_other():
+    """Ten candidates of 100 in ten slots that have exactly the same: each stands out."""
+    level = noise(np.random.default_rng(10), 8192, 100_000)
+    shares = level.shares.copy()
+    shares[:10] = 0.1
+    slots = np.append(np.arange(10), np.full(90, int(shares.argmin())))
+    listed, _, _ = stated(SlotShares(shares, level.reports, level.channel), slots)
+    assert sorted(listed.tolist()) == [*range(10)]
+
+
+def test_a_text_has_no_more_than_its_beginnings():
+    """What falls into somebody's slot by chance at one level is not taken for a text."""
+    levels = [noise(np.random.default_rng(11), 8192, 50_000)] * 3
+    one, other = discovery._score(np.array([[0.03, 0.03, 0.03], [0.03, 0.0, 0.09]]), levels)
+    assert one == pytest.approx(0.03)
+    assert other == pytest.approx(3 * levels[0].variance(0.0) ** 0.5)
+
+
+def many(count: int, share: float, letters: str, first: int = 0) -> dict[str, float]:
+    """Texts of six letters, no two of which begin alike, each of this share."""
+    base = len(letters)
+    digits = [[(i * 7919 + 31) // base**k % base for k in range(6)] for i in range(first, first + count)]
+    return {"".join(letters[d] for d in row): share for row in digits}
+
+
+def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
+    """300,000 reports: 3 % are 10 standard errors or more."""
+    own, others = many(20, 0.03, "abcdefgh"), many(8, 0.05, "ABCDEFGH", 100)
+    answer = found(own | others, 300_000, "a-h", slots=8192)
+    assert {one.text for one in answer.found} == own.keys()
+    assert answer.least < 0.03
+    assert answer.hidden == 8
+    assert answer.hidden_share == pytest.approx(0.4, abs=0.02)
+
+
+def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
+    """1,000,000 reports of 176 texts: 0.57 % are 7 standard errors or more. Two in one slot are one."""
+    held = many(176, 1 / 176, "abcdefgh")
+    answer = found(held, 1_000_000, "a-h", slots=65_536)
+    assert answer.least < 1 / 176
+    assert len({one.text for one in answer.found} & held.keys()) >= 175
+    assert answer.hidden <= 1
+
+
+def test_the_share_that_is_promised_gets_through_where_few_candidates_are_handed_on(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Room for 32 of 176: what is promised is above the share that all have."""
+    monkeypatch.setattr(discovery, "_SLOTS_EACH", 2048)
+    monkeypatch.setattr(discovery, "_FEWEST", 32)
+    answer = found(many(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", slots=65_536)
+    assert answer.stated <= 32
+    assert answer.least > 1 / 176
+    assert answer.hidden > 100
+
+
 def test_of_two_candidates_in_one_slot_the_better_is_listed():
     level = noise(np.random.default_rng(6), 8192, 40_000, {7: 20_000})
     listed, shares, _ = stated(level, np.array([3, 7, 7, 9]))
@@ -155,7 +262,7 @@ def test_standard_errors_are_those_of_repeated_fleets():
 
 
 def test_more_candidates_widen_the_intervals_of_those_that_were_chosen():
-    answer = found({"a": 0.6, "b": 0.4}, 20_000, "ab")
+    answer = found({"a": 0.6, "b": 0.4}, 30_000, "ab")
     assert answer.stated > len(answer.found) == 2
     (low, high), (alone_low, alone_high) = answer.intervals()[0], answer.found[0].share.interval()
     assert low < alone_low < alone_high < high

@@ -379,6 +379,15 @@ def test_both_ways_to_pool_agree_and_the_inverse_variance_has_less_error() -> No
     np.testing.assert_allclose(pool(same).weights, [0.5, 0.5])
 
 
+def test_the_variance_of_a_mean_is_that_of_an_even_population_and_halves_with_twice_the_reports() -> None:
+    for experiment in (GRR, OLH):
+        counts = np.full(experiment.code_count, 50)
+        one, two = estimate(experiment, counts), estimate(experiment, 2 * counts)
+        assert one.mean_variance() == pytest.approx(2 * two.mean_variance())
+    even = estimate(GRR, np.full(10, 50))
+    assert even.mean_variance() == pytest.approx(even.linear(np.arange(10)).stderr ** 2)
+
+
 def test_pools_pool() -> None:
     rng = np.random.default_rng(12)
     a, b, c = (estimate(GRR, fleet(GRR, n, rng)) for n in (100, 200, 300))

@@ -11,10 +11,12 @@ from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.errors import UsageError
-from hushmote.server.estimate import estimate
+from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.fisher import FEWEST_REPORTS, fisher, pilot
 from hushmote.server.estimate.pooling import Pool
 from hushmote.server.estimate.statistic import EstimateError
+from hushmote.server.mechanisms import mechanism_of
+from hushmote.server.mechanisms.scored import Scored
 from hushmote.simulator import vectorised
 
 HH = designed("hh", 16, 3, fanout=4, cells=[4, 7])
@@ -52,6 +54,11 @@ def test_every_report_is_in_one_half_and_halves_weigh_each_other():
         assert abs(one.sum() - other.sum()) < 7 * np.sqrt(together.sum())
     halves = [half.reports for half in both.estimates]
     np.testing.assert_allclose(both.weights, np.array(halves) / 5000)
+    law = mechanism_of(HH).law(np.eye(16))
+    one, other = (Estimate(HH, part.decoded._ordinary) for part in both.estimates)  # pyright: ignore
+    for part, own, pilot_of in zip(both.estimates, (one, other), (other, one), strict=True):
+        weighed = Estimate(HH, Scored(own.decoded, pilot(pilot_of), law))
+        np.testing.assert_array_equal(part.frequencies, weighed.frequencies)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,10 @@ def test_every_report_is_in_one_half_and_halves_weigh_each_other():
 def test_otherwise_it_is_the_ordinary_estimate(experiment: Experiment, reports: int):
     counts = histogram(experiment, reports, 3)
     assert (fisher(experiment, counts).frequencies == estimate(experiment, counts).frequencies).all()
+
+
+def test_so_many_reports_are_enough():
+    assert isinstance(fisher(HH, histogram(HH, FEWEST_REPORTS, 3)), Pool)
 
 
 def test_what_it_cannot_do_is_one_line():

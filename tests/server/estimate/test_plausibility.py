@@ -71,6 +71,20 @@ def test_the_chance_of_a_false_alarm_is_exact_where_groups_are_smallest(sizes: t
     assert alarm < 1e-9 / 50
 
 
+def test_the_smallest_p_counts_as_often_as_there_are_checks():
+    """A level that is drawn a little too often: p of one of many checks, and of one alone at most 1."""
+    experiment = number(1024, 1)
+    counts = honest(experiment, 100_000, 2)
+    counts[experiment.levels[-1].offset] += 60
+    found = check(experiment, counts)
+    least = min(one.p for one in found.checks)
+    assert len(found.checks) > 2
+    assert 0 < least < 0.5 / len(found.checks)
+    assert found.p == least * len(found.checks)
+    even = check(EXPERIMENTS[0], [5_000, 5_000])
+    assert even.p == min(1.0, len(even.checks) * even.checks[0].p)
+
+
 def test_too_few_reports_are_said_to_be_too_few():
     for experiment in EXPERIMENTS:
         counts = np.zeros(experiment.code_count, int)

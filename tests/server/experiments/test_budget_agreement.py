@@ -175,7 +175,7 @@ def test_a_version_with_another_epsilon_is_taken_by_store_and_board_and_refused_
         client.sent(client.report("door", True))
         with pytest.raises(VersionRefused, match="its epsilon stays 500000"):
             store.add_experiment("c", second)
-        with pytest.raises(ExperimentRefused, match="under count its epsilon was pinned as 500000"):
+        with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
             client.enroll(second)
 
 

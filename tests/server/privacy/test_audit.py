@@ -126,10 +126,14 @@ def test_the_shipped_client_passes_on_every_runtime_that_is_here():
 
 
 BROKEN = {
-    "never lies": ("        if not truthful:", "        if False:", ("rr", "grr", "olh", "hh")),
+    "never lies": (
+        "lie = not rng.bernoulli(self.threshold)",
+        "lie = rng.bernoulli(self.threshold) and False",
+        ("rr", "grr", "olh", "hh"),
+    ),
     "lie from all cells": (
-        "other = rng.below(g - 1)",
-        "other = rng.below(g) - 1",
+        "other = 1 + rng.below(g - 1)",
+        "other = rng.below(g)",
         ("rr", "olh"),
     ),
     "threshold of another ε": (
@@ -234,7 +238,9 @@ def test_a_runtime_that_fails_is_one_line(tmp_path):
     ]:
         with pytest.raises(AuditError, match=text):
             audit_runtimes.run(Runtime("x", argv), job)
-    client = broken_client(tmp_path, "        return code + cell\n", "        return 1 // 0\n")
+    client = broken_client(
+        tmp_path, "        return code + (cell + lie * other) % g\n", "        return 1 // 0\n"
+    )
     with pytest.raises(AuditError, match="did not finish: ZeroDivisionError"):
         audit_runtimes.run(CPYTHON, job, client=client)
     client = broken_client(tmp_path, "            if x < n:\n", "            if False:\n")

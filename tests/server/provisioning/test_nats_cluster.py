@@ -147,7 +147,9 @@ def test_a_server_that_is_one_of_them_joins_them(servers: FleetServers):
 def test_servers_get_new_certificates_while_they_run(servers: FleetServers):
     folder = servers.folder
     before = [c.serial_number for c in folder.broker_certificates()]
+    passes_again(folder, folder.path / "devices/k3f9.pem", 2, 1)
     with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
+        assert other.connected()
         rotation.rotate_broker(folder, (), now_utc())
         servers.reload()
         passes_again(folder, folder.path / "devices/m7q2.pem", 1, 3, "m7q2")

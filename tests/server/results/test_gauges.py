@@ -63,6 +63,18 @@ def test_scraping_shows_what_is_there_and_asks_for_nothing_else():
     }
 
 
+def test_every_statistic_has_its_value_between_the_ends_of_its_interval(store: Store):
+    fill(store, "home", payload_of(experiment()), DAYS)
+    found = look(store, Publication(), NOON)
+    shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
+    statistics = found.results["home", "temp"].statistics
+    assert statistics
+    for one in statistics:
+        ends = [shown["hushmote_estimate" + part, one.name] for part in ("_low", "", "_high")]
+        assert ends == [one.low, one.value, one.high]
+        assert one.low < one.value < one.high
+
+
 def test_a_forged_histogram_is_seen_in_the_running_window_too(store: Store):
     def implausible() -> float:
         found = look(store, Publication(), NOON).gauges
@@ -91,6 +103,15 @@ def test_budgets_are_those_of_the_ledger(store: Store):
     assert found["hushmote_budget_boards", "temp"] == lines["temp"].boards == 2
     assert found["hushmote_budget_boards_silent", "temp"] == 1
     assert ("hushmote_budget_reports_left", "free") not in found
+    assert found["hushmote_budget_boards", "free"] == 2
+    with store.ingest() as transaction:
+        transaction.write({("home", "temp", "b1"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
+    spent = {g.name: g.value for g in budgets(store, NOON) if g.labels["experiment"] == "temp"}
+    assert spent == {
+        "hushmote_budget_boards": 2,
+        "hushmote_budget_boards_silent": 2,
+        "hushmote_budget_reports_left": 0,
+    }
 
 
 def test_before_a_board_is_heard_from_nothing_is_said_of_budgets(store: Store):

@@ -15,6 +15,7 @@ from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.answers import query, second_epsilon
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Selection
+from hushmote.server.answers.windows import SETTLED, end_of, has_ended
 from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.asking import NotAnswered
@@ -28,7 +29,6 @@ from hushmote.server.results.result import (
     possible_statistics,
     result_of,
 )
-from hushmote.server.results.windows import SETTLED, end_of, has_ended
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 
@@ -100,6 +100,8 @@ def test_its_epsilon_is_of_each_window_seen(store: Store) -> None:
     ended = ("2026-11-20", "2026-11-21")
     each = second_epsilon.of_windows(store, Selection("door", "home", ended))
     added_up = second_epsilon.of_selection(store, Selection("door", "home", ended))
+    assert each.histogram is not None
+    assert added_up.histogram is not None
     assert each.histogram > added_up.histogram
     for newest in (None, 1):
         result = result_of(store, "home", "door", NOON, newest=newest)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from boards import experiment
+from deadlines import SHORT_S, shortened
 from running import WAIT_S, until
 from served import add_fleet, get, health, served
 from traffic import crowd, needs_mosquitto, publish
@@ -141,20 +142,22 @@ def ended(s):
     ],
 )
 def test_a_request_that_is_not_complete_in_time_ends_its_connection(begin, monkeypatch):
-    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
+    by_deadline = shortened(monkeypatch)
     with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
         s.sendall(begin)
         assert ended(s)
+    assert by_deadline == [SHORT_S]
 
 
 def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
-    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
+    by_deadline = shortened(monkeypatch)
     with endpoint(lambda: bytes(50_000_000)) as port:
         s = socket.create_connection(("127.0.0.1", port))
         s.sendall(ASK)
         local = s.getsockname()[1]
         until(lambda: not held(port, local), "the server has let go")
         s.close()
+    assert by_deadline == [SHORT_S]
 
 
 def held(port, client):

@@ -51,3 +51,10 @@ def test_a_group_s_part_of_the_reports_is_asked_for_in_front_of_the_filter():
     for group in ("", "a/b", "a+", "#"):
         with pytest.raises(topics.NameRefused):
             topics.report_filter("home", group)
+
+
+@pytest.mark.parametrize("topic", ["", "x", "a/b/c", "a/b/c/experiment", "hushmote/v1/home/experiment/a/b"])
+def test_what_is_not_five_parts_long_is_no_experiment_s_topic(topic):
+    assert topics.is_experiment(topics.experiment_topic("home", "temp"))
+    assert not topics.is_experiment(topics.report_topic("home", "a"))
+    assert not topics.is_experiment(topic)

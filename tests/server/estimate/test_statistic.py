@@ -1,0 +1,66 @@
+"""Intervals, p values and differences of statistics whose error grows with their value, worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hushmote.server.estimate.statistic import (
+    EstimateError,
+    Statistic,
+    Statistics,
+    difference,
+    normal_quantile,
+)
+
+Z = float(stats.norm.isf(0.025))
+
+
+def test_where_nothing_is_skewed_an_interval_is_that_of_the_normal_distribution():
+    assert Statistic(0.5, 0.1).interval() == pytest.approx((0.5 - Z * 0.1, 0.5 + Z * 0.1))
+    assert normal_quantile(0.5) == pytest.approx(stats.norm.isf(0.25))
+    for confidence in (0, 1, 95):
+        with pytest.raises(EstimateError, match="confidence must be between 0 and 1"):
+            normal_quantile(confidence)
+
+
+@pytest.mark.parametrize("skew", [0.3, -0.3, 5.0])
+def test_the_end_on_the_skewed_side_is_z_of_its_own_errors_away_and_the_other_of_the_estimate_s(skew: float):
+    value, stderr = 0.5, 0.1
+    ends = sorted(Statistic(value, stderr, skew).interval(), reverse=skew < 0)
+    assert ends[0] == pytest.approx(value - math.copysign(Z * stderr, skew))
+    off = ends[1] - value
+    assert off**2 == pytest.approx(Z**2 * (stderr**2 + skew * off))
+    assert abs(off) > Z * stderr
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.3, -0.3])
+def test_at_the_ends_of_an_interval_p_is_what_the_interval_leaves(skew: float):
+    statistic = Statistic(0.5, 0.1, skew)
+    for confidence in (0.5, 0.95, 0.999):
+        for end in statistic.interval(confidence):
+            assert statistic.p_value(end) == pytest.approx(1 - confidence)
+
+
+def test_what_is_known_exactly_is_certain():
+    assert Statistic(0.5, 0.0).interval() == (0.5, 0.5)
+    assert (Statistic(0.5, 0.0).p_value(0.5), Statistic(0.5, 0.0).p_value(0.4)) == (1.0, 0.0)
+
+
+def test_a_difference_has_both_variances_and_the_skew_of_the_first_less_that_of_the_second():
+    """Variances 9 and 16; their growth is weighed by them: (0.5 * 9 - 0.25 * 16) / 25."""
+    found = difference(Statistic(2.0, 3.0, 0.5), Statistic(0.5, 4.0, 0.25))
+    assert (found.value, found.stderr, found.skew) == pytest.approx((1.5, 5.0, 0.02))
+    assert found.p == Statistic(1.5, 5.0, 0.02).p_value(0.0)
+    turned = difference(Statistic(0.5, 4.0, 0.25), Statistic(2.0, 3.0, 0.5))
+    assert (turned.value, turned.skew) == pytest.approx((-1.5, -0.02))
+    assert difference(Statistic(1.0, 0.0, 1.0), Statistic(1.0, 0.0, 1.0)).skew == 0
+
+
+def test_several_at_once_are_each_by_themselves():
+    many = Statistics(np.array([0.5, 0.2]), np.array([0.1, 0.3]), np.array([0.3, 0.0]))
+    low, high = many.interval(0.9)
+    assert len(many) == 2
+    for i in range(2):
+        assert many[i].interval(0.9) == pytest.approx((low[i], high[i]))

@@ -76,7 +76,8 @@ def door_command(
         float, typer.Option(help="Requests a second of one address.", min=0.01, rich_help_panel=_LIMITS)
     ] = 200,
     rate_device: Annotated[
-        float, typer.Option(help="Reports a second of one device.", min=0.01, rich_help_panel=_LIMITS)
+        float,
+        typer.Option(help="Reports a second of one device and address.", min=0.01, rich_help_panel=_LIMITS),
     ] = 1,
 ) -> None:
     """Take reports by HTTP and publish them: for LoRaWAN servers, scripts and browsers.

@@ -202,7 +202,7 @@ def serve_command(
             publisher = Publisher(store, Publication(publish_live, publish_windows, prefix))
         elif publish_windows is not None or home_assistant:
             raise UsageError("--publish-windows and --home-assistant need --publish or --publish-live")
-        opened = stack.enter_context(Store(store))
+        opened = stack.enter_context(Store(store, patient=True))
         fleets, clock = (None, now) if simulated_days is None else _simulated(opened, simulated_days)
         aggregator = Aggregator(
             opened,

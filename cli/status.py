@@ -17,7 +17,6 @@ from ..server.answers.second_epsilon import Facts
 from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility
-from ..server.estimate.shuffled import LIMITS
 from ..server.ingest.broker_url import is_nats
 from ..server.store.store import Store, Version
 from . import tables
@@ -45,7 +44,7 @@ def status_command(
     as_json: AsJson = False,
 ) -> None:
     """Show what was counted and what was rejected, and why."""
-    with Store(store, create=False) as opened:
+    with Store(store, read_only=True) as opened:
         rejects = opened.rejects()
         fleets = opened.fleets()
         facts = Facts(opened)
@@ -117,7 +116,8 @@ def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
         "newest": seen.newest.histogram,
         "added_up": seen.added_up.histogram,
         "all_windows": seen.all_windows.histogram,
-        "histogram_holds": LIMITS,
+        "histogram_holds": second_epsilon.ENDED,
+        "none_holds": None if seen.added_up.histogram is not None else seen.added_up.holds,
     }
 
 
@@ -144,8 +144,10 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
     delta = lines[0]["epsilon"]["delta"]
     show.out.print(
         f"ε of a histogram is for δ = {delta:g} and a board with up to `own` of its reports, and holds "
-        f"{LIMITS}."
+        f"{second_epsilon.ENDED}."
     )
+    if any(line["epsilon"]["none_holds"] for line in lines):
+        show.out.print(second_epsilon.RUNNING)
 
 
 def _boards(

@@ -126,6 +126,11 @@ def plan(
     """
     values = 2 if yes_no else len(labels) + 1 if labels else bins
     kind = of or ("frequency" if yes_no or labels else "range")
+    if kind not in _ASKED:
+        known = ", ".join(_ASKED)
+        raise PlanError(
+            f"of is one of {known}, not {kind}; labels and pairs are planned with `hushmote plan`"
+        )
     if kind == "quantile" and share is None:
         share = 0.5
     if kind == "mean" and (share is not None or labels or yes_no):

@@ -206,7 +206,7 @@ def fill(
                 slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
             spoke += int(np.count_nonzero(made))
             spent += 0 if most is None else int(np.count_nonzero(made == most))
-            sets = [NumberSet((1, n + 1)) for n in range(int(made.max()) + 1)]
+            sets = [NumberSet(n) for n in range(int(made.max()) + 1)]
             numbers = zip(some, made.tolist(), strict=True)
             transaction.write(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}

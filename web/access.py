@@ -20,7 +20,7 @@ from ..server.service.http_access import is_loopback
 HEALTH = "/healthz"  # for whoever keeps the process running; it says nothing of the store
 LOGIN = "/login"
 _WRONG_S = 1.0  # until somebody hears that the token was wrong
-_MOST_WRONG = 32  # who wait for that at once; whoever comes then is told to come later
+_MOST_WRONG = 32  # who wait for that at once; whoever is wrong then is told to come later
 _WRONG = "That is not this page's token."
 _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
@@ -88,37 +88,36 @@ class PageAccess:
 
     async def _judge(self, given: str, there: str, headers: _Headers, send: Any) -> None:
         there = _own_path(there)
-        if self._waiting >= _MOST_WRONG:
-            body = _document(_CROWD, _form(there))
-            return await _answer(send, 429, body, [("retry-after", "60")])
         if self._right(given):
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
             secure = "; Secure" if headers.get("x-forwarded-proto") == "https" else ""
             cookie = f"{self._name}={self._value}; {flags}{secure}"
             return await _answer(send, 303, b"", [("location", there), ("set-cookie", cookie)])
-        await self._slow_down()
-        return await _answer(send, 401, _document(_WRONG, _form(there)))
+        if await self._slowed_down():
+            return await _answer(send, 401, _document(_WRONG, _form(there)))
+        return await _answer(send, 429, _document(_CROWD, _form(there)), [("retry-after", "60")])
 
     async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
-        if self._waiting >= _MOST_WRONG:
-            return await _refuse(scope, send, 429, _CROWD)
         if self._right(given):
             return await self._application(scope, receive, send)
-        await self._slow_down()
-        return await _refuse(scope, send, 401, _WRONG)
+        status, words = (401, _WRONG) if await self._slowed_down() else (429, _CROWD)
+        return await _refuse(scope, send, status, words)
 
     def _right(self, given: str) -> bool:
         mine, theirs = (hashlib.sha256(t.encode()).digest() for t in (self._token or "", given))
         return hmac.compare_digest(mine, theirs)
 
-    async def _slow_down(self) -> None:
-        """Keep whoever gave a wrong token waiting."""
+    async def _slowed_down(self) -> bool:
+        """Keep whoever gave a wrong token waiting; False at once where too many wait already."""
+        if self._waiting >= _MOST_WRONG:
+            return False
         self._waiting += 1
         try:
             await asyncio.sleep(_WRONG_S)
         finally:
             self._waiting -= 1
+        return True
 
 
 class _Headers:

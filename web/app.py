@@ -24,7 +24,7 @@ from ..server.ingest.clock import SIMULATED
 from ..server.results.result import result_of
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
-from . import errors, fleet, server
+from . import errors, fleet, server, socket_io
 from .access import PageAccess
 from .board.app import BoardFiles
 from .board.files import BoardConfig
@@ -93,6 +93,7 @@ def application(page: Page) -> Any:
     for view in (fleet, experiment, budget, plan):
         view.register(page)
     errors.register(page)
+    socket_io.restrict()
     nicegui_app.add_static_files("/static", STATIC)
     ui.add_css(STATIC / "page.css", shared=True)
     ui.add_body_html(_HEAD, shared=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from nicegui import Client
 
+from . import socket_io
+
 MOST_BODY = 2 << 20  # bytes of a request
 MOST_SOCKETS = 128
 PAGES_PER_S = 8.0  # that are drawn, of all readers together: each costs some milliseconds of a core
@@ -65,7 +67,7 @@ class Limits:
             return
         self._sockets += 1
         try:
-            await self._application(scope, receive, send)
+            await self._application(scope, socket_io.until_malformed(scope, receive), send)
         finally:
             self._sockets -= 1
 
@@ -107,7 +109,7 @@ class Limits:
 
 
 class Drawing:
-    """An ASGI application around another that draws pages: so many a second, for those who may see them."""
+    """An ASGI application around another that draws pages for those who may see them: so many a second."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -115,7 +117,11 @@ class Drawing:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request, as ASGI has it."""
-        if scope["type"] == "http" and not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
+        if scope["type"] == "http" and socket_io.PATH in scope["path"]:
+            await _refuse(
+                send, 400, b"This is for WebSockets alone: let a proxy pass their Upgrade header.\n"
+            )
+        elif scope["type"] == "http" and not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
             await _refuse(send, 503, b"Too many readers at once: try again in a moment.\n")
         else:
             await self._application(scope, receive, send)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -44,8 +45,14 @@ class _PageServer(PatientServer):
         self.should_exit = True
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a line is no client's fault: at text that is not UTF-8 uvicorn logs a traceback and closes."""
+    return not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
+
+
 async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; on_ready is called once it answers."""
+    logging.getLogger("uvicorn.error").addFilter(_is_ours)
     protocol: Any = functools.partial(BoundedHTTP, most=MOST_CONNECTIONS, request_s=_REQUEST_S)
     config = uvicorn.Config(
         application,

@@ -14,7 +14,7 @@ from ...server.arrays import Counts, Floats
 from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError
 from ...server.experiments.payload import payload
-from ...server.mechanisms import MECHANISMS, Mechanism, class_of, mechanism_of
+from ...server.mechanisms import Mechanism, class_of, mechanism_of
 from ...server.wire.experiments import OwnCodeRefused, parse_experiment
 from .. import vectorised
 from .exact import MOST_BRANCHES, BranchingRng, distribution
@@ -142,8 +142,3 @@ def _examples(word: str) -> Sequence[Mapping[str, Any]]:
     if not (isinstance(examples, Sequence) and all(isinstance(example, Mapping) for example in examples)):
         raise ContractError(f"{word} has examples that are no sequence of dictionaries: {_GIVE}")
     return examples
-
-
-def registered() -> dict[str, tuple[Case, ...]]:
-    """The cases of every mechanism of the registry, by its word."""
-    return {word: cases(word) for word in MECHANISMS}

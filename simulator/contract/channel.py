@@ -56,10 +56,11 @@ def codes(case: Case) -> str:
     for code in drawn:
         if type(code) is not int or not 0 <= code < count:
             raise Broken(f"{code!r:.40} is no integer in range({count})")
-    live = [c for s in case.mechanism.strata if s.chance for c in range(s.first, s.first + s.codes)]
-    missing = [code for code in live if code not in drawn]
+    live = [range(s.first, s.first + s.codes) for s in case.mechanism.strata if s.chance]
+    missing = sum(map(len, live)) - sum(code in codes for codes in live for code in drawn)
     if missing:
-        raise Broken(f"{len(missing)} of {count} codes are never drawn, code {missing[0]} one of them")
+        first = next(code for codes in live for code in codes if code not in drawn)
+        raise Broken(f"{missing:,} of {count:,} codes are never drawn, code {first} one of them")
     return f"{count} codes"
 
 
@@ -112,6 +113,36 @@ def odds(case: Case) -> str:
     if audit.exact_epsilon(case.experiment) > case.experiment.epsilon / MICRO:
         raise Broken(f"odds says {said:.12g}, which is above e^ε")
     return f"{real:.6g}"
+
+
+def blanket(case: Case) -> str:
+    """What blanket() says of the shuffled reports is no more than the exact chances have in common.
+
+    Lemma 5.3 of Balle et al. sums a number for each report that is drawn from the blanket. What is said must
+    be above it in the increasing convex order, for each two readings: then it is for any number of reports.
+    """
+    known = case.mechanism.blanket()
+    if known is None:
+        return "that of its odds alone"
+    odds, pair, whole = known
+    laws = case.channel[:, :-1]
+    common = laws.min(axis=1)
+    live = common > 0
+    if odds < case.mechanism.odds * (1 - _SAME) or laws[~live].any():
+        raise Broken(f"it says odds of {odds:.9g}, they are {case.mechanism.odds:.9g}")
+    common, ratios = common[live], laws[live] / common[live, None]
+    for ahead in np.geomspace(1, odds, 9):
+        said = np.array([odds - ahead, 1 - ahead * odds, 1 - ahead, 0.0])
+        for one in case.indices:
+            real = ratios[:, [one]] - ahead * ratios
+            # The difference is largest at a kink of what is said, or below all: that of the means.
+            for least in (*said, min(said.min(), real.min())):
+                bound = np.maximum(said - least, 0) @ (pair, pair, whole - 2 * pair, 1 - whole)
+                above = common @ np.maximum(real - least, 0) + max(-least, 0) * (1 - common.sum())
+                other = int(above.argmax())
+                if not above[other] <= bound + _RELATIVE * max(1.0, abs(bound)):
+                    raise Broken(f"indices {one} and {other} have less in common than it says: {known}")
+    return f"odds {odds:.6g}, {pair:.3g} of {whole:.3g}"
 
 
 def classes(case: Case) -> str:

@@ -20,6 +20,7 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
     "draws": channel.draws,
     "law": channel.law,
     "odds": channel.odds,
+    "blanket": channel.blanket,
     "classes": channel.classes,
     "beliefs": channel.lift,
     "fields": channel.fields,
@@ -33,6 +34,8 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
 """What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""
 
 PRIVATE, SAME_CODES = "private", "same codes"
+_OF_ANY_SIZE = (PRIVATE, "codes", "draws")
+_MOST_CHANCES = 1 << 22  # codes times values: an array of them is made
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,14 @@ class Property:
 def look(name: str, found: Sequence[Case]) -> Property:
     """One of PROPERTIES over a mechanism's cases, until one of them breaks it."""
     function = PROPERTIES[name]
-    words, unasked = "", ""
+    words, unasked, large = "", "", ""
     for case in found:
+        experiment = case.experiment
+        if experiment.code_count * (experiment.domain + 1) > _MOST_CHANCES and name not in _OF_ANY_SIZE:
+            large = (
+                f"not at {case.where}: {experiment.code_count:,} codes are too many, take a smaller example"
+            )
+            continue
         try:
             words = function(case)
         except Unasked as e:
@@ -67,8 +76,8 @@ def look(name: str, found: Sequence[Case]) -> Property:
         except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
             return Property(name, says(name), False, f"{case.where}: it raises {raised(e)}")
     if words:
-        return Property(name, says(name), True, words)
-    return Property(name, says(name), None, unasked)
+        return Property(name, says(name), True, f"{words}; {large}" if large else words)
+    return Property(name, says(name), None, large or unasked)
 
 
 def proven(found: Sequence[Case], more: Sequence[Case]) -> Property:

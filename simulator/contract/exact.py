@@ -150,8 +150,3 @@ def worst(distributions: Distributions) -> Worst:
     if found is None:
         raise EnumerationError("there is nothing to compare")
     return found
-
-
-def worst_ratio(distributions: Distributions) -> Fraction | None:
-    """The ratio of worst(); None where it is unbounded."""
-    return worst(distributions).ratio

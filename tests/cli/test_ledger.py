@@ -6,11 +6,9 @@ import datetime
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from enumeration import MemoryStorage
 from experiments import experiment_json
-from scipy import stats
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
@@ -20,7 +18,6 @@ from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.planning import board_status, policy
 from hushmote.server.planning import remaining as fleet_ledger
 from hushmote.server.planning.board_status import StatusRefused
-from hushmote.server.planning.forecast import Forecast, Purse, daily, rate, shared
 from hushmote.server.planning.policy import Policy
 from hushmote.server.store import Store
 
@@ -149,46 +146,6 @@ def test_an_experiment_that_the_policy_refuses_has_nothing_left(url):
         assert lines[0].left == 0
 
 
-# --- The forecast ----------------------------------------------------------------------------------------
-
-
-def test_the_forecast_is_the_binomial_course_of_boards_that_toss_a_coin():
-    forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
-    days = np.array([0.0, 10.0])
-    alive = stats.binom.cdf(2, 20, 0.25)
-    assert forecast.able(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
-    assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
-    assert forecast.days_until(0.05) is None  # five boards have no cap
-
-
-def test_without_a_coin_a_board_is_silent_to_the_day():
-    forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
-    assert forecast.able(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
-    assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
-    assert Forecast({0: 3}, 1, 1.0).days_until(0.5) == 0.0
-
-
-def test_a_simulated_fleet_runs_dry_when_the_forecast_says():
-    """4,000 boards, 3 reports each at 1 call in 5, looked at four times: a false alarm once in 2.5e9."""
-    rng = np.random.default_rng(11)
-    left, boards = 3, 4_000
-    made = (rng.random((boards, 60)) < 0.2).cumsum(axis=1)
-    forecast = Forecast({left: boards}, every=5, per_day=0.2)
-    for day in (5, 10, 20, 40):
-        expected = forecast.able(np.array([float(day)]))[0]
-        low, high = stats.binom.interval(1 - 1e-10, boards, expected)
-        assert low <= (made[:, day - 1] < left).sum() <= high
-
-
-def test_the_rate_is_that_of_full_days_with_the_empty_ones():
-    today = datetime.date(2026, 11, 21)
-    days = daily({"2026-11-17": 4, "2026-11-19T03": 5, "2026-11-19T14": 3, "2026-11-21": 99}, today)
-    assert list(days.values()) == [4, 0, 8, 0]
-    assert (rate(days, 7), rate(days, 2)) == (3.0, 4.0)
-    assert rate(daily({"2026-11-21": 99}, today), 7) is None
-    assert daily({"all": 5}, today) == {}
-
-
 def test_dates_follow_from_the_counted_rate_and_the_shared_life():
     def days(made_b: int, known: Policy | None):
         """Days until boards that report once a day to both experiments are silent."""
@@ -206,34 +163,6 @@ def test_dates_follow_from_the_counted_rate_and_the_shared_life():
     assert days(0, None) == [4, 6]
     assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
     assert days(2, POLICY) == [3, 3]
-
-
-def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
-    """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
-    purses = [Purse(500_000, 5, 0.2), Purse(1_000_000, 2, 0.1)]
-    kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
-    counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
-    for drawn, purse, left in zip(
-        shared(purses, (10**9, 0), kinds, [300, 100]),
-        purses,
-        counts,
-        strict=True,
-    ):
-        exact = Forecast(left, purse.every, purse.per_day)
-        for days in np.array([[10.0], [40.0]]):
-            expected = float(exact.able(days)[0])
-            low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
-            assert low <= drawn.able(days)[0] * 4_000 <= high
-        exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
-        assert exact_half is not None
-        assert half == pytest.approx(exact_half, rel=0.15)
-        assert drawn.boards == exact.boards
-
-
-def test_an_experiment_without_a_cap_is_ended_by_the_life_it_shares():
-    forecasts = shared([Purse(10**6, 1, 1.0), Purse(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5])
-    assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
-    assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
 
 
 # --- The command -----------------------------------------------------------------------------------------

@@ -67,6 +67,46 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path):
     assert "my_post:half" in json.dumps(processed)
 
 
+@pytest.mark.parametrize(
+    ("reading", "word", "parameters", "shown"),
+    [
+        (
+            {"type": "text", "slots": 32},
+            "hcms:HadamardSketch",
+            {"hashes": 4, "width": 16},
+            ("any text, hashed into 32 slots", "hcms, 4 hash functions of 16 cells"),
+        ),
+        (
+            {"type": "letters"},
+            "sfp:FragmentPuzzle",
+            {"alphabet": "abc", "length": 4, "hashes": 4, "width": 16, "weights": [1, 1, 2]},
+            ("letters, 256 values", "sfp, words of 4 letters, 4 hash functions of 16 cells"),
+        ),
+    ],
+    ids=["hcms", "sfp"],
+)
+def test_a_file_asks_for_a_sketch_with_its_parameters(tmp_path: Path, reading, word, parameters, shown):
+    for path in EXAMPLES.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
+    fields = reading | {"mechanism": word} | parameters
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
+    (tmp_path / "words.toml").write_text(CUPS[:start] + lines + CUPS[end:])
+    said = json.loads(hushmote_process("experiment", "show", "words.toml", "--json", cwd=tmp_path))
+    published = json.loads(said["payload"])
+    assert {name: published[name] for name in fields} == fields
+    people = " ".join(hushmote_process("experiment", "show", "words.toml", cwd=tmp_path).split())
+    assert all(words in people for words in shown)
+    store = ("--store", "sqlite:///s.sqlite")
+    hushmote_process("experiment", "add", "words.toml", "--open", *store, cwd=tmp_path)
+    hushmote_process("status", *store, cwd=tmp_path)
+    missing = CUPS[:start] + lines.replace("width = 16", "width = 6") + CUPS[end:]
+    (tmp_path / "words.toml").write_text(missing)
+    assert "width must be a power of 2" in hushmote_process(
+        "experiment", "show", "words.toml", cwd=tmp_path, expect=1
+    )
+
+
 def test_elsewhere_it_is_a_line_and_not_a_damaged_store(cups: Path, tmp_path_factory: pytest.TempPathFactory):
     store = f"sqlite:///{cups}/s.sqlite"
     hushmote_process("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)

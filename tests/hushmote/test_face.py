@@ -97,6 +97,16 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
         home.experiment("mode")
 
 
+@pytest.mark.parametrize("of", ["pairs", "labels", "x"])
+def test_a_plan_of_what_is_not_planned_here_says_what_is(of: str):
+    with pytest.raises(hushmote.HushmoteError) as raised:
+        hushmote.plan(devices=1000, epsilon=1, bins=16, of=of)  # type: ignore[arg-type]
+    assert str(raised.value) == (
+        f"of is one of frequency, range, quantile, mean, not {of}; labels and pairs are planned with "
+        "`hushmote plan`"
+    )
+
+
 def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
     store = hushmote.open(f"sqlite:///{after_demo.parent / 'out' / 'demo.sqlite'}")
     assert store.fleet().experiment().estimate().reports == 20_000

@@ -17,7 +17,7 @@ import pytest
 from boards import experiment, payload_of
 from browser import browsing, needs_chromium, paged
 from command_line import hushmote
-from running import until
+from running import WAIT_S, until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -160,6 +160,27 @@ class TestToken:
             said = [s for s, _, _ in pool.map(lambda _: ask(locked, "/login", "POST", "token=x"), range(60))]
         assert set(said) == {401, 429}
         assert ask(locked, Cookie=cookie_of(locked))[0] == 200
+
+    def test_any_number_of_wrong_ones_under_way_locks_nobody_out(self, locked):
+        stopped, told_later = threading.Event(), threading.Event()
+
+        def guess(_):
+            while not stopped.is_set():
+                if ask(locked, "/login", "POST", "token=x")[0] == 429:
+                    told_later.set()
+
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        with concurrent.futures.ThreadPoolExecutor(60) as pool:
+            guessing = pool.map(guess, range(60))
+            try:
+                assert told_later.wait(WAIT_S)
+                for _ in range(10):  # as many guesses as may wait are under way nearly all the time
+                    assert ask(locked, Cookie=cookie_of(locked))[0] == 200
+                    assert ask(locked, "/login", "POST", f"token={TOKEN}")[0] == 303
+                    assert ask(locked, "/api/home/temp.json", **bearer)[0] == 200
+            finally:
+                stopped.set()
+            list(guessing)
 
     @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\x00", "é" * 20])
     def test_nothing_near_it_will_do(self, locked, token):

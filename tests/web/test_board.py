@@ -1,8 +1,10 @@
 """The browser board in a real Chromium on a static server, without a broker: one board and many."""
 
+import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,22 +113,94 @@ def test_opting_out_is_kept_over_a_power_cut(page: BoardPage):
     assert decode(page.report()).number == 1
 
 
-def test_of_two_tabs_on_one_board_the_one_that_notices_locks(page: BoardPage):
+@contextlib.contextmanager
+def another_window(page: BoardPage) -> Iterator[tuple[str, str]]:
+    """(this window, a new one that is looked at); one of those that are there at the end stays."""
     driver = page.browser.driver
     first = driver.current_window_handle
-    driver.switch_to.new_window("tab")
+    driver.switch_to.new_window("window")
     try:
+        yield first, driver.current_window_handle
+    finally:
+        stays, *others = driver.window_handles
+        for window in others:
+            driver.switch_to.window(window)
+            driver.close()
+        driver.switch_to.window(stays)
+
+
+# Readings from an agreed instant on, as fast as it goes, of whatever board this tab has.
+AT_ONCE = """
+    while (Date.now() < a[0]);
+    window.made = [];
+    for (let n = 0; n < 12; n++)
+      try { made.push(m.board.call('report', a[1], true).report); } catch { made.push(null); }
+"""
+
+
+def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, folder: Path):
+    examples = folder / "a" / "board" / "examples.json"
+    kept = examples.read_text()
+    many = json.loads(PAYLOADS[2]) | {"name": "many", "budget": {"rule": "count", "cap": 8}}
+    examples.write_text(json.dumps([{"title": "many", "payload": json.dumps(many)}]))
+    driver = page.browser.driver
+    try:
+        page.open(fresh=True)
+        with another_window(page) as windows:
+            # Both load at once: neither was there before the other.
+            for window in windows:
+                driver.switch_to.window(window)
+                driver.execute_script("setTimeout(() => location.assign(arguments[0]), 300)", page.url)
+            first, second = sorted(windows, key=lambda window: not is_ready(page, window))
+            is_ready(page, second)
+            start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
+            for window in (first, second):
+                driver.switch_to.window(window)
+                script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
+                driver.execute_script(script)
+            made: list[str] = []
+            for window in (first, second):
+                driver.switch_to.window(window)
+                page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
+                made += [report for report in page.browser.script("return made") if report]
+            assert len(made) == len(set(made)) == 8
+            page.says("trouble-text", "This board is in use in another tab of this browser.")
+            assert not page.browser.find("#measure").is_displayed()
+            driver.switch_to.window(first)
+            driver.close()
+            driver.switch_to.window(second)
+            page.ready()  # it takes over
+            page.says("left", "The budget is spent.")
+    finally:
+        examples.write_text(kept)
+
+
+def is_ready(page: BoardPage, window: str) -> bool:
+    """Whether a tab has the board; waits until it has it, or waits for it."""
+    page.browser.driver.switch_to.window(window)
+    shown = "return ['measure', 'trouble'].filter((id) => document.getElementById(id)?.hidden === false)"
+    return page.browser.until(lambda: page.browser.script(shown)) == ["measure"]
+
+
+def test_a_tab_that_finds_another_client_on_its_ledger_locks(page: BoardPage):
+    """Should a browser's locks fail: the board itself notices."""
+    driver = page.browser.driver
+    with another_window(page) as (first, second):
+        everybody = "LockManager.prototype.request = async (name, options, held) => held({})"
+        script = {"source": everybody}
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
         page.open()
         page.ready()
         page.report()
-    finally:
+        driver.switch_to.window(first)
+        assert page.report() == b""
+        page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
+        driver.switch_to.window(second)
         driver.close()
         driver.switch_to.window(first)
-    assert page.report() == b""
-    page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
-    page.open()
-    page.ready()
-    page.says("left", "3 of 4 reports are left")
+        page.open()
+        page.ready()
+        page.says("left", "3 of 4 reports are left")
 
 
 def test_a_full_storage_is_one_sentence_and_spends_nothing(page: BoardPage):
@@ -144,20 +218,32 @@ def test_a_full_storage_is_one_sentence_and_spends_nothing(page: BoardPage):
     page.says("life-text", "All its reports together have cost ε 2.")
 
 
-@pytest.mark.parametrize("missing", ["localStorage", "crypto"])
-def test_without_storage_or_randomness_there_is_no_board(browser: Browser, url: str, missing: str):
-    broken = (
-        "get() { throw new DOMException('no', 'SecurityError'); }"
-        if missing == "localStorage"
-        else "value: {}"
-    )
-    script = {"source": f"Object.defineProperty(window, '{missing}', {{ {broken} }})"}
+@pytest.mark.parametrize(
+    ("missing", "broken", "words"),
+    [
+        (
+            "window, 'localStorage'",
+            "get() { throw new DOMException('no', 'SecurityError'); }",
+            "A board that cannot keep its budget stays silent",
+        ),
+        ("window, 'crypto'", "value: {}", "no crypto"),
+        ("navigator, 'locks'", "value: undefined", "Without them two tabs could spend one budget twice"),
+        (
+            "navigator.locks, 'request'",
+            "value: async () => { throw new DOMException('no', 'SecurityError'); }",
+            "Without them two tabs could spend one budget twice",
+        ),
+    ],
+    ids=("storage", "randomness", "locks", "refused locks"),
+)
+def test_without_storage_randomness_or_locks_there_is_no_board(
+    browser: Browser, url: str, missing: str, broken: str, words: str
+):
+    script = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
     added = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
     try:
         BoardPage(browser, url).open()
-        browser.says(
-            "A board that cannot keep its budget stays silent" if missing == "localStorage" else "no crypto"
-        )
+        browser.says(words)
         assert not browser.find("#measure").is_displayed()
     finally:
         browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)

@@ -113,7 +113,7 @@ class Looked:
 
     def epsilons(self, store: StoreReader, of: Counted, selection: Selection) -> BothEpsilons:
         """Both ε, at most EPSILONS_S old."""
-        key = selection
+        key = selection, tuple(of.windows)  # a new window has not ended, whatever is known of the others
         with self._lock:
             kept = self._epsilons.get(key)
             if kept is not None and time.monotonic() - kept[0] < EPSILONS_S:

@@ -196,10 +196,10 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
     before = f"from {write(row.before)} to {write(row.after)}{' %' if percent else ''}"
     if row.low < 0 < row.high:
         said = f"went {before}: somewhere between a fall of {write(-row.low)} and a rise of {to(row.high)}"
-    elif row.value >= 0:
+    elif row.low >= 0:
         said = f"rose by {to(row.value)}, between {write(row.low)} and {write(row.high)}: {before}"
     else:
-        said = f"fell by {to(-row.value)}, between {write(-row.high)} and {write(-row.low)}: {before}"
+        said = f"fell by {to(abs(row.value))}, between {write(abs(row.high))} and {write(-row.low)}: {before}"
     verdict = "It changed." if row.p_adjusted < 1 - answer.confidence else "That may be chance."
     alone, together = (chance(p, reader) for p in (row.p, row.p_adjusted))
     often = f"If nothing had changed, that much would be seen {alone}"
@@ -210,11 +210,8 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Numbers) -> str:
     return f"{_begun(name, answer)} {said}. {often}. {verdict}"
 
 
-def epsilons(overview: Overview, shown: TwoEpsilons, running: bool, reader: Numbers) -> list[str]:
-    """Both ε with whom each holds against; shown: of the histogram that is looked at.
-
-    running: whether a window that has not ended is in it, for which no ε of a histogram holds.
-    """
+def epsilons(overview: Overview, shown: TwoEpsilons, reader: Numbers) -> list[str]:
+    """Both ε with whom each holds against; shown: of the histogram that is looked at."""
     known = belief(shown.report)
     one = f"ε of a report: {_epsilon(shown.report, reader)}. It holds against everybody. {known}"
     own = "1 report" if shown.own == 1 else f"up to {reader.number(shown.own, 0)} reports"
@@ -222,17 +219,19 @@ def epsilons(overview: Overview, shown: TwoEpsilons, running: bool, reader: Numb
         f"ε of this histogram: {_epsilon(shown.histogram, reader)} at δ = {shown.delta:g}, {own} of a board. "
         f"It holds {LIMITS}, and for who sees this one, once."
     )
+    if shown.histogram is None:
+        both = f"ε of this histogram: –. {WATCHING}"
     each = _epsilon(overview.all_windows.histogram, reader)
     every = (
-        f"ε of all windows: {each}. It holds for who has seen the histogram of each, once it had ended, as "
-        "this page lets you."
+        f"ε of all ended windows: {each}. It holds for who has seen the histogram of each, once it had "
+        "ended, as this page lets you."
     )
-    return [one, WATCHING, both, every] if running else [one, both, every]
+    return [one, both, every]
 
 
-def _epsilon(nats: float, reader: Numbers) -> str:
+def _epsilon(nats: float | None, reader: Numbers) -> str:
     text = rounded_up(nats)
-    return text if "e" in text else reader.number(float(text), len(text.partition(".")[2]))
+    return text if nats is None or "e" in text else reader.number(float(text), len(text.partition(".")[2]))
 
 
 def head(of: Counted, today: datetime.date, reader: Numbers) -> list[str]:

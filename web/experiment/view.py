@@ -19,7 +19,6 @@ from ...server.epsilon import nats
 from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
 from ...server.plain_text import visible
-from ...server.results.windows import has_ended
 from ...server.store.versions import Version
 from ..frame import frame, heading, sentence
 from ..page import Page
@@ -310,9 +309,7 @@ class ExperimentView:
         except HushmoteError as e:
             lines = [sentence(visible(str(e)))]
         else:
-            now = datetime.datetime.now(datetime.UTC)
-            running = not all(has_ended(w, now) for w in selection.windows or of.windows)
-            lines = sentences.epsilons(both.overview, both.shown, running, self._reader)
+            lines = sentences.epsilons(both.overview, both.shown, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
         if self._client.is_deleted:
             return

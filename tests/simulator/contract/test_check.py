@@ -1,6 +1,7 @@
 """The public contract test: it passes what is whole, and says in a line with numbers what is not."""
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -11,6 +12,7 @@ from micropython import find_runtime
 from own_channels import COIN, EXAMPLES
 
 from hushmote.device.ldp_client import ONE, truth_threshold
+from hushmote.server.estimate.shuffled import histogram_epsilon
 from hushmote.server.mechanisms.own import MechanismError
 from hushmote.server.wire import experiments as wire
 from hushmote.simulator.contract import check, runtimes
@@ -59,6 +61,17 @@ FAULTS = {
     "of_the_past": ("def randomize(exp, index, rng):", "PAST = [0]\ndef randomize(exp, index, rng):\n"
     "    PAST[0] += 1\n    rng.below(2 + (PAST[0] > 9))", "private"),
     "leaves_law": ("p = self.experiment.truth\n        return", "raise SystemExit(0)\n        return", "law"),
+    "too_little_blanket": (
+        "    def draw(",
+        "    def blanket(self):\n        return self.odds, 0.5, 1.0\n\n    def draw(",
+        "blanket",
+    ),
+    "too_little_odds": (
+        "    def draw(",
+        "    def blanket(self):\n        return self.odds - 0.1, 0.1, 0.2\n\n    def draw(",
+        "blanket",
+    ),
+    "too_many_codes": ("exp.code_count = 2", "exp.code_count = 1 << 24", "codes"),
     "raises": ("inverse = np.linalg.inv", "inverse = np.linalg.nothing", "unbiased"),
     "narrow": (
         "    def draw(",
@@ -128,6 +141,69 @@ def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_folder: W
     assert found.holds is ("code" not in words)
     assert words in found.words
     assert found.to_dict()["words"] == found.words
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"),
+    [
+        ("self.odds, lie, 2 * lie", True),
+        ("1.1 * self.odds, lie / 1.1, 1.9 * lie", True),
+        ("self.odds, 1.001 * lie, 2 * 1.001 * lie", False),
+        ("self.odds, 0.9 * lie, 2 * lie", False),
+    ],
+)
+def test_a_blanket_may_say_less_than_there_is_and_no_more(own_folder: Write, said: str, holds: bool):
+    """The lie of randomized response, either way, is what two readings have in common."""
+    lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
+    own = "\n    ".join(lines) + "\n\n    def draw("
+    name = f"coin_blanket_{len(said)}"
+    word = own_folder(name, COIN.replace("    def draw(", own) + f'\nregister("{name}")\n')
+    found = check.look("blanket", cases(word))
+    assert found.holds is holds, found.words
+
+
+def test_what_one_s_own_class_says_of_shuffled_reports_is_not_taken(own_folder: Write):
+    """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
+    own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
+    word = own_folder("coin_shuffled", COIN.replace("    def draw(", own) + '\nregister("coin_shuffled")\n')
+    case = cases(word)[-1]
+    assert histogram_epsilon(case.experiment, 26_000) == pytest.approx(0.0685, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("exp.epsilon *= 2", "example 1: mechanism .* its take changes epsilon from 500000 to 1000000"),
+        ('fields["every"] = 7', "its take changes every from 1 to 7"),
+        ('fields["budget"] = {"rule": "sum", "cap": 9}', "its take changes rule from unlimited to 'sum'"),
+    ],
+)
+def test_a_take_that_changes_what_was_asked_is_refused(own_folder: Write, change: str, words: str):
+    name = f"coin_changing_{len(change)}"
+    text = COIN.replace("    exp.code_count = 2", f"    {change}\n    exp.code_count = 2")
+    word = own_folder(name, text + f'\nregister("{name}")\n')
+    with pytest.raises(ContractError, match=words):
+        cases(word)
+
+
+def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_folder: Write):
+    """Nothing of their size is made: of 2**24 codes two are drawn."""
+    name = "coin_wide"
+    text = COIN.replace("exp.code_count = 2", "exp.code_count = 1 << 24")
+    found = cases(own_folder(name, text + f'\nregister("{name}")\n'))
+    tracemalloc.start()
+    looked = {property_: check.look(property_, found) for property_ in check.PROPERTIES}
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 26
+    assert looked["private"].holds
+    assert looked["draws"].holds
+    assert looked["codes"].words.endswith(
+        "16,777,214 of 16,777,216 codes are never drawn, code 2 one of them"
+    )
+    left = [one for key, one in looked.items() if key not in ("private", "draws", "codes")]
+    assert {one.holds for one in left} == {None}
+    assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
 
 
 def test_what_raises_at_a_further_epsilon_is_no_refusal(own_folder: Write):

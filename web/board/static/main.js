@@ -3,7 +3,7 @@ import { newDevice } from './crowd.js';
 import { NotSent, backoff, door, examples, pause } from './door.js';
 import { readingInput } from './input.js';
 import { fillPopulations, sendMany } from './many.js';
-import { BoardError, boot, fromHex, kept, toHex } from './port.js';
+import { BoardError, alone, boot, fromHex, kept, toHex } from './port.js';
 import { makeView } from './view.js';
 import { belief, codeMeaning, codeOf, element, facts, indexName, nats, number, reportParts, reports } from './words.js';
 
@@ -327,7 +327,8 @@ async function start() {
   board.about = Object.fromEntries(own.map((one) => [JSON.parse(one.payload).name, one]));
   board.to = config.door ? door(config) : examples(own);
   board.views = {};
-  board.storage = kept(`hushmote:${new URL('.', import.meta.url).pathname}:${config.fleet ?? ''}:`);
+  const ledger = `hushmote:${new URL('.', import.meta.url).pathname}:${config.fleet ?? ''}:`;
+  board.storage = kept(ledger);
   if (config.home) {
     $('home').hidden = false;
     $('home').href = config.home;
@@ -346,6 +347,7 @@ async function start() {
     trouble('The fleet asks nothing at the moment: no experiment is published.');
     return;
   }
+  await alone(ledger, () => trouble('This board is in use in another tab of this browser. This tab goes on with it when that one is closed.'));
   $('experiment').replaceChildren(...names.map((name) => element('option', { value: name }, board.about[name]?.title ?? name)));
   $('experiment').value = names.includes(config.experiment) ? config.experiment : names[0];
   $('asked').hidden = false;

@@ -43,6 +43,25 @@ export function kept(prefix) {
   };
 }
 
+/** Resolves once this tab has the lock of a name, for as long as it lives; waits() is called while another has it. */
+export async function alone(name, waits) {
+  const request = (options) =>
+    new Promise((resolve, reject) => {
+      const hold = (lock) => {
+        resolve(lock);
+        return lock && new Promise(() => {});
+      };
+      navigator.locks.request(name, options, hold).catch(reject);
+    });
+  try {
+    if (await request({ ifAvailable: true })) return;
+    waits();
+    await request({});
+  } catch {
+    throw new BoardError('This browser gives this page no Web Locks. Without them two tabs could spend one budget twice, so there is no board. Try a newer browser, over HTTPS or at localhost.');
+  }
+}
+
 /** A function call(name, ...arguments) of bridge.py; storage: what kept() gives. */
 export async function boot(storage) {
   if (typeof crypto === 'undefined' || !crypto.getRandomValues) {

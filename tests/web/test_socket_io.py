@@ -1,0 +1,125 @@
+"""What NiceGUI's socket.io takes from clients that are no browser of the page; against the real process."""
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from boards import experiment, payload_of
+from browser import paged
+from running import WAIT_S
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
+
+from hushmote.server.store.store import Store
+
+PATH = "/_nicegui_ws/socket.io/?EIO=4&transport="
+UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+HANDSHAKE = (
+    f"GET {PATH}websocket HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
+    with Store(url) as store:
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload_of(experiment()))
+    return url
+
+
+@pytest.fixture(scope="module")
+def page(store: str) -> Iterator[str]:
+    with paged(store) as page:
+        yield page
+
+
+def opened(page: str, query: str = "websocket") -> Connection:
+    return connect(page.replace("http", "ws") + PATH + query, proxy=None, close_timeout=1)
+
+
+def is_closed(client: Connection) -> bool:
+    """Whether the page ends the connection; waits for it, and takes what it says before."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            client.recv(WAIT_S)
+    return True
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "https://evil.example"},
+        {"Upgrade": "websocket"},  # without Connection: Upgrade it is no WebSocket
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("transport", ["polling", "websocket", "polling&j=0"])
+def test_no_session_begins_without_a_websocket(page, method, headers, transport):
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
+        connection.request(method, PATH + transport, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+    foreign = headers.get("Origin") and method != "GET"
+    assert answer.status == (403 if foreign else 400)
+    assert answer.headers["access-control-allow-origin"] is None
+    assert b'"sid"' not in body
+    assert foreign or body == b"This is for WebSockets alone: let a proxy pass their Upgrade header.\n"
+
+
+def test_no_session_of_long_polling_begins_by_a_websocket(page):
+    with pytest.raises((ConnectionClosed, InvalidStatus)), opened(page, "polling") as client:
+        client.recv(WAIT_S)
+
+
+MALFORMED = [
+    *["", "x", "9", "²", "7", "b!", "b4", "0", "2probe", "4", "4x", "42", "42[]", "42{", "44", "45", "49"],
+    *["42" + "1" * 200 + "[]", "42" + "[" * 100_000, '451-["event",{"_placeholder":true,"num":5}]', "40{"],
+    *[b"", b"\x00", b"\xff\xfe"],
+]
+SENSELESS = [  # well-formed, but no event that NiceGUI's script sends
+    *["42[{}]", '42["event"]', '42["event",{}]', '42["event",{"client_id":[]}]', '42["handshake",1]'],
+    *['42["log",{}]', '42["javascript_response"]', '420["ack",null]'],
+]
+FRAMES = [
+    b"\x81\x82\0\0\0\0\xff\xfe",
+    b"\x81\x02hi",
+    b"\x83\x80\0\0\0\0",
+    b"\xf1\x80\0\0\0\0",
+    b"no frame" * 9,
+]
+
+
+def test_a_malformed_packet_ends_its_connection_without_a_traceback(store, capfd):
+    with paged(store) as page:
+        for packets in [*([p] for p in MALFORMED), *(["40", p] for p in MALFORMED + SENSELESS)]:
+            with opened(page) as client:
+                for packet in [*packets, packets[-1]]:  # the second is not looked at
+                    with contextlib.suppress(ConnectionClosed):
+                        client.send(packet)
+                assert is_closed(client), packets
+        with opened(page, "websocket&implicit_handshake=true") as client:
+            client.send("40")
+            assert is_closed(client)
+        for frame in FRAMES:
+            with socket.create_connection(("127.0.0.1", urlsplit(page).port), WAIT_S) as s:
+                s.sendall(HANDSHAKE.encode())
+                assert s.recv(12) == b"HTTP/1.1 101"
+                s.sendall(frame)
+                with contextlib.suppress(ConnectionResetError):
+                    while s.recv(4096):
+                        pass
+        with opened(page) as client:
+            client.send("40")
+            assert client.recv(WAIT_S)[:1] == "0"
+            assert client.recv(WAIT_S)[:2] == "40"  # it serves as before
+    logged = capfd.readouterr().err
+    assert "Traceback" not in logged
+    assert "ERROR" not in logged
+    assert logged.count("\n") == logged.count("a browser sent a malformed packet (") > len(SENSELESS)

@@ -1,0 +1,52 @@
+"""NiceGUI's socket.io as the page offers it: over WebSockets alone, and none survives a malformed packet."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nicegui import app as nicegui_app
+from nicegui import core
+
+PATH = "/_nicegui_ws/"
+# All that NiceGUI's script sends: close, pong; and of socket.io connect, disconnect, event, acknowledgement.
+_PACKET = re.compile("[13]|4[0-3]")
+_FAILURES = "hushmote.failures"  # in a WebSocket's scope: what went wrong with a packet of it
+log = logging.getLogger(__name__)
+
+
+def restrict() -> None:
+    """Refuse long polling, and end a connection whose packet cannot be handled; once, before serving.
+
+    Sessions of long polling are counted by no WebSocket, and other sites' pages may read them.
+    """
+    core.sio.eio.transports = ["websocket"]
+    nicegui_app.config.socket_io_js_transports = ["websocket"]
+    core.sio.async_handlers = False  # what goes wrong in an event is then raised below
+    handle = core.sio.eio.handlers["message"]
+
+    async def handle_or_end(sid: str, packet: str) -> None:
+        scope = core.sio.environ[sid]["asgi.scope"]
+        try:
+            await handle(sid, packet)
+        except Exception as e:
+            scope[_FAILURES].append(e)
+            log.warning("a browser sent a malformed packet (%s): its connection is closed", type(e).__name__)
+
+    core.sio.eio.on("message", handle_or_end)
+
+
+def until_malformed(scope: Any, receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """What receives a WebSocket's messages; a malformed one is as if the browser had gone away."""
+    failures = scope[_FAILURES] = []
+
+    async def receive_well_formed() -> Any:
+        if not failures:
+            message = await receive()
+            if message["type"] != "websocket.receive" or _PACKET.match(message.get("text") or ""):
+                return message
+        return {"type": "websocket.disconnect", "code": 1008}
+
+    return receive_well_formed

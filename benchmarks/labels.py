@@ -207,6 +207,21 @@ def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
     return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
 
 
+def equal(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """More texts than are handed on, all of 0.57 %."""
+    return words(FEW_LETTERS, 176, rng), np.full(176, 1 / 176)
+
+
+def hidden(heavy: int, share: float, own: int = 20, own_share: float = 0.03) -> Population:
+    """Texts of one share beside heavier ones of other letters, which no candidate explains."""
+
+    def drawn(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+        names = words(FEW_LETTERS, own, rng) + words(FEW_LETTERS.upper(), heavy, rng)
+        return names, np.array([own_share] * own + [share] * heavy)
+
+    return drawn
+
+
 def nothing_in_common(_: np.random.Generator) -> None:
     return None
 
@@ -218,6 +233,12 @@ FLEETS: tuple[tuple[str, Population, int, float, int], ...] = (
     ("beginnings alike", alike, 10**5, 4.0, FEW_SLOTS),
     ("all different", nothing_in_common, 26_000, 4.0, FEW_SLOTS),
     ("all different", nothing_in_common, 10**6, 4.0, FEW_SLOTS),
+    ("176 equal", equal, 10**6, 4.0, SLOTS),
+    ("8 hidden of 5 %", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
+    ("8 hidden of 5 %, 64 letters", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
+    ("40 hidden of 2 %", hidden(40, 0.02, 5, 0.04), 300_000, 4.0, FEW_SLOTS),
+    ("3 hidden of 25 %", hidden(3, 0.25, 25, 0.01), 300_000, 4.0, FEW_SLOTS),
+    ("20 hidden of 5 %", hidden(20, 0.05, 1, 0.0), 300_000, 4.0, FEW_SLOTS),
 )
 
 
@@ -256,14 +277,14 @@ def mistakes(fleets: int) -> list[dict[str, Any]]:
                 indices = [mechanism.experiment.bucket(name) or 0 for name in names]
                 slots = mechanism.drawable(indices)
                 *search, last = levels(mechanism, rng.multinomial(reports, shares), slots, rng)
-            candidates, cut = discovery.searched(mechanism, search, alphabet)
-            at = discovery.slots_of(mechanism, len(search), candidates.rows)
+            candidates = discovery.searched(mechanism, search, alphabet)
+            count = discovery.compared(last, candidates)
+            at = discovery.slots_of(mechanism, len(search), candidates.rows[:count])
             listed, statistics, least = discovery.stated(last, at)
+            least = max(least, float(candidates.needs[count - 1]))
             texts = [candidates.rows[i].tobytes().decode() for i in listed]
             found = tuple(discovery.FoundText(t, False, s) for t, s in zip(texts, statistics, strict=True))
-            answer = discovery.Discovery(
-                mechanism.experiment, reports, found, len(candidates), max(least, cut)
-            )
+            answer = discovery.Discovery(mechanism.experiment, reports, found, count, least)
             false += any(text not in truth for text in texts)
             listed_in_all += len(texts)
             for text, (low, high) in zip(texts, answer.intervals(), strict=True):

@@ -51,7 +51,7 @@ def fill(url: str, devices: int) -> int:
             return 0
         store.revoke_devices(FLEET, [f"r{i:06}" for i in range(REVOKED)])
         (version,) = store.experiments()
-        numbers = NumberSet((1, REPORTS_EACH + 1)).encode()
+        numbers = NumberSet(REPORTS_EACH).encode()[0]
         first = datetime.date(2026, 1, 1)
         codes = rng.integers(0, exp.code_count, (DAYS, devices * REPORTS_EACH // DAYS))
         with store.writing() as connection:

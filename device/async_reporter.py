@@ -23,9 +23,9 @@ if "." in __name__:  # the package on CPython; on a board the files lie side by 
         Brokers,
         ConnectionRefused,
         const,
+        left_ms,
         reason,
         ticks_add,
-        ticks_diff,
         ticks_ms,
     )
 else:
@@ -35,9 +35,9 @@ else:
         Brokers,
         ConnectionRefused,
         const,
+        left_ms,
         reason,
         ticks_add,
-        ticks_diff,
         ticks_ms,
     )
 
@@ -135,8 +135,6 @@ class AsyncReporter(BaseReporter):
         self._writer = None
         self._packets = _Packets()
         self._pid = 0
-        self._ping_ms = None
-        self._pinged = False
         self._stopping = False
 
     async def run(self):
@@ -184,6 +182,7 @@ class AsyncReporter(BaseReporter):
         if answer[1]:
             raise ConnectionRefused(answer[1])
         self._heard.clear()
+        self._kept.waiting.clear()
         for name in self._names:
             topic = _text(self._experiment_prefix + name.encode())
             answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0, as mqtt_reporter says
@@ -192,18 +191,20 @@ class AsyncReporter(BaseReporter):
         self._said = self._health("online")
         await self._publish(self._status_topic, self._said, True)
         self._is_connected()
-        self._ping_ms = ticks_ms()
-        self._pinged = False
 
     async def _step(self):
-        wait_ms = _SLICE_MS
+        wait_ms = 0 if self._kept.waiting else _SLICE_MS
         if self._due_ms is not None:
-            wait_ms = max(min(wait_ms, ticks_diff(self._due_ms, ticks_ms())), 0)
+            wait_ms = min(wait_ms, left_ms(self._due_ms, self._delay_ms))
         packet = await self._receive(wait_ms)
         if packet is not None and packet[0] != _PINGRESP:
             raise ValueError(NOT_MQTT)  # nothing else is due
-        await self._keep_alive()
+        if self._must_ping():
+            await self._write(b"\xc0\x00")
         self._settle()
+        if self._kept.waiting:
+            await asyncio.sleep(0)  # a turn for the other tasks, such as one that feeds a watchdog
+            self._consider()
         news = self._news()
         if news is not None:
             await self._publish(self._status_topic, news, True)
@@ -211,17 +212,6 @@ class AsyncReporter(BaseReporter):
         while report is not None:
             await self._publish(self._report_topic, report, False)
             report = self._due(False) if self._delivered(report) else None
-
-    async def _keep_alive(self):
-        now = ticks_ms()
-        if self._pinged:
-            # A half-open connection: the other end is gone and nothing will ever say so.
-            if ticks_diff(now, self._ping_ms) > self._timeout_ms:
-                raise OSError(errno.ETIMEDOUT)
-        elif ticks_diff(now, self._ping_ms) >= self._keepalive_s * 500:
-            await self._write(b"\xc0\x00")
-            self._ping_ms = now
-            self._pinged = True
 
     # Packets
 
@@ -245,7 +235,7 @@ class AsyncReporter(BaseReporter):
     async def _answer(self, kind):
         until_ms = ticks_add(ticks_ms(), self._timeout_ms)
         while True:
-            packet = await self._receive(ticks_diff(until_ms, ticks_ms()))
+            packet = await self._receive(left_ms(until_ms, self._timeout_ms))
             if packet is None:
                 raise OSError(errno.ETIMEDOUT)
             if packet[0] == kind:
@@ -263,16 +253,15 @@ class AsyncReporter(BaseReporter):
                 if packet[0] & 0xF0 != _PUBLISH:
                     return packet
                 await self._message(*packet)
-            now = ticks_ms()
             since_ms = self._packets.since_ms
-            if since_ms is not None and ticks_diff(now, since_ms) > self._timeout_ms:
+            if since_ms is not None and not left_ms(ticks_add(since_ms, self._timeout_ms), self._timeout_ms):
                 raise OSError(errno.ETIMEDOUT)  # the rest of a packet does not come
-            left_ms = ticks_diff(until_ms, now)
-            if left_ms <= 0:  # even where messages keep coming: reports are due as well
+            still_ms = left_ms(until_ms, ms)
+            if not still_ms:  # even where messages keep coming: reports are due as well
                 return None
             if packet is None:
                 try:
-                    data = await asyncio.wait_for(self._reader.read(512), left_ms / 1000)
+                    data = await asyncio.wait_for(self._reader.read(512), still_ms / 1000)
                 except asyncio.TimeoutError:
                     return None
                 if not data:

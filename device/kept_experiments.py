@@ -8,7 +8,7 @@ to verify, no write.
     kept.take("room_temp", payload)                     a retained message of the experiment's topic
 
 A file has the experiment's name and holds, big-endian:
-    4 least serial that is accepted   the payload as published, empty after a withdrawal   4 CRC-32
+    4 least serial that is accepted   the payload, an experiment or its withdrawal   4 CRC-32
 The CRC covers the fleet and its announce key as well: another fleet's files are none. A file that is
 damaged is none either; the broker's next message makes a new one.
 """
@@ -50,6 +50,15 @@ def _name_in(payload):
     return name if isinstance(name, str) else None
 
 
+def beside_ledger(client):
+    """The KeptExperiments of a client whose storage is a folder: in its folder "experiments"."""
+    folder = getattr(client._ledger._storage, "_folder", None)
+    ldp_client.check(
+        folder, "the storage is no folder: give kept, a KeptExperiments", ldp_client.SettingsError
+    )
+    return KeptExperiments(client, folder + "/experiments")
+
+
 class KeptExperiments:
     """A client's experiments and, in folder, what they were when the power went.
 
@@ -61,7 +70,10 @@ class KeptExperiments:
         self._client = client
         self._folder = folder
         self.known = {}
+        self._last = {}  # like known, but withdrawals as well
         self.fault = None
+        self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
+        self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
         if folder is None:
             return
         try:
@@ -76,36 +88,57 @@ class KeptExperiments:
                 self._remove(name)
 
     def take(self, name, payload):
-        """Take part in the experiment of a retained message; an empty one withdraws it.
+        """Take part in the experiment of a retained message, or no longer: it may be a withdrawal.
 
         Raises ldp_client.ExperimentRefused with the reason; the version before it then stays in force.
         """
-        if not payload:
-            self._client.withdraw(name)
-            self._forget(name)
-            return
         digest = hashlib.sha256(payload).digest()
-        if self.known.get(name) == digest:
+        if self._last.get(name) == digest:
             return
-        called = _name_in(payload)
-        if called is not None and called != name:
-            # Else it could take the place of another one, and outlive its own topic.
-            raise ldp_client.ExperimentRefused("it calls itself %s" % called)
-        self._enroll(name, payload, False)
-        self.known[name] = digest
+        if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
+            self._client.withdraw(name, payload)
+            self.known.pop(name, None)
+        else:
+            called = _name_in(payload)
+            if called is not None and called != name:
+                # Else it could take the place of another one, and outlive its own topic.
+                raise ldp_client.ExperimentRefused("it calls itself %s" % called)
+            self._enroll(name, payload, False)
+            self.known[name] = digest
+        self._last[name] = digest
         self._write(name, payload)
 
-    def absent(self, name):
-        """Take part no longer: the broker does not repeat it.
+    def put_aside(self, name, payload):
+        """Let a message wait for consider(), in place of an older one; quick, however many come."""
+        for message in self.waiting:
+            if message[0] == name:
+                message[1] = payload
+                return
+        self.waiting.append([name, payload])
 
-        Unlike a withdrawal this may be a broker that was slow or has lost its memory, so the same serial is
-        accepted again.
+    def consider(self):
+        """take() the message that has waited longest; returns its name, and why it is refused or None.
+
+        A signature takes a Pico more than a second. Bytes that were refused are not looked at again.
         """
-        least = self._client.serials.get(name)
-        self._client.withdraw(name)
-        if least is not None:
-            self._client.serials[name] = least
-        self._forget(name)
+        name, payload = self.waiting.pop(0)
+        digest = hashlib.sha256(payload).digest()
+        before, why = self._refused.get(name, (None, None))
+        if digest != before:
+            why = None
+            try:
+                self.take(name, payload)
+            except ldp_client.LDPError as e:
+                why = str(e)
+                self._refused[name] = digest, why
+            except MemoryError:
+                why = "out of memory"
+        return name, why
+
+    def absent(self, name):
+        """The broker does not repeat it: a withdrawal in an open fleet, nothing in a keyed one."""
+        if self._client._announce_key is None:
+            self.take(name, b"")
 
     def _enroll(self, name, payload, verified):
         try:
@@ -114,10 +147,6 @@ class KeptExperiments:
             # By its topic: the client knows no name of what it cannot read, as without a mechanism for it.
             self._client._refusals[name] = str(e)
             raise
-
-    def _forget(self, name):
-        self.known.pop(name, None)
-        self._write(name, b"")
 
     def _seal(self, name, data):
         """CRC-32 of data, and of whose it is."""
@@ -136,20 +165,21 @@ class KeptExperiments:
         least = int.from_bytes(data[:4], "big")
         if least:
             self._client.serials[name] = least
-        if payload:
+        if payload[:1] > b"\x00":  # no withdrawal
             try:
                 self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
                 return
             self.known[name] = hashlib.sha256(payload).digest()
+        self._last[name] = hashlib.sha256(payload).digest()
 
     def _write(self, name, payload):
         if self._folder is None:
             return
-        least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)  # withdrawn after the last that there is
-        if not payload and not least:
+        if not payload:
             self._remove(name)
             return
+        least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
         data = least.to_bytes(4, "big") + payload
         try:
             try:

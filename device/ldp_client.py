@@ -31,6 +31,21 @@ try:
 except ImportError:  # CPython, or a port without one
     unique_id = bytes
 
+try:
+    from _thread import allocate_lock  # pyright: ignore[reportAssignmentType]
+except ImportError:  # a port without threads: a callback that comes between has ended when this goes on
+
+    class allocate_lock:
+        held = False
+
+        def acquire(self, wait):
+            held, self.held = self.held, True
+            return not held
+
+        def release(self):
+            self.held = False
+
+
 ONE = 1 << 30  # probabilities are integers out of ONE
 EPSILON_MIN = const(1_000)
 EPSILON_MAX = const(16_000_000)
@@ -42,6 +57,11 @@ _MAX_CAP = const(1 << 54)  # what a ledger entry can hold
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
 _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's encoding
+
+
+def _beside(name):
+    """A module that lies beside this file: in its package on CPython, in the same folder on a board."""
+    return __import__(__name__.rpartition("ldp_client")[0] + name, None, None, ("*",))
 
 
 class LDPError(Exception):
@@ -84,23 +104,20 @@ def _exp_bounds(epsilon, bits):
         term = (term * x >> bits) // i
         total += -term if i & 1 else term
     # Each term is short by less than 2 units, and so are x and the terms left out together.
-    low = total - 2 * i - 4
-    high = total + 2 * i + 4
+    low, high = total - 2 * i - 4, total + 2 * i + 4
     for _ in range(halvings):
         low = low * low >> bits
         high = (high * high >> bits) + 1
     return low, high
 
 
-def truth_threshold(epsilon, g, inside=1):
-    # type: (int, int, int) -> int
+def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
     """Return exactly floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1), on every runtime.
 
     epsilon in micro-nats, 1_000 to 16_000_000; 2 <= g <= 2**24, else ExperimentRefused. inside codes share
     p, g - 1 the rest: rounding p down keeps their ratio below e^eps. It is irrational, so the bounds meet.
     """
-    if not (EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES):
-        raise ExperimentRefused("epsilon or g out of range")
+    check(EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES, "epsilon or g out of range")
     bits = 96
     while True:
         low, high = _exp_bounds(epsilon, bits)
@@ -153,13 +170,12 @@ def _entropy(n):
     """
     try:
         data = os.urandom(n)
-    except (AttributeError, NotImplementedError, OSError):
+    except (AttributeError, OSError, RuntimeError):  # the last is NotImplementedError's base
         data = b""
-    if len(data) != n:
-        raise EntropyError("no os.urandom in this firmware")
+    check(len(data) == n, "no os.urandom in this firmware", EntropyError)
     last = n - _PIECE_BYTES
-    if data.find(data[:_PIECE_BYTES], 1) >= 0 or data.find(data[last:]) < last:
-        raise EntropyError("os.urandom is stuck: power-cycle the board")
+    good = data.find(data[:_PIECE_BYTES], 1) < 0 and data.find(data[last:]) == last
+    check(good, "os.urandom is stuck: power-cycle the board", EntropyError)
     return data
 
 
@@ -208,10 +224,9 @@ class DRBG:
         """Uniform over range(n), 1 <= n <= 2**24, exactly: by rejection, never by modulo."""
         if not 1 <= n <= _MAX_CODES:
             raise ValueError("below() takes 1 to 16777216")
-        mask = 1
-        while mask < n:
-            mask <<= 1
-        mask -= 1
+        mask = 0
+        while mask < n - 1:
+            mask = mask << 1 | 1
         while True:
             x = self._bits() & mask
             if x < n:
@@ -221,17 +236,22 @@ class DRBG:
 # --- Experiments: value -> index -> code ----------------------------------------------------------
 
 
+def check(good, text, error=ExperimentRefused):
+    # type: (object, str | None, type[LDPError]) -> None
+    if not good:
+        raise error(text)
+
+
 def take(fields, name, default=None):
     value = fields.pop(name, default)
-    if value is None:
-        raise ExperimentRefused(name + " is missing")
+    check(value is not None, name + " is missing")
     return value
 
 
 def take_int(fields, name, low, high, default=None):
     value = take(fields, name, default)
-    if type(value) is not int or not low <= value <= high:
-        raise ExperimentRefused("%s must be an integer from %d to %d" % (name, low, high))
+    good = type(value) is int and low <= value <= high
+    check(good, "%s must be an integer from %d to %d" % (name, low, high))
     return value
 
 
@@ -240,18 +260,14 @@ def take_ints(fields, name, count, low, high, default=None):
     good = type(value) is list and len(value) == count
     for x in value if good else ():
         good = good and type(x) is int and low <= x <= high
-    if not good:
-        raise ExperimentRefused("%s must be a list of %d integers from %d to %d" % (name, count, low, high))
+    check(good, "%s must be a list of %d integers from %d to %d" % (name, count, low, high))
     return value
 
 
 def take_choice(fields, name, choices):
     value = take(fields, name)
     value = value if type(value) is str else "?"  # text of what is nested deep would end in RuntimeError
-    if value not in choices:
-        if type(choices) is dict:
-            raise ExperimentRefused("no %s %s on this board" % (name, value))
-        raise ExperimentRefused("%s must be one of %s" % (name, ", ".join(choices)))
+    check(value in choices, "no %s %s on this board" % (name, value))
     return value
 
 
@@ -266,15 +282,14 @@ def _take_type(reading, fields):
         good = type(labels) is list and labels
         for label in good or ():
             good = good and type(label) is str and 1 <= len(label) <= 64
-        if not good or len(set(labels)) != len(labels):
-            raise ExperimentRefused("labels must be different, of 1 to 64 characters")
+        good = good and len(set(labels)) == len(labels)
+        check(good, "labels must be different, of 1 to 64 characters")
         reading.labels = tuple(labels)
         reading.domain = len(labels) + 1  # the last index is "other": whatever is not listed
     elif reading.type == "number":
         reading.low = take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
         reading.high = take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
-        if reading.low >= reading.high:
-            raise ExperimentRefused("low must be less than high")
+        check(reading.low < reading.high, "low must be less than high")
         reading.domain = take_int(fields, "bins", 2, _MAX_CODES)
 
 
@@ -283,10 +298,7 @@ def _bucket(reading, value):
     if reading.type == "choice":
         if isinstance(value, str):
             labels = reading.labels
-            for i in range(len(labels)):
-                if labels[i] == value:
-                    return i
-            return len(labels)
+            return labels.index(value) if value in labels else len(labels)
     elif reading.type == "bool":
         if isinstance(value, (bool, int)):
             return 1 if value else 0
@@ -313,8 +325,8 @@ class Level:
     """
 
     def __init__(self, epsilon, domain, g, width, offset, weight):
-        if g != domain and (g > domain or g > _MAX_G or not is_prime(g)):
-            raise ExperimentRefused("cells: %d must be %d or a prime below it" % (g, domain))
+        good = g == domain or (g < domain and g <= _MAX_G and is_prime(g))
+        check(good, "cells: %d must be %d or a prime below it" % (g, domain))
         self.domain = domain  # type: int
         self.g = g  # type: int
         self.width = width  # type: int
@@ -329,8 +341,7 @@ class Level:
         self.code_count = self.seeds * g  # type: int
         self.threshold = truth_threshold(epsilon, g)  # type: int
         # At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
-        if self.threshold * g <= ONE:
-            raise ExperimentRefused("epsilon is too small for so many cells")
+        check(self.threshold * g > ONE, "epsilon is too small for so many cells")
 
     def respond(self, node, rng):
         """Return a code for a node in range(domain)."""
@@ -345,13 +356,10 @@ class Level:
                 cell += node % g * (seed % g)
                 node //= g
                 seed //= g
-            cell %= g
-        # Both are always drawn: the time taken does not tell a lie from the truth.
-        truthful = rng.bernoulli(self.threshold)
-        other = rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
-        if not truthful:
-            cell = (cell + 1 + other) % g
-        return code + cell
+        # Both are drawn and one expression takes either: time does not tell a lie from the truth.
+        lie = not rng.bernoulli(self.threshold)
+        other = 1 + rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
+        return code + (cell + lie * other) % g
 
 
 def pick(exp, rng):
@@ -369,8 +377,7 @@ def pick(exp, rng):
 def _take_levels(exp, fields):
     domain = exp.domain
     cells, weights = [domain], [1]
-    if exp.mechanism == "rr" and domain != 2:
-        raise ExperimentRefused("rr is for two values")
+    check(exp.mechanism != "rr" or domain == 2, "rr is for two values")
     if exp.mechanism == "olh":
         cells = [take_int(fields, "g", 2, domain - 1)]
     elif exp.mechanism == "hh":
@@ -381,8 +388,7 @@ def _take_levels(exp, fields):
             height += 1
         cells = take_ints(fields, "cells", height, 2, _MAX_CODES)
         weights = take_ints(fields, "weights", height, 0, 65535, [1] * height)
-        if not weights[-1]:
-            raise ExperimentRefused("the last of the weights must not be 0")
+        check(weights[-1], "the last of the weights must not be 0")
     width = exp.fanout ** (len(cells) - 1)
     for g, weight in zip(cells, weights):
         level = Level(exp.epsilon, (domain + width - 1) // width, g, width, exp.code_count, weight)
@@ -432,25 +438,21 @@ class Experiment:
 
     def __init__(self, payload):
         payload = bytes(payload)
-        if len(payload) > 1024:
-            raise ExperimentRefused("larger than 1024 bytes")
+        check(len(payload) <= 1024, "larger than 1024 bytes")
         for c in payload:
-            if not 32 <= c < 127 or c == 92:
-                raise ExperimentRefused("must be printable ASCII without a backslash")
+            check(32 <= c < 127 and c != 92, "must be printable ASCII without a backslash")
         # MicroPython's json takes more than JSON is (no commas, numbers as keys). That opens nothing: each
         # field is checked below, and no server counts under the digest of bytes that it did not write.
         try:
             fields = json.loads(payload.decode())
         except (ValueError, TypeError, RuntimeError):  # TypeError: a list as a key. RuntimeError: too deep
             fields = None
-        if type(fields) is not dict:
-            raise ExperimentRefused("not a JSON object")
+        check(type(fields) is dict, "not a JSON object")
         self.sha256 = _sha256(payload)
         self.digest = self.sha256[:4]
         take_int(fields, "v", 1, 1)
         self.name = take(fields, "name")  # type: str
-        if not _valid_name(self.name, _NAME_CHARS):
-            raise ExperimentRefused("name" + _NAME_TEXT)
+        check(_valid_name(self.name, _NAME_CHARS), "name" + _NAME_TEXT)
         self.key = _key(self.name)  # type: bytes
         self.type = take_choice(fields, "type", TYPES)  # type: str
         setup, self._bucket = TYPES[self.type]
@@ -459,22 +461,20 @@ class Experiment:
         self.mechanism = take_choice(fields, "mechanism", MECHANISMS)  # type: str
         setup, self._randomize = MECHANISMS[self.mechanism]
         setup(self, fields)
-        if not 2 <= self.code_count <= _MAX_CODES:
-            raise ExperimentRefused("more than 16777216 codes")
-        self.code_bytes = 1 if self.code_count <= 1 << 8 else 2 if self.code_count <= 1 << 16 else 3
+        check(2 <= self.code_count <= _MAX_CODES, "more than 16777216 codes")
+        self.code_bytes = 1 + (self.code_count > 1 << 8) + (self.code_count > 1 << 16)
         self.every = take_int(fields, "every", 1, _MAX_CODES, 1)
         self.window = take_choice(fields, "window", ("hour", "day", "all"))
         budget = take(fields, "budget")
-        if type(budget) is not dict:
-            raise ExperimentRefused("budget must be an object")
+        check(type(budget) is dict, "budget must be an object")
         self.rule = take_choice(budget, "rule", _RULES)
-        self.cap = 0 if self.rule == "unlimited" else take_int(budget, "cap", 1, _MAX_CAP - 1)
+        self.cap = 0 if self.rule == "unlimited" else take_int(budget, "cap", 1, _MAX_CAP - 1)  # type: int
         take_no_more(budget, " in budget")
         take_no_more(fields)
 
     def cost(self):
         """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
-        return self.epsilon ** {"sum": 1, "squares": 2}.get(self.rule, 0)
+        return self.epsilon ** (_RULES.index(self.rule) % 3)  # its place in _RULES, but for count
 
     def bucket(self, value):
         """Return the index of a reading, in range(domain), or None for no reading (None, NaN).
@@ -500,7 +500,7 @@ class Experiment:
             if self.domain <= _MAX_CODES:
                 index = rng.below(self.domain)
         elif not 0 <= index < self.domain:
-            raise ValueError("index must be in range(%d)" % self.domain)
+            raise ValueError("bad index")
         return self._randomize(self, index, rng)
 
 
@@ -527,18 +527,19 @@ _MAX_UINT32 = const((1 << 32) - 1)
 
 
 class FileStorage:
-    """Two slots as files in a folder: read(slot) -> bytes or None, write(slot, data)."""
+    """Two slots as files in a folder: read(slot) -> bytes or None, write(slot, data).
+
+    Where processes share a disk it locks the folder until it is gone; OSError where another client has it.
+    """
 
     def __init__(self, folder):
         self._folder = folder
-
-    def _path(self, slot):
-        return "%s/ledger%d" % (self._folder, slot)
+        self._disk = _beside("disk").Disk(folder) if hasattr(os, "fsync") else None
 
     def read(self, slot):
         """The slot's bytes, None where it was never written; OSError where it cannot be read."""
         try:
-            with open(self._path(slot), "rb") as f:
+            with open("%s/ledger%d" % (self._folder, slot), "rb") as f:
                 return f.read()
         except OSError as e:
             if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's. No other is an empty slot
@@ -547,20 +548,12 @@ class FileStorage:
 
     def write(self, slot, data):
         """Replace the slot's bytes; OSError where that fails."""
-        path = self._path(slot)
-        # Boards have no fsync: littlefs keeps the old bytes until a file is closed. Elsewhere a file is empty
-        # once it is opened, so a new one takes its place.
-        fsync = getattr(os, "fsync", None)
-        with open(path + ".new" if fsync else path, "wb") as f:
-            f.write(data)
-            if fsync:
-                f.flush()
-                fsync(f.fileno())
-        if fsync:
-            os.replace(path + ".new", path)
-            folder = os.open(self._folder, 0)
-            fsync(folder)
-            os.close(folder)
+        path = "%s/ledger%d" % (self._folder, slot)
+        if self._disk:
+            self._disk.replace(path, data)
+        else:
+            with open(path, "wb") as f:  # littlefs keeps the old bytes until a file is closed
+                f.write(data)
 
 
 def _storage_failed(e):
@@ -582,22 +575,20 @@ class _State:
     def __init__(self, seed):
         self.enabled = True
         self.seed = seed
-        self.sum = self.squares = 0
+        self.sequence = self.sum = self.squares = 0
         # key -> (number of the last report, rule, pinned cap, spent); a line of the record above
         self.entries = {}
         self.unsent = ()  # reports, oldest first
 
     def copy(self):
         new = _State(self.seed)
-        new.enabled = self.enabled
-        new.sum, new.squares = self.sum, self.squares
-        new.entries = dict(self.entries)
-        new.unsent = self.unsent
+        new.enabled, new.sum, new.squares = self.enabled, self.sum, self.squares
+        new.entries, new.unsent = dict(self.entries), self.unsent
         return new
 
-    def encode(self, sequence):
+    def encode(self):
         """The record's bytes."""
-        out = bytes((_FORMAT, (128 if self.enabled else 0) | len(self.entries))) + sequence.to_bytes(4, "big")
+        out = bytes((_FORMAT, self.enabled << 7 | len(self.entries))) + self.sequence.to_bytes(4, "big")
         out += self.seed + self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
         for key, (number, rule, cap, spent) in self.entries.items():
             out += key + number.to_bytes(4, "big")
@@ -612,11 +603,10 @@ class _State:
         if len(record) < _HEAD_BYTES + 4 or record[0] != _FORMAT or _crc(record[:-4]) != record[-4:]:
             return None
         self = cls(record[6:22])
+        self.sequence = _uint(record, 2, 4)
         self.enabled = record[1] >= 128
-        self.sum = _uint(record, 22, 6)
-        self.squares = _uint(record, 28, 8)
-        at = _HEAD_BYTES
-        end = len(record) - 4
+        self.sum, self.squares = _uint(record, 22, 6), _uint(record, 28, 8)
+        at, end = _HEAD_BYTES, len(record) - 4
         for _ in range(record[1] & 127):
             number, cap, spent = _uint(record, at + 4, 4), _uint(record, at + 8, 7), _uint(record, at + 15, 7)
             self.entries[record[at : at + 4]] = (number, _RULES[cap >> 54], cap & (_MAX_CAP - 1), spent)
@@ -638,43 +628,36 @@ class _Ledger:
     Both must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and going
     on from the other would take a debit back. littlefs leaves no such slot after a power cut.
 
-    state: what is in force; locked: None, or why nothing may be spent; error: a LedgerError where a slot
-    cannot be read; unfinished: there is nothing but what provision() leaves behind when it is cut short.
+    state: what is in force; locked: None, or why nothing may be spent; unfinished: whether there is nothing
+    but what provision() leaves behind when it is cut short, None where a slot cannot be read.
     """
 
     def __init__(self, storage: object):
-        self._storage = FileStorage(storage) if isinstance(storage, str) else storage
-        self._seen = [b"", b""]  # type: list  # what the slots held last
         self._tried = ()  # the last record that was written, whether or not it arrived
-        self.sequence = 0
         self.state = _State(bytes(_SEED_BYTES))
-        self.error = self.locked = None
-        self.unfinished = False
+        self.locked = self.unfinished = None
         try:
-            self._seen = [self._storage.read(0), self._storage.read(1)]
+            self._storage = FileStorage(storage) if isinstance(storage, str) else storage
+            self._seen = [self._storage.read(0), self._storage.read(1)]  # what the slots held last
         except OSError as e:
-            self.error = _storage_failed(e)
-            self.locked = "locked: %s" % self.error
+            self.locked = "locked: %s" % _storage_failed(e)
             return
-        states = [_State.decode(record) if record else None for record in self._seen]
-        sequences = [_uint(record, 2, 4) if record else 0 for record in self._seen]
-        self.unfinished = not self._seen[1] and (not self._seen[0] or (states[0] and sequences[0] == 1))
+        odd, even = _State.decode(self._seen[0] or b""), _State.decode(self._seen[1] or b"")
+        self.unfinished = not self._seen[1] and (not self._seen[0] or bool(odd and odd.sequence == 1))
         if self.unfinished:
             self.locked = "locked: no ledger; provision this board"
-        elif not (states[0] and states[1] and sequences[0] & 1 and abs(sequences[0] - sequences[1]) == 1):
+        elif not (odd and even and odd.sequence & 1 and abs(odd.sequence - even.sequence) == 1):
             self.locked = "locked: the ledger is damaged; provision again"
         else:
-            self.sequence = max(sequences)
-            self.state = states[sequences.index(self.sequence)]
+            self.state = odd if odd.sequence > even.sequence else even
 
     def commit(self, state):
         """Put a state in force; LedgerError, and the old one stays, where storage fails or forgets."""
-        if self.locked:
-            raise LedgerError(self.locked)
-        if self.sequence == _MAX_UINT32:
-            raise LedgerError("the ledger is worn out")
-        slot = self.sequence & 1  # odd numbers are in slot 0
-        record = state.encode(self.sequence + 1)
+        check(not self.locked, self.locked, LedgerError)
+        slot = self.state.sequence & 1  # odd numbers are in slot 0
+        state.sequence = self.state.sequence + 1
+        check(state.sequence <= _MAX_UINT32, "the ledger is worn out", LedgerError)
+        record = state.encode()
         storage, seen = self._storage, self._seen
         try:
             there = storage.read(slot)
@@ -688,9 +671,7 @@ class _Ledger:
                 seen[slot] = storage.read(slot)  # also what a write that failed has left
         except OSError as e:
             raise _storage_failed(e)
-        if seen[slot] != record:
-            raise LedgerError("storage failed: it reads back otherwise")
-        self.sequence += 1
+        check(seen[slot] == record, "storage failed: it reads back otherwise", LedgerError)
         self.state = state
 
 
@@ -707,33 +688,18 @@ def provision(storage: object, replace=False):
             pass  # it is there; or it cannot be made, and the first write says why
     state = _State(DRBG(_entropy(_ENTROPY_BYTES) + unique_id()).generate(_SEED_BYTES))
     ledger = _Ledger(storage)
-    if ledger.error:
-        raise ledger.error
+    check(ledger.unfinished is not None, ledger.locked, LedgerError)
     if not (replace or ledger.unfinished):
+        ledger = None  # lets the folder go, for who catches this
         raise LedgerExists("a ledger is there; replace=True starts its bound again")
     # Both slots, numbers 1 and 2: the first report has 3, so a ledger that lost it is no fresh one.
     ledger.locked = None
-    ledger.sequence = 0
+    ledger.state = _State(b"")
     ledger.commit(state)
     ledger.commit(state)
 
 
 # --- The client -----------------------------------------------------------------------------------
-
-
-def _need(good, text):
-    if not good:
-        raise SettingsError(text)
-
-
-def _check_policy(policy):
-    """What the arithmetic below relies on; `hushmote flash` checks the rest."""
-    good = type(policy) is dict and len(policy) == 5
-    for name in ("sum", "squares", "epsilon"):
-        good = good and type(policy.get(name)) is int
-    for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
-        good = good and type(policy.get(name)) in (tuple, list)
-    _need(good, "policy: int sum, squares and epsilon, tuple rules and experiments, and no more")
 
 
 class Client:
@@ -749,8 +715,8 @@ class Client:
     fleet         the fleet's name
 
     One client on one ledger, used by one thread. A call of report(), sent() or enabled that comes while
-    another is under way (from a timer's callback, a second thread) spends nothing and does nothing. Of
-    two clients on one ledger the one that notices locks itself.
+    another is under way (from a timer's callback, a second thread) spends nothing and does nothing. Where
+    processes share a disk a folder has one client at a time; elsewhere, of two the one that notices locks.
 
     rng draws for reports, an object with bernoulli and below; only tests and simulations replace it.
     serials: name -> least serial number that is accepted of a signed experiment; whoever keeps experiments
@@ -761,12 +727,20 @@ class Client:
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        _check_policy(policy)
-        _need(_valid_name(device_id, _NAME_CHARS[:-1]), "device_id must be 1 to 32 of a-z, 0-9 and -")
+        good = type(policy) is dict and len(policy) == 5  # `hushmote flash` checks the rest
+        for name in ("sum", "squares", "epsilon"):
+            good = good and type(policy.get(name)) is int
+        for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
+            good = good and type(policy.get(name)) in (tuple, list)
+        text = "policy: int sum, squares, epsilon; tuple rules, experiments; no more"
+        check(good, text, SettingsError)
+        good = _valid_name(device_id, _NAME_CHARS[:-1])
+        check(good, "device_id must be 1 to 32 of a-z, 0-9 and -", SettingsError)
         for k, size in ((key, 32), (announce_key, 64)):
             good = k is None or (type(k) is bytes and len(k) == size)
-            _need(good, "key must be 32 bytes or None, announce_key 64 or None")
-        _need(fleet is announce_key is None or _valid_name(fleet, _NAME_CHARS), "fleet" + _NAME_TEXT)
+            check(good, "key is 32 bytes, announce_key 64, or None", SettingsError)
+        good = fleet is announce_key is None or _valid_name(fleet, _NAME_CHARS)
+        check(good, "fleet" + _NAME_TEXT, SettingsError)
         self._policy = policy
         self.device_id = device_id
         self.fleet = fleet
@@ -777,18 +751,11 @@ class Client:
         self.serials = {}
         self._error = None
         self._muted = False  # opted out since the start, whether or not the flash has it
-        self._idle = [True]  # empty while a call is under way
+        self._lock = allocate_lock()  # held while a call is under way
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
         self._drbg = DRBG(seed + device_id.encode())
         self.rng: object = self._drbg
-
-    def _enter(self):
-        """Whether no other call is under way. pop() is one step, which no callback and no thread divides."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return False
 
     # Experiments
 
@@ -800,16 +767,15 @@ class Client:
         refused changes nothing.
         """
         payload = bytes(payload)
-        end = payload.find(b"\x00")
+        body = payload.partition(b"\x00")[0]
         name = ""
         try:
-            exp = Experiment.parse(payload if end < 0 else payload[:end])
-            if exp.name not in self._policy["experiments"]:
-                raise ExperimentRefused(exp.name + " is not in the policy")
+            exp = Experiment.parse(body)
+            check(exp.name in self._policy["experiments"], exp.name + " is not in the policy")
             name = exp.name
             self._check(exp)
             if self._announce_key is not None:
-                self._check_signature(name, payload, end, verified)
+                self._check_signature(name, payload, len(body), verified)
         except ExperimentRefused as e:
             self._refusals[name] = str(e)
             raise
@@ -818,37 +784,43 @@ class Client:
         return exp
 
     def _check(self, exp):
-        if exp.epsilon > self._policy["epsilon"]:
-            raise ExperimentRefused("epsilon is above the policy's %d" % self._policy["epsilon"])
-        if exp.rule not in self._policy["rules"]:
-            raise ExperimentRefused("the policy has no budget rule " + exp.rule)
+        most = self._policy["epsilon"]
+        check(exp.epsilon <= most, "epsilon is above the policy's %d" % most)
+        check(exp.rule in self._policy["rules"], "the policy has no budget rule " + exp.rule)
         _, rule, _, spent = self._entry(exp)
-        if exp.rule != rule:
-            raise ExperimentRefused("its budget rule was pinned as " + rule)
-        if exp.rule == "count" and exp.epsilon != spent:
-            raise ExperimentRefused("under count its epsilon was pinned as %d" % spent)
+        check(exp.rule == rule, "its budget rule was pinned as " + rule)
+        good = rule != "count" or exp.epsilon == spent
+        check(good, "its epsilon was pinned as %d" % spent)
 
-    def _check_signature(self, name, payload, end, verified):
-        """After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before."""
-        good = end >= 0 and len(payload) == end + 69
+    def _check_signature(self, name, payload, end, verified=False):
+        """After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before.
+
+        The serial is compared first: an old message that is played back costs no signature.
+        """
+        key = self._announce_key
+        good = key is not None and payload[end : end + 1] == b"\x00" and len(payload) == end + 69
         serial = _uint(payload, end + 1, 4)
+        check(not good or serial >= self.serials.get(name, 0), "a newer version was published")
         if good and not verified:
-            if "." in __name__:  # the package on CPython; on a board the files lie side by side
-                from .ldp_p256 import verify
-            else:
-                from ldp_p256 import verify
-            text = ("hushmote/v1/%s/experiment/%s" % (self.fleet, name)).encode() + b"\x00" + payload[:-64]
-            good = verify(self._announce_key, _sha256(text), payload[-64:])
-        if not good:
-            raise ExperimentRefused("its signature is missing or wrong")
-        if serial < self.serials.get(name, 0):  # an old message, played back
-            raise ExperimentRefused("a newer version was published")
+            text = "hushmote/v1/%s/experiment/%s\x00" % (self.fleet, name)
+            digest = _sha256(text.encode() + payload[:-64])
+            good = _beside("ldp_p256").verify(key, digest, payload[-64:])
+        check(good, "its signature is missing or wrong")
         self.serials[name] = serial
 
-    def withdraw(self, name):
-        """Take part no longer. What was spent stays spent; unsent reports stay in the outbox."""
-        if self._experiments.pop(name, None) is not None and name in self.serials:
-            self.serials[name] += 1  # what was withdrawn does not come back by being played back
+    def withdraw(self, name, payload=None):
+        """Take part no longer. What was spent stays spent; unsent reports stay in the outbox.
+
+        payload: the retained message that asks for it, empty in an open fleet, else a signed experiment
+        without JSON; ExperimentRefused for any other. None: the application's own decision. Either way no
+        version that was published before is taken again.
+        """
+        if payload is None:
+            if name in self._experiments and name in self.serials:
+                self.serials[name] += 1
+        elif payload or self._announce_key is not None:
+            self._check_signature(name, bytes(payload), 0)
+        self._experiments.pop(name, None)
         self._refusals.pop(name, None)
 
     # Reports
@@ -861,38 +833,35 @@ class Client:
         says which). Which of these it is never depends on the value. Raises TypeError for a value of the
         wrong type and EntropyError for a stuck random source; then nothing was spent.
         """
-        if not self._enter():
+        if not self._lock.acquire(False):
             return None
         try:
             exp = self._experiments.get(name)
-            return None if exp is None else self._report(exp, value)
-        finally:
-            self._idle.append(True)
-
-    def _report(self, exp, value):
-        self._drbg.reseed(_entropy(_RESEED_BYTES))
-        silent = exp.every > 1 and self.rng.below(exp.every) != 0  # before the value is looked at
-        index = exp.bucket(value)
-        state = self._ledger.state
-        if silent or not self.enabled or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
-            return None
-        number, rule, cap, spent = self._entry(exp)
-        report = self._encode(exp, number + 1, exp.randomize(index, self.rng))
-        if rule == "sum" or rule == "squares":
-            spent += exp.cost()
-        new = state.copy()
-        new.entries[exp.key] = (number + 1, rule, cap, spent)
-        new.sum += exp.epsilon
-        new.squares += exp.epsilon * exp.epsilon
-        new.seed = self._drbg.generate(_SEED_BYTES)
-        new.unsent += (report,)
-        try:
+            if exp is None:
+                return None
+            self._drbg.reseed(_entropy(_RESEED_BYTES))
+            silent = exp.every > 1 and self.rng.below(exp.every) != 0  # before the value is looked at
+            index = exp.bucket(value)
+            state = self._ledger.state
+            if silent or not self.enabled or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
+                return None
+            new = state.copy()
+            number, rule, cap, spent = self._entry(exp)
+            report = self._encode(exp, number + 1, exp.randomize(index, self.rng))
+            if rule == "sum" or rule == "squares":
+                spent += exp.cost()
+            new.entries[exp.key] = (number + 1, rule, cap, spent)
+            new.sum += exp.epsilon
+            new.squares += exp.epsilon * exp.epsilon
+            new.seed = self._drbg.generate(_SEED_BYTES)
+            new.unsent += (report,)
+            self._error = None
             self._ledger.commit(new)
+            return report
         except LedgerError as e:
             self._error = str(e)
-            return None
-        self._error = None
-        return report
+        finally:
+            self._lock.release()
 
     def _entry(self, exp):
         """The experiment's line in the ledger, or the one that its first report will write."""
@@ -920,10 +889,11 @@ class Client:
         return max(min(left, _MAX_UINT32 - number), 0)
 
     def _encode(self, exp, number, code):
-        report = b"\x10" if self._device_key is None else b"\x11"
+        key = self._device_key
+        report = b"\x11" if key else b"\x10"
         report += exp.digest + number.to_bytes(4, "big") + code.to_bytes(exp.code_bytes, "big")
-        if self._device_key is not None:
-            report += _hmac(self._device_key, self.device_id.encode() + b"\x00" + exp.sha256 + report)[:8]
+        if key:
+            report += _hmac(key, self.device_id.encode() + b"\x00" + exp.sha256 + report)[:8]
         return report
 
     def outbox(self):
@@ -932,14 +902,15 @@ class Client:
 
     def sent(self, report):
         """Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays."""
-        if self._enter():
+        if self._lock.acquire(False):
             try:
                 new = self._ledger.state.copy()
-                new.unsent = tuple([r for r in new.unsent if r != report])
-                if len(new.unsent) < len(self._ledger.state.unsent):
+                if report in new.unsent:
+                    at = new.unsent.index(report)
+                    new.unsent = new.unsent[:at] + new.unsent[at + 1 :]
                     self._ledger.commit(new)
             finally:
-                self._idle.append(True)
+                self._lock.release()
 
     # Opt-out and status
 
@@ -954,17 +925,17 @@ class Client:
 
     @enabled.setter
     def enabled(self, value):
-        self._muted = not value
-        if not self._enter():
-            raise LedgerError("another call is under way")
+        self._muted |= not value
+        check(self._lock.acquire(False), "another call is under way", LedgerError)
         try:
             new = self._ledger.state.copy()
             new.enabled = bool(value)
             if not value:
                 new.unsent = ()
             self._ledger.commit(new)
+            self._muted = not value
         finally:
-            self._idle.append(True)
+            self._lock.release()
 
     def status(self):
         """What this board does and why, as a dict of plain values.
@@ -978,15 +949,14 @@ class Client:
         experiments = {}
         for name in self._policy["experiments"]:
             exp = self._experiments.get(name)
-            reports = state.entries.get(_key(name), (0,))[0]
-            line = {"state": "absent", "reports": reports, "left": None, "reason": self._refusals.get(name)}
+            reason = self._refusals.get(name)
+            line = {"state": "refused" if reason else "absent", "left": None, "reason": reason}
+            line["reports"] = state.entries.get(_key(name), (0,))[0]
             if exp is not None:
                 line["left"] = self._left(exp)
                 line["state"] = "reporting" if line["left"] else "spent"
                 line["digest"] = binascii.hexlify(exp.digest).decode()
                 line["epsilon"] = exp.epsilon
-            elif line["reason"]:
-                line["state"] = "refused"
             experiments[name] = line
         return {
             "locked": self._ledger.locked,

@@ -30,9 +30,7 @@ import sys
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from .reporter_base import (
-        MAX_MESSAGE_BYTES,
         NOT_MQTT,
-        QUIET_MS,
         BaseReporter,
         const,
         reason,
@@ -43,9 +41,7 @@ if "." in __name__:  # the package on CPython; on a board the files lie side by 
     )
 else:
     from reporter_base import (
-        MAX_MESSAGE_BYTES,
         NOT_MQTT,
-        QUIET_MS,
         BaseReporter,
         const,
         reason,
@@ -55,6 +51,9 @@ else:
         ticks_ms,
     )
 
+# An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
+_MAX_MESSAGE_BYTES = const(1100)
+_QUIET_MS = const(500)  # flush(): nothing for so long means that there is nothing more
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application
 _SLICE_MS = const(1000)  # a wait is interrupted so often, to feed a watchdog
 # umqtt.simple numbers its QoS 1 packets with a counter that only grows. MQTT's packet ids have 16 bits:
@@ -147,10 +146,10 @@ class _Link:
             raise OSError(errno.ETIMEDOUT)
         if n < 0:  # a length that contradicts itself; read(-1) would wait for the end of the stream
             raise ValueError(NOT_MQTT)
-        if n > MAX_MESSAGE_BYTES:
+        if n > _MAX_MESSAGE_BYTES:
             # Nothing that is ours. The start is enough to refuse it by; the rest never gets memory.
-            data = self.read(MAX_MESSAGE_BYTES)
-            n -= MAX_MESSAGE_BYTES
+            data = self.read(_MAX_MESSAGE_BYTES)
+            n -= _MAX_MESSAGE_BYTES
             while n:
                 part = min(n, 64)
                 self.read(part)
@@ -233,8 +232,6 @@ class Reporter(BaseReporter):
         self._link = None
         self._packets = 0
         self._end_ms = None  # of flush()
-        self._ping_ms = None
-        self._pinged = False
 
     # The application's side
 
@@ -254,6 +251,7 @@ class Reporter(BaseReporter):
             self._receive()
             self._keep_alive()
             self._settle()
+            self._look()
             self._tell()
             self._send(False)
         except Exception as e:
@@ -272,13 +270,15 @@ class Reporter(BaseReporter):
         try:
             if not self.connected:
                 self._connect_any()
-            quiet_ms = ticks_add(ticks_ms(), QUIET_MS)
+            quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
             while len(self._heard) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
                 if self._receive():
-                    quiet_ms = ticks_add(ticks_ms(), QUIET_MS)
+                    quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
                 else:
                     self._feed()
                     sleep_ms(5)
+            while ticks_diff(self._end_ms, ticks_ms()) > 0 and self._look():
+                pass
             self._settle(True)
         except Exception as e:  # as in poll()
             self._lost(reason(e))
@@ -331,13 +331,12 @@ class Reporter(BaseReporter):
         self._open(mqtt)
         # No session is kept at the broker: all that matters is retained there, or in this flash.
         self._heard.clear()
+        self._kept.waiting.clear()
         for name in self._names:
             self._subscribe(name)
         self._said = self._health("online")
         self._publish(self._status_topic, self._said, True)
         self._is_connected()
-        self._ping_ms = ticks_ms()
-        self._pinged = False
 
     def _open(self, mqtt):
         module = sys.modules.get("umqtt.simple")
@@ -428,15 +427,17 @@ class Reporter(BaseReporter):
         return True
 
     def _keep_alive(self):
-        now = ticks_ms()
-        if self._pinged:
-            # A half-open connection: the other end is gone and nothing will ever say so.
-            if ticks_diff(now, self._ping_ms) > self._timeout_ms:
-                raise OSError(errno.ETIMEDOUT)
-        elif ticks_diff(now, self._ping_ms) >= self._keepalive_s * 500:
+        if self._must_ping():
             self._mqtt.ping()
-            self._ping_ms = now
             self._pinged = self._link is not None  # without the socket nobody sees the answer
+
+    def _look(self):
+        """Take one experiment that came, and no more: others' signatures wait for the next poll()."""
+        if not self._kept.waiting:
+            return False
+        self._feed()
+        self._consider()
+        return True
 
     def _tell(self):
         news = self._news()

@@ -14,10 +14,10 @@ import time
 
 if "." in __name__:  # the package on CPython; on a board the files lie side by side
     from . import ldp_client
-    from .kept_experiments import KeptExperiments
+    from .kept_experiments import beside_ledger
 else:
     import ldp_client
-    from kept_experiments import KeptExperiments
+    from kept_experiments import beside_ledger
 
 try:
     from micropython import const
@@ -47,9 +47,15 @@ except AttributeError:  # CPython
         time.sleep(ms / 1000)
 
 
-# An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
-MAX_MESSAGE_BYTES = const(1100)
-QUIET_MS = const(500)  # flush(): nothing for so long means that there is nothing more
+def left_ms(until_ms, most_ms):
+    """Milliseconds to a moment that was at most most_ms ahead when it was set; 0 once it has come.
+
+    A board's counter wraps: 6.2 to 12.4 days after a moment, ticks_diff says that it is far ahead.
+    """
+    left = ticks_diff(until_ms, ticks_ms())
+    return left if 0 < left <= most_ms else 0
+
+
 NOT_MQTT = "the broker sent what is not MQTT"
 _MAX_WAIT_S = const(16_000)  # in milliseconds it must fit DRBG.below()
 _STEADY_MS = const(30_000)  # a connection that lasted so long was a good one
@@ -105,9 +111,10 @@ def _wait_ms(attempt, first_s, most_s, below):
     return below(min(first_s << min(attempt, 14), most_s) * 1000)
 
 
-def _check_seconds(name, value, low, high):
+def _seconds(name, value, low, high):
     if type(value) is not int or not low <= value <= high:
         raise ldp_client.SettingsError("%s must be an integer from %d to %d seconds" % (name, low, high))
+    return value
 
 
 class Brokers:
@@ -145,7 +152,9 @@ class BaseReporter:
     """One board's experiments and reports, and the state of its connection.
 
     client      an ldp_client.Client with fleet
-    kept        a KeptExperiments of the same client; None: experiments are known until the next start
+    kept        a KeptExperiments of the same client; None: in the folder "experiments" of the client's
+                storage. Where that is no folder, say KeptExperiments(client, None) to keep nothing: after
+                each start any version ever signed is then accepted again, and status() says so
     keepalive_s 2 to 40,000; call poll() at least three times in it
     timeout_s   1 to 300: how long the broker may be silent where an answer is due. Looking up its name
                 has the firmware's own limit, which nothing here can shorten
@@ -179,26 +188,19 @@ class BaseReporter:
     ):
         if client.fleet is None:
             raise ldp_client.SettingsError("the client has no fleet, so its topics are unknown: give it one")
-        _check_seconds("keepalive_s", keepalive_s, 2, 40_000)
-        _check_seconds("timeout_s", timeout_s, 1, 300)
-        _check_seconds("delay_s", delay_s, 0, _MAX_WAIT_S)
-        _check_seconds("backoff_s", backoff_s, 1, _MAX_WAIT_S)
-        _check_seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
-        _check_seconds("settle_s", settle_s, 1, _MAX_WAIT_S)
-        if spread_s is None:
-            spread_s = backoff_s
-        _check_seconds("spread_s", spread_s, 1, _MAX_WAIT_S)
+        self._keepalive_s = _seconds("keepalive_s", keepalive_s, 2, 40_000)
+        self._timeout_ms = _seconds("timeout_s", timeout_s, 1, 300) * 1000
+        self._delay_ms = _seconds("delay_s", delay_s, 0, _MAX_WAIT_S) * 1000
+        self._backoff_s = _seconds("backoff_s", backoff_s, 1, _MAX_WAIT_S)
+        self._backoff_max_s = _seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
+        self._settle_ms = _seconds("settle_s", settle_s, 1, _MAX_WAIT_S) * 1000
+        spread_s = backoff_s if spread_s is None else spread_s
+        self._spread_ms = _seconds("spread_s", spread_s, 1, _MAX_WAIT_S) * 1000
+        self._most_wait_ms = max(spread_s, backoff_max_s) * 1000
         self._client = client
         # Not the client's: everybody sees these waits, so no report may ever share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
-        self._kept = KeptExperiments(client, None) if kept is None else kept
-        self._keepalive_s = keepalive_s
-        self._timeout_ms = timeout_s * 1000
-        self._delay_ms = delay_s * 1000
-        self._backoff_s = backoff_s
-        self._backoff_max_s = backoff_max_s
-        self._settle_ms = settle_s * 1000
-        self._spread_ms = spread_s * 1000
+        self._kept = kept or beside_ledger(client)
         prefix = "hushmote/v1/%s/" % client.fleet
         self._experiment_prefix = (prefix + "experiment/").encode()
         self._report_topic = (prefix + "report/" + client.device_id).encode()
@@ -206,21 +208,15 @@ class BaseReporter:
         self._names = sorted(client.status()["experiments"])  # the policy's: nothing else is subscribed to
         self._heard = set()  # names that this connection has brought something for
         self._attempt = 0
-        self._steady_ms = None
-        self._settled_ms = None
-        self._due_ms = None
-        self._acknowledged = None
-        self._storage_ms = None
+        self._steady_ms = self._settled_ms = self._due_ms = self._storage_ms = None
+        self._ping_ms = self._next_ms = self._acknowledged = None
         self._said = b""  # what the status topic holds
         self._unsure = False  # whether it may hold something else by now
-        self.connected = False
-        self.error = None
-        self.fault = None
-        self.connects = 0
-        self.sent = 0
+        self.connected = self._pinged = False
+        self.error = self.fault = None
+        self.connects = self.sent = 0
         self.refused = {}
         self.mistyped = {}
-        self._next_ms = None
 
     # The application's side
 
@@ -253,11 +249,12 @@ class BaseReporter:
         if self.connected:
             line = "connected" + waiting
         else:
-            wait_ms = self._wait_ms()
-            line = "not connected, next attempt in %d s" % ((wait_ms + 999) // 1000) + waiting
+            line = "not connected, next attempt in %d s" % ((self._wait_ms() + 999) // 1000) + waiting
         for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):
             if problem and problem not in line:
                 line += "; " + problem
+        if self._kept._folder is None:
+            line += "; nothing is kept"
         for name in sorted(self.mistyped):
             line += "; " + self.mistyped[name]
         for name in sorted(self.refused):
@@ -300,21 +297,19 @@ class BaseReporter:
         return health
 
     def _take(self, topic, payload):
-        """A retained experiment, or its withdrawal. Called by the client object, so it must not raise."""
+        """Called by the client object, also while it waits for an acknowledgement: it must not take long."""
         for name in self._names:
             if topic == self._experiment_prefix + name.encode():
-                break
-        else:
-            return
-        self._heard.add(name)
+                self._heard.add(name)
+                self._kept.put_aside(name, payload)
+
+    def _consider(self):
+        """Look at one experiment that came. Feed a watchdog before, and do no two of these in one step."""
+        name, why = self._kept.consider()
         self._unsure = True
         self.refused.pop(name, None)
-        try:
-            self._kept.take(name, payload)
-        except ldp_client.LDPError as e:
-            self.refused[name] = str(e)
-        except MemoryError:
-            self.refused[name] = "out of memory"
+        if why:
+            self.refused[name] = why
 
     def _is_connected(self):
         """The connection stands, and has every subscription."""
@@ -325,13 +320,26 @@ class BaseReporter:
         self._storage_ms = None
         self._steady_ms = ticks_add(now, _STEADY_MS)
         self._settled_ms = ticks_add(now, self._settle_ms)
+        self._ping_ms = now
+        self._pinged = False
+
+    def _must_ping(self):
+        """Whether a ping is due, which counts as sent; OSError where its answer is overdue."""
+        wait_ms = self._timeout_ms if self._pinged else self._keepalive_s * 500
+        if left_ms(ticks_add(self._ping_ms, wait_ms), wait_ms):
+            return False
+        if self._pinged:  # a half-open connection: the other end is gone and nothing will ever say so
+            raise OSError(errno.ETIMEDOUT)
+        self._ping_ms = ticks_ms()
+        self._pinged = True
+        return True
 
     def _settle(self, now=False):
         """Withdraw what was withdrawn while the board was away: the broker no longer repeats it."""
-        if self._steady_ms is not None and ticks_diff(ticks_ms(), self._steady_ms) > 0:
-            self._steady_ms = None  # looked at while it is near: the counter's differences wrap after 6 days
+        if self._steady_ms is not None and not left_ms(self._steady_ms, _STEADY_MS):
+            self._steady_ms = None
             self._attempt = 0
-        if self._settled_ms is None or (not now and ticks_diff(self._settled_ms, ticks_ms()) > 0):
+        if self._settled_ms is None or (not now and left_ms(self._settled_ms, self._settle_ms)):
             return
         self._settled_ms = None
         for name in self._names:
@@ -348,9 +356,8 @@ class BaseReporter:
             return None
         if not now:
             if self._due_ms is None:
-                wait_ms = self._below(self._delay_ms) if self._delay_ms else 0
-                self._due_ms = ticks_add(ticks_ms(), wait_ms)
-            if ticks_diff(self._due_ms, ticks_ms()) > 0:
+                self._due_ms = ticks_add(ticks_ms(), self._below(self._delay_ms or 1))
+            if left_ms(self._due_ms, self._delay_ms):
                 return None
         return reports[0]
 
@@ -363,7 +370,7 @@ class BaseReporter:
 
     def _confirm(self):
         """Take the acknowledged report out of the flash; where that fails, try again much later."""
-        if self._storage_ms is not None and ticks_diff(self._storage_ms, ticks_ms()) > 0:
+        if self._storage_ms is not None and left_ms(self._storage_ms, _STORAGE_RETRY_MS):
             return False
         try:
             self._client.sent(self._acknowledged)
@@ -379,7 +386,7 @@ class BaseReporter:
         if self._next_ms is None:
             # The first attempt waits as well: after a power cut a whole street's boards start at once.
             self._next_ms = ticks_add(ticks_ms(), self._below(self._spread_ms))
-        return max(ticks_diff(self._next_ms, ticks_ms()), 0)
+        return left_ms(self._next_ms, self._most_wait_ms)
 
     def _is_lost(self, why):
         """The connection, or the attempt at one, is over; the next attempt waits."""

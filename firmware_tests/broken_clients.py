@@ -14,20 +14,22 @@ class _DebitAfterSending(ldp_client._Ledger):
 
 class _TrustAfterFailure(ldp_client._Ledger):
     def commit(self, state):
+        before = self.state.sequence
         try:
             super().commit(state)
         except LedgerError:
+            state.sequence = before
             self.state = state
             raise
 
 
 class _CountAfterFailure(ldp_client._Ledger):
     def commit(self, state):
-        before = self.sequence
+        before = self.state.sequence
         try:
             super().commit(state)
         except LedgerError:
-            self.sequence = before + 1
+            self.state.sequence = before + 1
             raise
 
 

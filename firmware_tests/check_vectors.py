@@ -170,6 +170,24 @@ def check_signatures(case, experiments):
         refused(lambda: client.enroll(payload), "ExperimentRefused", case["refused"])
 
 
+def check_withdrawals(case, experiments):
+    key = case["key"] and binascii.unhexlify(case["key"])
+    client = ldp_client.Client(POLICY, Storage([None, None]), "d", None, key, case["fleet"])
+    name = "e"
+    client._experiments[name] = True  # in force, whichever it is
+    client.serials[name] = case["least"]
+    payload = binascii.unhexlify(case["withdrawal"])
+    if case["refused"] is None:
+        client.withdraw(name, payload)
+        same(client._experiments, {}, "what is in force")
+        same(client.serials[name], int.from_bytes(payload[1:5], "big"), "the serial")
+    else:
+        refused(lambda: client.withdraw(name, payload), "ExperimentRefused", case["refused"])
+        same((client._experiments, client.serials), ({name: True}, {name: case["least"]}), "what changed")
+    # As an experiment it is nothing: so boards took it that knew no signed withdrawals.
+    refused(lambda: client.enroll(payload), "ExperimentRefused", "not a JSON object")
+
+
 def check_ledgers(case, experiments):
     client = ldp_client.Client(POLICY, Storage(case["slots"]), "board-1")
     status = client.status()
@@ -205,6 +223,7 @@ CHECKS = {
     "drbg": check_drbg,
     "reports": check_reports,
     "signatures": check_signatures,
+    "withdrawals": check_withdrawals,
     "ledgers": check_ledgers,
     "malformed": check_malformed,
     "settings": check_settings,
@@ -234,7 +253,7 @@ def run(lines):
     experiments = {}
     for section, case in cases(lines):
         counts[section] = counts.get(section, 0) + 1
-        if section == "signatures" and counts[section] % _SIGNATURES_EVERY:
+        if section in ("signatures", "withdrawals") and counts[section] % _SIGNATURES_EVERY:
             continue
         try:
             CHECKS[section](case, experiments)

@@ -132,7 +132,7 @@ def test_epsilon_may_change_from_version_to_version_within_sum_and_squares():
 
 
 def test_epsilon_may_not_change_within_count_and_the_board_says_so():
-    reason = "under count its epsilon was pinned as 500000"
+    reason = "its epsilon was pinned as 500000"
     budget = '"rule":"count","cap":9'
     client, storage = new_board()
     enroll(client, 500000, budget)

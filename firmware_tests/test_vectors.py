@@ -17,7 +17,7 @@ def test_every_vector_is_reproduced_bit_for_bit():
     if failures:
         raise AssertionError(f"{len(failures)} cases")
     for section in check_vectors.CHECKS:
-        if not counts.get(section):
+        if not (counts.get(section) or further.get(section)):
             raise AssertionError("no case of " + section)
     if not further["codes"]:
         raise AssertionError("no codes of further mechanisms")

@@ -1,9 +1,9 @@
-"""The server's side of hcms: Apple's Hadamard count mean sketch. The board's side is hcms_board.py."""
+"""The server's side of hcms: Apple's Hadamard count mean sketch. The board's side is sketch_board.py."""
 
 from pathlib import Path
 
-import hcms_board
 import numpy as np
+import sketch_board
 from scipy import linalg
 
 from hushmote.device.ldp_client import ONE
@@ -28,12 +28,12 @@ class Sketch:
         self.truth = threshold / ONE
         self.scale = 1 / (2 * self.truth - 1)  # Apple's c: (e^ε + 1) / (e^ε - 1)
         self.codes = 2 * hashes * width
-        self._polynomials = np.array([hcms_board.coefficients(i) for i in range(hashes)], np.uint64)
+        self._polynomials = np.array([sketch_board.coefficients(i) for i in range(hashes)], np.uint64)
 
     def cells(self, items, row):
         """The cell of each item under one hash function."""
         a, b, c = self._polynomials[row]
-        x, prime = np.asarray(items, np.uint64), np.uint64(hcms_board.PRIME)
+        x, prime = np.asarray(items, np.uint64), np.uint64(sketch_board.PRIME)
         return ((((a * x + b) % prime * x + c) % prime) & np.uint64(self.width - 1)).astype(np.int64)
 
     def law(self, items, shares):
@@ -76,7 +76,7 @@ class Sketch:
         number = rng.integers(0, self.hashes, len(items))
         place = rng.integers(0, self.width, len(items))
         a, b, c = self._polynomials[number].T
-        x, prime = np.asarray(items, np.uint64), np.uint64(hcms_board.PRIME)
+        x, prime = np.asarray(items, np.uint64), np.uint64(sketch_board.PRIME)
         bits = (((a * x + b) % prime * x + c) % prime).astype(np.int64) & place
         for shift in (16, 8, 4, 2, 1):
             bits ^= bits >> shift
@@ -91,13 +91,23 @@ class HadamardSketch(Mechanism):
     values that share cells more often than others take a little from each other, however many reports come.
     """
 
-    board = Path(hcms_board.__file__)
+    board = Path(sketch_board.__file__)
     answers = frozenset()
-    examples = ({"type": "bool", "hashes": 2, "width": 4},)
+    parameters = ("hashes", "width")
+    examples = (
+        {"type": "bool", "hashes": 2, "width": 4},
+        {"type": "text", "salt": "s", "slots": 32, "hashes": 3, "width": 8},
+    )
 
     def __init__(self, experiment):
         super().__init__(experiment)
         self.sketch = Sketch(experiment.hashes, experiment.width, experiment.threshold)
+
+    def fields(self):
+        return super().fields() | {"hashes": self.sketch.hashes, "width": self.sketch.width}
+
+    def words(self):
+        return f"hcms, {self.sketch.hashes} hash functions of {self.sketch.width} cells"
 
     def law(self, shares):
         table = self.sketch.law(np.arange(self.domain), shares.reshape(self.domain, -1))

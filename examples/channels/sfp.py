@@ -1,11 +1,11 @@
-"""The server's side of sfp: Apple's sequence-fragment puzzle. The board's side is sfp_board.py."""
+"""The server's side of sfp: Apple's sequence-fragment puzzle. The board's side is sketch_board.py."""
 
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
-import sfp_board
+import sketch_board
 from hcms import Sketch
 
 from hushmote.server.mechanisms import Mechanism, Stratum
@@ -14,13 +14,27 @@ from hushmote.server.mechanisms import Mechanism, Stratum
 class FragmentPuzzle(Mechanism):
     """Sketches of the pieces of words."""
 
-    board = Path(sfp_board.__file__)
+    board = Path(sketch_board.__file__)
     answers = frozenset()
-    examples = ({"type": "letters", "alphabet": "ab", "length": 2, "hashes": 2, "width": 2},)
+    parameters = ("alphabet", "length", "hashes", "width", "weights")
+    examples = (
+        {"type": "letters", "alphabet": "abc", "length": 2, "hashes": 2, "width": 4},
+        {"type": "letters", "alphabet": "ab", "length": 4, "hashes": 1, "width": 4, "weights": [2, 1, 3]},
+    )
 
     def __init__(self, experiment):
         super().__init__(experiment)
         self.sketch = Sketch(experiment.hashes, experiment.width, experiment.threshold)
+
+    def fields(self):
+        """Those of the reading too, whose type is not one of the shipped."""
+        e = self.experiment
+        of_words = {"alphabet": e.alphabet, "length": e.length, "weights": e.weights}
+        return super().fields() | of_words | {"hashes": self.sketch.hashes, "width": self.sketch.width}
+
+    def words(self):
+        hashes, width = self.sketch.hashes, self.sketch.width
+        return f"sfp, words of {self.experiment.length} letters, {hashes} hash functions of {width} cells"
 
     @property
     def strata(self):
@@ -29,7 +43,7 @@ class FragmentPuzzle(Mechanism):
 
     def pieces(self, indices):
         """Items of the pieces of words, shape (n, pieces)."""
-        return np.array([sfp_board.pieces_of(self.experiment, int(i)) for i in indices])
+        return np.array([sketch_board.pieces_of(self.experiment, int(i)) for i in indices])
 
     def law(self, shares):
         columns = shares.reshape(self.domain, -1)
@@ -60,13 +74,13 @@ class FragmentPuzzle(Mechanism):
         experiment, sketch = self.experiment, self.sketch
         pairs = (len(experiment.alphabet) + 1) ** 2
         *places, whole = (counts[s.first : s.first + s.codes] for s in self.strata)
-        items = np.arange(sfp_board.PUZZLE * pairs)
+        items = np.arange(sketch_board.PUZZLE * pairs)
         parts = []
         for place in places:
             shares = sketch.shares(place, items)
             parts.append(np.argpartition(-shares, common)[:common])
         tried = []
-        for number in range(sfp_board.PUZZLE):
+        for number in range(sketch_board.PUZZLE):
             pieces = [part[part // pairs == number] % pairs for part in parts]
             if np.prod([len(p) for p in pieces]) > most:
                 continue

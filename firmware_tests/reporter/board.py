@@ -11,10 +11,35 @@ import json
 import sys
 
 import ldp_client
+import ldp_p256
+import reporter_base
 from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
 settings = json.loads(sys.stdin.readline())
+
+
+class Clock:
+    """The reporter's millisecond counter, which can be put forward and wraps as on every board."""
+
+    PERIOD = 1 << 30
+    passed_ms = 0
+
+    def ticks_ms(self):
+        return (ticks_ms() + self.passed_ms) % self.PERIOD
+
+    def ticks_add(self, ticks, ms):
+        return (ticks + ms) % self.PERIOD
+
+    def ticks_diff(self, ticks, since):
+        half = self.PERIOD >> 1
+        return (ticks - since + half) % self.PERIOD - half
+
+
+clock = Clock()
+for name in ("ticks_ms", "ticks_add", "ticks_diff"):  # before the reporters take them from there
+    setattr(reporter_base, name, getattr(clock, name))
+
 if settings.get("kind") == "asyncio":
     import asyncio
 
@@ -78,7 +103,7 @@ class Board:
         self.storage = settings.get("folder") or Slots()
         if not settings.get("again"):
             ldp_client.provision(self.storage)
-        key = settings.get("key")
+        key, announce_key = settings.get("key"), settings.get("announce_key")
         policy = settings["policy"]
         for name in ("rules", "experiments"):  # JSON has no tuples
             policy[name] = tuple(policy[name])
@@ -87,10 +112,14 @@ class Board:
             self.storage,
             settings["device"],
             key=bytes(key) if key else None,
+            announce_key=bytes(announce_key) if announce_key else None,
             fleet=settings["fleet"],
         )
-        kept = KeptExperiments(self.client, settings["kept"]) if settings.get("kept") else None
-        self.fed = 0
+        kept = None if settings.get("folder") else KeptExperiments(self.client, None)
+        self.fed = self.turns = 0
+        self.checks_made = []  # of each signature: the turn it was computed in, how often feed() came before
+        self.verify = ldp_p256.verify
+        ldp_p256.verify = self.count_and_verify
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
         if settings.get("kind") == "asyncio":
@@ -98,8 +127,10 @@ class Board:
             where = settings["host"], settings["port"]
             context = Ussl.context() if settings.get("tls") else None
             self.reporter = AsyncReporter(self.client, *where, ssl=context, kept=kept, **settings["reporter"])
-            self.reporter._next_ms = ticks_ms()  # the first attempt at once
+            self.reporter._next_ms = clock.ticks_ms()  # the first attempt at once
             self.start()
+            if settings.get("busy"):
+                self.other = self.loop.create_task(self.work())
         else:
             brokers = settings["host"].count(",") + 1
             self.reporter = Reporter(
@@ -107,11 +138,24 @@ class Board:
             )
             self.reporter.close()  # likewise
 
+    async def work(self):
+        """What else an application on asyncio does: it feeds the watchdog whenever it has its turn."""
+        while True:
+            self.feed()
+            await asyncio.sleep(0)
+
     def feed(self):
         self.fed += 1
 
     def feeds(self):
         return self.fed
+
+    def count_and_verify(self, *arguments):
+        self.checks_made.append([self.turns, self.fed])
+        return self.verify(*arguments)
+
+    def checks(self):
+        return self.checks_made
 
     def start(self):
         self.task = self.loop.create_task(self.reporter.run())
@@ -119,6 +163,7 @@ class Board:
     def turn(self):
         """Let the reporter do what is due; returns how long that held everything else up, in ms."""
         start = ticks_ms()
+        self.turns += 1
         if self.task is None:
             self.reporter.poll()
             held = ticks_diff(ticks_ms(), start)
@@ -158,6 +203,19 @@ class Board:
             longest = max(longest, self.turn())
         return [True, longest]
 
+    def pass_ms(self, ms):
+        """Put the clock forward, in which time nobody polls."""
+        clock.passed_ms += ms
+
+    def live_until(self, what, value, ms):
+        """Let time pass quickly, a second in 20 ms, until self.<what>() is value; the ms that passed."""
+        passed = 0
+        while getattr(self, what)() != value and passed < ms:
+            self.poll(20)
+            self.pass_ms(1000)
+            passed += 1000
+        return passed
+
     def connected(self):
         return self.reporter.connected
 
@@ -166,6 +224,12 @@ class Board:
 
     def failed(self):
         return self.reporter.error is not None
+
+    def sent(self):
+        return self.reporter.sent
+
+    def attempts(self):
+        return self.reporter._attempt
 
     def connects(self):
         return self.reporter.connects
@@ -178,6 +242,13 @@ class Board:
 
     def states(self):
         return [line["state"] for name, line in sorted(self.client.status()["experiments"].items())]
+
+    def all_states(self):
+        lines = self.client.status()["experiments"]
+        return [lines[name]["state"] for name in self.settings["policy"]["experiments"]]
+
+    def check_count(self):
+        return len(self.checks_made)
 
     def refused(self):
         return self.reporter.refused

@@ -13,6 +13,7 @@ import sys
 import time
 
 import mqtt_reporter
+from kept_experiments import KeptExperiments
 from umqtt.simple import MQTTClient
 
 host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -86,7 +87,8 @@ if kind == "bare":
 else:
     outbox = Outbox()
     pace = {"keepalive_s": 2, "timeout_s": 1} if kind == "pinged" else {}
-    reporter = mqtt_reporter.Reporter(outbox, make_mqtt, delay_s=0, backoff_s=1, backoff_max_s=1, **pace)
+    pace.update({"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1})
+    reporter = mqtt_reporter.Reporter(outbox, make_mqtt, KeptExperiments(outbox, None), **pace)
     while outbox.next <= count and time.ticks_diff(time.ticks_ms(), start) < 60_000:
         reporter.poll()
         if outbox.next == 100:

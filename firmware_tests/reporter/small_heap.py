@@ -10,6 +10,7 @@ import time
 
 import ldp_client
 import mqtt_reporter
+from kept_experiments import KeptExperiments
 from umqtt.simple import MQTTClient
 
 NAMES = ("room_temp", "door_open", "light")
@@ -39,7 +40,11 @@ storage = Slots()
 ldp_client.provision(storage)
 client = ldp_client.Client(POLICY, storage, "k3f9x1", key=bytes(32), fleet="house")
 reporter = mqtt_reporter.Reporter(
-    client, lambda: MQTTClient("k3f9x1", sys.argv[1], int(sys.argv[2])), delay_s=0, backoff_s=1
+    client,
+    lambda: MQTTClient("k3f9x1", sys.argv[1], int(sys.argv[2])),
+    KeptExperiments(client, None),
+    delay_s=0,
+    backoff_s=1,
 )
 
 

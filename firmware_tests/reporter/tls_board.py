@@ -10,6 +10,7 @@ import sys
 
 import ldp_client
 import main
+from kept_experiments import KeptExperiments
 from mqtt_reporter import Reporter
 
 
@@ -34,7 +35,7 @@ client = ldp_client.Client(
     fleet=settings["fleet"],
 )
 try:
-    reporter = Reporter(client, main.make_mqtt_maker(settings))
+    reporter = Reporter(client, main.make_mqtt_maker(settings), KeptExperiments(client, None))
     reporter.flush(10_000, {"room_temp": 21.0} if sys.argv[2] else {})
     status = client.status()
     said = {"error": reporter.error, "sent": reporter.sent, "waiting": status["pending"]}

@@ -14,6 +14,7 @@ import time
 import ffi
 import ldp_client
 import main
+from kept_experiments import KeptExperiments
 from mqtt_reporter import Reporter
 
 libc = ffi.open("libc.so.6")
@@ -49,7 +50,7 @@ ldp_client.provision(slots)
 keys = [binascii.unhexlify(settings[name]) for name in ("key", "announce_key")]
 client = ldp_client.Client(main.POLICY, slots, settings["device_id"], *keys, fleet=settings["fleet"])
 step("before")
-reporter = Reporter(client, main.make_mqtt_maker(settings), delay_s=0)
+reporter = Reporter(client, main.make_mqtt_maker(settings), KeptExperiments(client, None), delay_s=0)
 reporter.close()  # the first attempt at once
 step("certificates")
 until = time.ticks_add(time.ticks_ms(), 20_000)

@@ -1,13 +1,16 @@
 """MicroPython from Debian's archive: its unix port built as a board is, and its 32-bit binary unpacked.
 
 Both come from Debian 13, through an apt state of their own, so that the machine's apt is left alone. The
-mirror is the one that the machine's apt is configured with.
+mirror is the one that the machine's apt is configured with. What was downloaded is kept in the user's cache
+folder for the next checkout.
 """
 
+import fcntl
 import os
 import platform
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 SUITE = "trixie"
@@ -43,7 +46,10 @@ def run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = No
     )
     if result.returncode:
         lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
-        raise CannotInstall(f"{arguments[0]} failed: {lines[-1]}", " ".join(arguments))
+        cause = next(
+            (line for line in lines if line.startswith("E: ")), lines[-1]
+        )  # apt's first is the cause
+        raise CannotInstall(f"{arguments[0]} failed: {cause}", " ".join(arguments))
     return result.stdout
 
 
@@ -69,16 +75,23 @@ def _check_machine() -> None:
         raise CannotInstall("Debian's archive keys are missing", "apt-get install debian-archive-keyring")
 
 
-def private_apt(folder: Path) -> dict[str, str]:
-    """An apt state in a folder, updated; returns the environment that selects it."""
-    _check_machine()
+# A state for each index, so that one that cannot be had keeps nobody from the others.
+_INDEX = {
+    "source": ("deb-src", ""),
+    "i386": ("deb", "arch=i386"),
+    "all": ("deb", "arch=amd64"),
+}
+_TRIES = 3
+_PAUSE_S = 10.0
+
+
+def _private_apt(folder: Path, index: str) -> dict[str, str]:
+    """An apt state in a folder with one index, updated; returns the environment that selects it."""
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    uri = mirror()
-    (folder / "sources.list").write_text(
-        f"deb [signed-by={KEYRING} arch=i386] {uri} {SUITE} main\n"
-        f"deb-src [signed-by={KEYRING}] {uri} {SUITE} main\n"
-    )
+    kind, architecture = _INDEX[index]
+    trust = f"signed-by={KEYRING} {architecture}".strip()
+    (folder / "sources.list").write_text(f"{kind} [{trust}] {mirror()} {SUITE} main\n")
     (folder / "status").write_text("")
     (folder / "apt.conf").write_text(
         f'Dir::Etc::sourcelist "{folder}/sources.list";\n'
@@ -91,10 +104,48 @@ def private_apt(folder: Path) -> dict[str, str]:
         + 'Acquire::Languages "none";\nAPT::Update::Post-Invoke "";\n'
     )
     environment = {"APT_CONFIG": str(folder / "apt.conf")}
-    if not (folder / "updated").exists():
-        run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"], folder, environment)
-        (folder / "updated").touch()
+    run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"], folder, environment)
     return environment
+
+
+def packages(index: str, *names: str) -> Path:
+    """A folder with these packages of an index ("source", "i386" or "all"), downloaded once for this user.
+
+    A mirror may be in the middle of a sync, so it is asked three times. Raises CannotInstall with its last
+    answer.
+    """
+    _check_machine()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hushmote" / SUITE / index
+    target = cache / "+".join(name.partition(":")[0] for name in names)
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in range(_TRIES if not target.exists() else 0, 0, -1):
+            try:
+                _download(cache, target, index, names)
+                break
+            except CannotInstall:
+                if left == 1:
+                    raise
+                time.sleep(_PAUSE_S)
+    return target
+
+
+def _download(cache: Path, target: Path, index: str, names: tuple[str, ...]) -> None:
+    environment = _private_apt(cache / "apt", index)
+    new = cache / "new"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    get = ["source", "--download-only"] if index == "source" else ["download"]
+    run(["apt-get", "-qq", *get, *names], new, environment)
+    new.replace(target)
+
+
+def unpack_source(name: str, parent: Path) -> Path:
+    """Unpack a source package into parent/name, which is returned."""
+    description = next(packages("source", name).glob(f"{name}_*.dsc"))
+    run(["dpkg-source", "--no-check", "-x", str(description), name], parent)
+    return parent / name
 
 
 def _missing_compiler() -> bool:
@@ -124,14 +175,10 @@ def install_unix32f(rig: Path) -> None:
     """Build the unix port with 31-bit small integers and single floats into rig/unix32f."""
     _check_machine()
     _get_compiler()
-    environment = private_apt(rig / "apt")
     source = rig / "src"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
-    description = next(source.glob("micropython_*.dsc"))
-    run(["dpkg-source", "--no-check", "-x", description.name, "micropython"], source)
-    port = source / "micropython" / "ports" / "unix"
+    port = unpack_source("micropython", source) / "ports" / "unix"
     options = [f"-j{os.cpu_count()}", "MICROPY_FORCE_32BIT=1", "BUILD=build-32f", "FROZEN_MANIFEST="]
     options += [f"MICROPY_PY_{name}=0" for name in ("BTREE", "SSL", "FFI")]
     floats = "-DMICROPY_FLOAT_IMPL=MICROPY_FLOAT_IMPL_FLOAT -DMICROPY_FLOAT_USE_NATIVE_FLT16=0"
@@ -152,15 +199,12 @@ exec "$lib/ld-linux.so.2" --library-path "$lib" "$here/usr/bin/micropython" "$@"
 
 def install_mp32(rig: Path) -> None:
     """Unpack Debian's i386 build, with the libraries it needs, into rig/mp32; no compiler, no root."""
-    environment = private_apt(rig / "apt")
+    archives = packages("i386", *(f"{name}:i386" for name in _I386_PACKAGES))
     target = rig / "mp32"
-    packages = target / "packages"
     shutil.rmtree(target, ignore_errors=True)
-    packages.mkdir(parents=True)
-    run(["apt-get", "-qq", "download", *(f"{name}:i386" for name in _I386_PACKAGES)], packages, environment)
-    for package in sorted(packages.glob("*.deb")):
+    target.mkdir(parents=True)
+    for package in sorted(archives.glob("*.deb")):
         run(["dpkg", "-x", str(package), str(target)], target)
-    shutil.rmtree(packages)
     launcher = target / "new"
     launcher.write_text(_LAUNCHER)
     launcher.chmod(0o755)

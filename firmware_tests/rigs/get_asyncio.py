@@ -24,12 +24,10 @@ def fetch(rig: Path = RIG) -> Path:
     folder = rig / "asyncio"
     if (folder / "asyncio" / "__init__.py").exists():
         return folder
-    environment = debian.private_apt(rig / "apt")
     source = rig / "asyncio.new"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    debian.run(["apt-get", "-qq", "source", "--download-only", "micropython"], source, environment)
-    with tarfile.open(next(source.glob("*.orig.tar.*"))) as archive:
+    with tarfile.open(next(debian.packages("source", "micropython").glob("*.orig.tar.*"))) as archive:
         for member in archive:
             path = Path(member.name)
             if path.parts[-3:-1] == ("extmod", "asyncio") and path.suffix == ".py":

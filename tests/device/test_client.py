@@ -1,8 +1,10 @@
 """The client: rules and caps, the policy, pinning, numbering, tags, signed experiments, status."""
 
+import _thread
 import contextlib
 import hashlib
 import hmac
+import importlib.util
 import itertools
 import json
 import sys
@@ -16,7 +18,7 @@ from experiments import experiment_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushmote.device import ldp_client
+from hushmote.device import ldp_client, ldp_p256
 from hushmote.device.ldp_client import (
     Client,
     Experiment,
@@ -213,7 +215,7 @@ def test_another_epsilon_is_refused_under_count_once_one_is_pinned():
     client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
     client.sent(client.report("e", True))
     for epsilon in (499_999, EPSILON):
-        with pytest.raises(ExperimentRefused, match="under count its epsilon was pinned as 500000"):
+        with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
             client.enroll(budget("count", 4, epsilon=epsilon))
     assert reports_until_silent(client) == 3, "the refused version changed nothing"
     client.enroll(budget("count", 9, epsilon=500_000))
@@ -375,7 +377,7 @@ def test_a_device_id_that_does_not_fit_a_topic_is_refused(device_id):
 )
 @pytest.mark.parametrize("name", ["key", "announce_key"])
 def test_keys_of_another_size_are_refused(name, key):
-    with pytest.raises(SettingsError, match="key must be 32 bytes or None, announce_key 64 or None"):
+    with pytest.raises(SettingsError, match="key is 32 bytes, announce_key 64, or None"):
         board(**{"fleet": "f", name: key})
 
 
@@ -572,6 +574,90 @@ def test_an_older_message_is_not_taken_when_it_is_played_back():
     client.enroll(signed(old, serial=10))
 
 
+def withdrawal(serial, **changes):
+    return signed(b"", serial=serial, **changes)
+
+
+def test_a_signed_withdrawal_ends_an_experiment_and_no_older_version_comes_back():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    old = signed(budget("sum", 9 * EPSILON), serial=7)
+    client.enroll(old)
+    first = client.report("e", True)
+    for _ in range(2):  # the broker repeats it
+        client.withdraw("e", withdrawal(8))
+        assert client.serials == {"e": 8}
+        assert client.report("e", True) is None
+        assert client.outbox() == [first]
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.enroll(old)
+    client.enroll(signed(budget("sum", 9 * EPSILON), serial=10))
+    with pytest.raises(ExperimentRefused, match="a newer version was published"):
+        client.withdraw("e", withdrawal(8))
+    assert client.report("e", True) is not None
+
+
+def test_a_board_that_saw_only_the_withdrawal_does_not_take_what_was_withdrawn():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    client.withdraw("e", withdrawal(8))
+    with pytest.raises(ExperimentRefused, match="a newer version was published"):
+        client.enroll(signed(budget("sum", EPSILON), serial=7))
+
+
+def test_no_other_message_withdraws_an_experiment_of_a_keyed_fleet():
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    payload = budget("sum", 9 * EPSILON)
+    client.enroll(signed(payload, serial=7))
+    good = withdrawal(8)
+    for wrong in (
+        b"",
+        b"\x00",
+        good[:-1],
+        good + b"\x00",
+        withdrawal(8, key=KEY),
+        withdrawal(8, fleet="other"),
+        withdrawal(8, name="f"),
+        withdrawal(9)[:5] + good[5:],
+        b"{" + good[1:],
+        payload,
+        signed(payload, serial=8),
+    ):
+        with pytest.raises(ExperimentRefused, match=MISSING):
+            client.withdraw("e", wrong)
+        assert client.serials == {"e": 7}
+        assert client.status()["experiments"]["e"]["state"] == "reporting"
+    client.withdraw("e", bytearray(good))
+    assert client.report("e", True) is None
+
+
+def test_in_an_open_fleet_an_empty_message_withdraws_and_no_other_does():
+    client = board()
+    client.enroll(budget("sum", EPSILON))
+    for wrong in (b"\x00", b"{}", withdrawal(8)):
+        with pytest.raises(ExperimentRefused, match=MISSING):
+            client.withdraw("e", wrong)
+        assert client.status()["experiments"]["e"]["state"] == "reporting"
+    client.withdraw("e", b"")
+    assert client.status()["experiments"]["e"]["state"] == "absent"
+
+
+def test_no_signature_is_computed_for_a_message_of_an_older_serial(monkeypatch):
+    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+    client.enroll(signed(budget("sum", EPSILON), serial=7))
+
+    def computed(*_):
+        raise AssertionError("a second of a board's time")
+
+    monkeypatch.setattr(ldp_p256, "verify", computed)
+    for message in (
+        signed(budget("sum", EPSILON), serial=6),
+        signed(budget("sum", EPSILON), key=KEY, serial=6),
+    ):
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.enroll(message)
+    with pytest.raises(ExperimentRefused, match="a newer version was published"):
+        client.withdraw("e", withdrawal(6))
+
+
 def test_a_message_that_was_refused_does_not_raise_the_serial():
     client = board({"epsilon": EPSILON}, announce_key=ANNOUNCE_KEY, fleet="home")
     forged = signed(budget("sum", EPSILON), key=KEY, serial=2**32 - 1)
@@ -688,13 +774,43 @@ def test_a_version_that_came_while_another_one_was_pinned_makes_no_report():
         assert client.status()["sum"] == EPSILON
 
 
+def test_calls_that_come_at_the_same_time_are_told_apart_by_a_lock_of_the_threads():
+    assert type(board()._lock) is type(_thread.allocate_lock())
+
+
+def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
+    monkeypatch.setitem(sys.modules, "_thread", None)
+    spec = importlib.util.spec_from_file_location("ldp_client_alone", ldp_client.__file__)
+    alone: Any = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
+    spec.loader.exec_module(alone)  # pyright: ignore[reportOptionalMemberAccess]
+    storage = memory()
+    alone.provision(storage)
+    client = alone.Client(POLICY, storage, device_id="d")
+    client.enroll(budget("sum", 9 * EPSILON))
+    inner = []
+
+    class Interrupting:
+        def bernoulli(self, threshold):
+            inner.append(client.report("e", True))
+            return True
+
+        def below(self, n):
+            return 0
+
+    client.rng = Interrupting()
+    for made in range(1, 4):
+        assert client.report("e", True) is not None
+        assert inner == [None] * made
+    assert client.status()["sum"] == 3 * EPSILON
+
+
 def test_opting_out_while_a_call_is_under_way_is_refused_and_silences_at_once():
     client = board()
     client.enroll(budget("sum", 30 * EPSILON))
-    assert client._enter()
+    assert client._lock.acquire(False)
     with pytest.raises(LedgerError, match="another call is under way"):
         client.enabled = False
-    client._idle.append(True)
+    client._lock.release()
     assert (client.enabled, client.report("e", True), client.outbox()) == (False, None, [])
     client.enabled = False
     client.enabled = True

@@ -115,6 +115,13 @@ def test_bernoulli_has_its_probability(threshold):
     assert stats.binomtest(hits, draws, threshold / ONE).pvalue > FALSE_ALARM
 
 
+def test_a_draw_of_exactly_the_threshold_is_false_and_one_below_it_is_true():
+    for seed in (b"a", b"b", b"c"):
+        drawn = DRBG(seed)._bits()
+        assert not DRBG(seed).bernoulli(drawn)
+        assert DRBG(seed).bernoulli(drawn + 1)
+
+
 def test_bernoulli_is_certain_at_both_ends():
     drbg = DRBG(b"any")
     assert all(drbg.bernoulli(ONE) and not drbg.bernoulli(0) for _ in range(1000))

@@ -205,19 +205,11 @@ def test_names_of_1_to_32_characters_are_taken(name):
     assert parse(name=name).name == name
 
 
-@pytest.mark.parametrize(
-    ("field", "choices"),
-    [
-        ("type", None),
-        ("mechanism", None),
-        ("window", "hour, day, all"),
-    ],
-)
+@pytest.mark.parametrize("field", ["type", "mechanism", "window"])
 @pytest.mark.parametrize("value", ["", "RR", "rr ", 1, ["rr"], {}, True, "r", "week"])
-def test_a_choice_lists_what_would_be_right_and_what_a_board_lacks_is_named(field, choices, value):
+def test_what_a_board_lacks_is_named(field: str, value: object):
     shown = value if isinstance(value, str) else "?"
-    text = f"{field} must be one of {choices}" if choices else f"no {field} {shown} on this board"
-    assert refusal(experiment_json(**{field: value})) == text
+    assert refusal(experiment_json(**{field: value})) == f"no {field} {shown} on this board"
 
 
 @pytest.mark.parametrize(
@@ -334,8 +326,8 @@ def test_weights_of_the_wrong_number_or_size_are_refused(weights, text):
         ({}, "rule is missing"),
         ({"rule": "sum"}, "cap is missing"),
         ({"cap": 5}, "rule is missing"),
-        ({"rule": "total", "cap": 5}, "rule must be one of unlimited, sum, squares, count"),
-        ({"rule": ["sum"], "cap": 5}, "rule must be one of unlimited, sum, squares, count"),
+        ({"rule": "total", "cap": 5}, "no rule total on this board"),
+        ({"rule": ["sum"], "cap": 5}, "no rule ? on this board"),
         ({"rule": "unlimited", "cap": 5}, "unknown field cap in budget"),
         ({"rule": "sum", "cap": 5, "delta": 1}, "unknown field delta in budget"),
         ([], "budget must be an object"),

@@ -49,6 +49,12 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+def withdrawn(serial: int, **changes: Any) -> bytes:
+    return keys.sign_experiment(
+        changes.get("key", SIGNING), topics.experiment_topic(FLEET, "room_temp"), b"", serial
+    )
+
+
 def start(
     folder: Path | None, key: bytes | None = SIGNING, fleet: str = FLEET, **policy: Any
 ) -> KeptExperiments:
@@ -109,25 +115,60 @@ def test_an_older_one_is_refused_after_a_restart_as_well(folder: Path):
 
 def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
     start(folder).take("room_temp", signed(5))
-    start(folder).take("room_temp", b"")
+    start(folder).take("room_temp", withdrawn(6))  # the board was away meanwhile
     kept = start(folder)
     assert states(kept) == ["absent", "absent"]
     assert kept.known == {}
-    with pytest.raises(ExperimentRefused):
+    with pytest.raises(ExperimentRefused, match="newer"):
         kept.take("room_temp", signed(5))
-    kept.take("room_temp", signed(6))
+    kept.take("room_temp", signed(7))
     assert states(kept) == ["reporting", "absent"]
+    with pytest.raises(ExperimentRefused, match="newer"):
+        kept.take("room_temp", withdrawn(6))
+    assert states(start(folder)) == ["reporting", "absent"]
 
 
-def test_one_that_the_broker_no_longer_repeats_may_come_again_but_no_older_one(folder: Path):
-    start(folder).take("room_temp", signed(5))
-    start(folder).absent("room_temp")
+def test_a_withdrawal_that_the_broker_repeats_is_neither_verified_nor_written(
+    folder: Path, verified: list[bytes]
+):
+    start(folder).take("room_temp", withdrawn(6))
+    assert len(verified) == 1
+    kept = start(folder)
+    (folder / "room_temp").unlink()
+    kept.take("room_temp", withdrawn(6))
+    assert len(verified) == 1
+    assert not (folder / "room_temp").exists()
+
+
+def test_who_clears_a_topic_of_a_keyed_fleet_costs_its_boards_nothing(folder: Path, verified: list[bytes]):
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    whole = (folder / "room_temp").read_bytes()
+    (folder / "room_temp").unlink()
+    for _ in range(3):
+        with pytest.raises(ExperimentRefused):
+            kept.take("room_temp", b"")
+        kept.absent("room_temp")  # after a reconnect: the broker repeats nothing
+        kept.take("room_temp", signed(5))
+    assert states(kept) == ["reporting", "absent"]
+    assert len(verified) == 1
+    assert not (folder / "room_temp").exists()
+    (folder / "room_temp").write_bytes(whole)
+    for wrong in (withdrawn(6, key=OTHER), b"\x00", withdrawn(6)[:-1]):
+        with pytest.raises(ExperimentRefused, match="signature"):
+            kept.take("room_temp", wrong)
+    assert states(start(folder)) == states(kept) == ["reporting", "absent"]
+
+
+def test_a_file_of_earlier_firmware_that_holds_a_withdrawal_alone_keeps_its_serial(folder: Path):
+    kept = start(folder)
+    kept.take("room_temp", signed(5))
+    data = b"\x00\x00\x00\x06"
+    (folder / "room_temp").write_bytes(data + kept._seal("room_temp", data).to_bytes(4, "big"))
     kept = start(folder)
     assert states(kept) == ["absent", "absent"]
-    with pytest.raises(ExperimentRefused):
-        kept.take("room_temp", signed(4))
-    kept.take("room_temp", signed(5))
-    assert states(kept) == ["reporting", "absent"]
+    with pytest.raises(ExperimentRefused, match="newer"):
+        kept.take("room_temp", signed(5))
 
 
 def test_a_forged_one_changes_nothing(folder: Path):
@@ -200,12 +241,16 @@ def test_open_fleets_keep_experiments_and_forget_withdrawn_ones(folder: Path):
     assert states(kept) == ["reporting", "absent"]
     kept.take("room_temp", b"")
     assert os.listdir(folder) == []
+    kept.take("room_temp", experiment_json(name="room_temp"))
+    kept.absent("room_temp")
+    assert os.listdir(folder) == []
+    assert states(kept) == states(start(folder, None)) == ["absent", "absent"]
 
 
 def test_without_a_folder_nothing_is_kept():
     kept = start(None)
     kept.take("room_temp", signed(5))
-    kept.take("room_temp", b"")
+    kept.take("room_temp", withdrawn(6))
     assert kept.fault is None
     assert states(kept) == ["absent", "absent"]
 
@@ -220,6 +265,6 @@ def test_a_name_that_is_nested_deep_is_refused_and_no_text_is_made_of_it(folder:
 
 def test_the_last_serial_number_can_be_withdrawn(folder: Path):
     kept = start(folder)
-    kept.take("room_temp", signed(0xFFFFFFFF))
-    kept.take("room_temp", b"")
+    kept.take("room_temp", signed(0xFFFFFFFE))
+    kept.take("room_temp", withdrawn(0xFFFFFFFF))
     assert states(start(folder)) == ["absent", "absent"]

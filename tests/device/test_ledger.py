@@ -363,7 +363,7 @@ def test_a_record_is_at_most_128_bytes_at_extreme_numbers():
     state = client._ledger.state
     for key, (_, pinned, cap, _) in state.entries.items():
         state.entries[key] = (2**32 - 2, pinned, cap, 2**54 - 17_000_000)
-    client._ledger.sequence = 2**32 - 2
+    state.sequence = 2**32 - 2
     state.sum = 2**48 - 17_000_000
     state.squares = 2**64 - 17_000_000**2
     report = client.report("g", 1)
@@ -613,6 +613,13 @@ def test_after_a_failed_opt_out_the_client_is_silent_all_the_same():
     assert client.enabled is False
     assert client.report("e", True) is None
     assert client.outbox() == []
+    with pytest.raises(LedgerError, match="storage failed: errno 5"):
+        client.enabled = True  # which the flash has not taken either
+    assert client.enabled is False
+    assert client.report("e", True) is None
+    storage.fault = None
+    client.enabled = True
+    assert client.report("e", True) is not None
 
 
 # --- A real folder -----------------------------------------------------------------------------------

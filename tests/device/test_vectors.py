@@ -59,7 +59,7 @@ def as_lines(sections):
 def test_reading_line_by_line_finds_every_case(checker):
     whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
     assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
-    assert set(json.loads(TEXT)) == set(checker.CHECKS)
+    assert set(json.loads(TEXT)) | set(json.loads(FURTHER)) == set(checker.CHECKS)
 
 
 def test_the_file_is_what_the_reference_computes():
@@ -110,6 +110,7 @@ EXPECTATIONS = {
     "drbg": ["steps"],
     "reports": ["report", "after"],
     "signatures": ["refused"],
+    "withdrawals": ["refused", "least"],
     "ledgers": ["locked", "sum", "squares", "reports", "outbox"],
     "malformed": ["text", "error"],
     "settings": ["text"],
@@ -118,9 +119,9 @@ EXPECTATIONS = {
 
 @pytest.mark.parametrize("section", EXPECTATIONS)
 def test_a_wrong_expectation_fails_the_check(checker, section):
-    sections = json.loads(TEXT)
+    sections = json.loads(FURTHER) | json.loads(TEXT)
     for field in EXPECTATIONS[section]:
-        case = dict(sections[section][-1] if section != "signatures" else sections[section][0])
+        case = dict(sections[section][1 if section in ("signatures", "withdrawals") else -1])
         case[field] = altered(case[field])
         needed = {"experiments": sections["experiments"]} if section != "experiments" else {}
         _, failures = checker.run(as_lines({**needed, section: [case]}))

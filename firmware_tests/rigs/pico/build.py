@@ -37,7 +37,7 @@ def install(rig: Path) -> None:
     source.mkdir(parents=True)
     (folder / "package.json").write_text('{"private": true, "type": "module"}\n')
     debian.run(["npm", "install", "--no-audit", "--no-fund", "--silent", EMULATOR], folder)
-    _unpack(source, debian.private_apt(rig / "apt"))
+    _unpack(source)
     debian.run(["make", "-s", "-C", str(source / "micropython" / "mpy-cross"), f"-j{os.cpu_count()}"], source)
     _build(rig, _PLAIN, folder / "firmware.bin")
 
@@ -47,14 +47,11 @@ def freeze(rig: Path, device: Path) -> None:
     _build(rig, _FROZEN.format(device=device), rig / "pico" / "frozen.bin")
 
 
-def _unpack(source: Path, environment: dict[str, str]) -> None:
-    debian.run(["apt-get", "-qq", "source", "--download-only", "micropython", "mbedtls"], source, environment)
+def _unpack(source: Path) -> None:
     for name in ("micropython", "mbedtls"):
-        description = next(source.glob(f"{name}_*.dsc"))
-        debian.run(["dpkg-source", "--no-check", "-x", description.name, name], source)
-    debian.run(["apt-get", "-qq", "download", "pico-sdk-source", "tinyusb-source"], source, environment)
-    for package in source.glob("*.deb"):
-        debian.run(["dpkg", "-x", package.name, "debian"], source)
+        debian.unpack_source(name, source)
+    for package in debian.packages("all", "pico-sdk-source", "tinyusb-source").glob("*.deb"):
+        debian.run(["dpkg", "-x", str(package), "debian"], source)
     library = source / "micropython" / "lib"
     for name, there in (("tinyusb", source / "debian/usr/src/tinyusb"), ("mbedtls", source / "mbedtls")):
         (library / name).rmdir()

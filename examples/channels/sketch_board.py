@@ -1,0 +1,126 @@
+"""hcms and sfp: Apple's Hadamard count mean sketch, and the sequence-fragment puzzle over such sketches.
+
+hcms tells one random bit of the Hadamard transform of a value's cell, under a hash function out of many. sfp
+tells such a bit of a pair of letters with the word's hash, or of the word. Its type "letters" takes words of
+at most `length` letters of an `alphabet`; what is not of it, and the end, is one more letter. Each piece is
+told with all of epsilon: the paper tells two at once with a part of it each, which errs more.
+
+Privacy: the bit is told with probability e^epsilon / (e^epsilon + 1), rounded down; the piece, the hash
+function and the bit's place are drawn without looking at the value. Utility: that of one bit, ((e^epsilon +
+1) / (e^epsilon - 1))^2 for a report, which stays above 1; hash functions are fixed, so that collisions do not
+vanish with more reports. Cost: 2 * hashes * width codes, for each piece; 3 draws, of sfp 4, or 5 where there
+are more than 2**24 words. Citation: Apple's Differential Privacy Team, "Learning with Privacy at Scale",
+Apple Machine Learning Journal 2017 (A_client-HCMS, A_client-SFP).
+"""
+
+import hashlib
+
+try:
+    from hushmote.device import ldp_client
+except ImportError:  # on a board the files lie side by side
+    import ldp_client
+
+PRIME = (1 << 31) - 1
+PUZZLE = 256  # pieces of words of different hashes do not go together
+
+
+def coefficients(number):
+    """Of a hash function: three numbers mod PRIME, which make cells of any three values independent."""
+    digest = hashlib.sha256(b"hcms" + number.to_bytes(2, "big")).digest()
+    return [int.from_bytes(digest[i : i + 8], "big") % PRIME for i in (0, 8, 16)]
+
+
+def bit_of(sketch, item, rng):
+    """A code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
+    number = rng.below(sketch.hashes)
+    place = rng.below(sketch.width)
+    a, b, c = coefficients(number)
+    bits = ((a * item + b) * item + c) % PRIME & place  # place is below width, a power of 2
+    for shift in (16, 8, 4, 2, 1):
+        bits ^= bits >> shift
+    lie = 1 - rng.bernoulli(sketch.threshold)
+    return (number * sketch.width + place) * 2 + ((bits ^ lie) & 1)
+
+
+def take_sketch(exp, fields):
+    """Set hashes, width and threshold."""
+    exp.hashes = ldp_client.take_int(fields, "hashes", 1, 65536)
+    exp.width = ldp_client.take_int(fields, "width", 2, 1 << 20)
+    if exp.width & (exp.width - 1):
+        raise ldp_client.ExperimentRefused("width must be a power of 2")
+    exp.threshold = ldp_client.truth_threshold(exp.epsilon, 2)
+
+
+def take_hcms(exp, fields):
+    """hashes and width: of the sketch."""
+    if exp.domain > 1 << 24:
+        raise ldp_client.ExperimentRefused("hcms is for at most 16777216 values")
+    take_sketch(exp, fields)
+    exp.code_count = 2 * exp.hashes * exp.width
+
+
+def randomize_hcms(exp, index, rng):
+    """3 draws, whatever the index."""
+    return bit_of(exp, index, rng)
+
+
+def take_letters(reading, fields):
+    """alphabet: 2 to 64 different characters; length: even, 2 to 8."""
+    alphabet = ldp_client.take(fields, "alphabet")
+    if type(alphabet) is not str or not 2 <= len(alphabet) == len(set(alphabet)) <= 64:
+        raise ldp_client.ExperimentRefused("alphabet must be 2 to 64 different characters")
+    reading.alphabet = alphabet
+    reading.length = ldp_client.take_int(fields, "length", 2, 8)
+    if reading.length % 2:
+        raise ldp_client.ExperimentRefused("length must be even")
+    reading.domain = (len(alphabet) + 1) ** reading.length
+
+
+def bucket_letters(reading, value):
+    """The word as a number, its first letter the lowest digit; 0 stands for the end and for other letters."""
+    if not isinstance(value, str):
+        return -1
+    index = 0
+    for i in range(reading.length - 1, -1, -1):
+        index = index * (len(reading.alphabet) + 1) + reading.alphabet.find(value[i : i + 1] or "\n") + 1
+    return index
+
+
+def pieces_of(exp, index):
+    """Items of the sketches: of each pair of letters with the word's hash, and last of the word."""
+    digest = hashlib.sha256(index.to_bytes(8, "big")).digest()
+    pairs = (len(exp.alphabet) + 1) ** 2
+    items = []
+    for _ in range(exp.length // 2):
+        items.append(digest[0] * pairs + index % pairs)
+        index //= pairs
+    items.append(int.from_bytes(digest[1:9], "big") % PRIME)
+    return items
+
+
+def take_sfp(exp, fields):
+    """hashes and width: of each sketch; weights: how often each piece is asked for, the whole word last."""
+    if exp.type != "letters":
+        raise ldp_client.ExperimentRefused("sfp is for letters")
+    take_sketch(exp, fields)
+    count = exp.length // 2 + 1
+    exp.weights = ldp_client.take_ints(fields, "weights", count, 1, 65535, [1] * count)
+    exp.code_count = 2 * exp.hashes * exp.width * count
+
+
+def randomize_sfp(exp, index, rng):
+    """4 draws, whatever the index; of no reading that no index stands in for, any item is told."""
+    draw = rng.below(sum(exp.weights))
+    piece = 0
+    while draw >= exp.weights[piece]:
+        draw -= exp.weights[piece]
+        piece += 1
+    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # drawn in any case, of no reading
+    if index is not None:
+        item = pieces_of(exp, index)[piece]
+    return piece * 2 * exp.hashes * exp.width + bit_of(exp, item, rng)
+
+
+ldp_client.TYPES["letters"] = (take_letters, bucket_letters)
+ldp_client.MECHANISMS["hcms:HadamardSketch"] = (take_hcms, randomize_hcms)
+ldp_client.MECHANISMS["sfp:FragmentPuzzle"] = (take_sfp, randomize_sfp)

@@ -1,0 +1,118 @@
+"""One client on one ledger, where processes share a disk."""
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import enumeration
+import pytest
+from enumeration import POLICY
+from experiments import experiment_json
+
+from hushmote.device.ldp_client import Client, LedgerError, LedgerExists, provision
+
+TAKEN = "locked: storage failed: errno 11, another client uses this ledger"
+BUDGET = 8
+TRIALS = 62
+EPSILON = 1_000_000
+PAYLOAD = experiment_json(epsilon=EPSILON, budget={"rule": "sum", "cap": BUDGET * EPSILON})
+RACER = """if True:
+    import sys
+    sys.path.insert(0, sys.argv[1])
+    from enumeration import POLICY
+    from hushmote.device.ldp_client import Client
+    payload = bytes.fromhex(sys.argv[2])
+    print("ready", flush=True)
+    for folder in sys.stdin:
+        client = Client(POLICY, folder.strip(), device_id="d")
+        client.enroll(payload)
+        made = 0
+        while client.report("e", True) is not None:
+            made += 1
+        print(made, flush=True)
+"""
+
+
+def boot(folder: Path) -> Client:
+    client = Client(POLICY, str(folder), device_id="d")
+    client.enroll(PAYLOAD)
+    return client
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    provision(str(tmp_path / "ldp"))
+    return tmp_path / "ldp"
+
+
+def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_path: Path):
+    folders = [tmp_path / str(i) for i in range(TRIALS)]
+    for folder in folders:
+        provision(str(folder))
+    command = [sys.executable, "-c", RACER, str(Path(enumeration.__file__).parent), PAYLOAD.hex()]
+    racers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    try:
+        assert [racer.stdout.readline() for racer in racers if racer.stdout] == ["ready\n"] * 2
+        made = []
+        for folder in folders:
+            for racer in racers:
+                assert racer.stdin
+                racer.stdin.write(f"{folder}\n")
+                racer.stdin.flush()
+            made.append(sum(int(racer.stdout.readline()) for racer in racers if racer.stdout))
+    finally:
+        for racer in racers:
+            racer.communicate()
+    assert made == [BUDGET] * TRIALS
+
+
+def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
+    first = boot(folder)
+    assert first.report("e", True) is not None
+    second = boot(folder)
+    assert second.status()["locked"] == TAKEN
+    assert second.report("e", True) is None
+    assert first.report("e", True) is not None
+    del first, second
+    gc.collect()
+    third = boot(folder)
+    assert third.status()["locked"] is None
+    assert third.status()["sum"] == 2 * EPSILON
+
+
+def test_no_ledger_is_made_anew_under_a_client(folder: Path):
+    client = boot(folder)
+    for replace in (False, True):
+        with pytest.raises(LedgerError, match="another client uses this ledger"):
+            provision(str(folder), replace=replace)
+    assert client.report("e", True) is not None
+
+
+def test_provisioning_leaves_no_lock_behind_whatever_comes_of_it(folder: Path):
+    try:
+        provision(str(folder))
+    except LedgerExists:
+        assert boot(folder).status()["locked"] is None  # as an application that starts for the first time
+    provision(str(folder), replace=True)
+    assert boot(folder).status()["locked"] is None
+
+
+def test_a_forked_process_spends_nothing(folder: Path):
+    client = boot(folder)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        made = client.report("e", True)
+        os.write(writing, b"spent" if made else str(client.status()["error"]).encode())
+        os._exit(0)
+    assert os.read(reading, 100) == b"storage failed: errno 1, a forked process has no client"
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(reading)
+    os.close(writing)
+    assert client.report("e", True) is not None
+    assert boot(folder).status()["locked"] == TAKEN, "the child's end lets nothing go"
+    assert client.status()["sum"] == EPSILON

@@ -17,7 +17,7 @@ from micropython import find_runtime
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, FURTHER_EPSILONS, Case, further, registered
+from hushmote.simulator.contract.cases import EPSILONS, FURTHER_EPSILONS, Case, cases, further
 from hushmote.simulator.contract.channel import Unasked
 
 VECTORS: dict[str, list[Any]] = {"experiments": [], "codes": []}
@@ -26,7 +26,7 @@ for _name in ("vectors.json", "vectors_further.json"):
         (Path(__file__).parents[1] / _name).read_text(encoding="ascii")
     ).items():
         VECTORS.setdefault(_section, []).extend(_cases)
-CASES = registered()
+CASES = {word: cases(word) for word in MECHANISMS}
 each_mechanism = pytest.mark.parametrize("word", MECHANISMS)
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from micropython import find_runtime
 
 from hushmote.server.provisioning.software_board.board import SoftwareBoard
 
@@ -16,12 +17,8 @@ import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: Path):
-    found = [r for r in runtimes.find(install=True)[0] if "littlefs" in r.features]
-    if not found:
-        pytest.skip("no MicroPython with littlefs: python firmware_tests/runtimes.py --install")
-    with SoftwareBoard(
-        [*found[0].argv, "-X", "heapsize=1m"], tmp_path / "flash.img", flash_bytes=1 << 20
-    ) as board:
+    argv = find_runtime("littlefs")
+    with SoftwareBoard([*argv, "-X", "heapsize=1m"], tmp_path / "flash.img", flash_bytes=1 << 20) as board:
         command = [
             sys.executable,
             str(FIRMWARE_TESTS / "run.py"),

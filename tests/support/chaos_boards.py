@@ -1,8 +1,10 @@
 """Boards for the chaos tests, each with a connection of its own, and a proxy that cuts and swallows.
 
-A board sends its oldest report at QoS 1 and waits for the PUBACK, as umqtt does; on a new connection it sends
-again what was not acknowledged, under a new packet id and without DUP. It keeps account of what it wrote to
-a socket and of what it was told was received. All of it runs in one asyncio loop.
+A board sends its reports in bursts at QoS 1 and has several in flight; on a new connection it sends again
+what was not acknowledged, under a new packet id and without DUP. Those that do not run the shipped client
+skip numbers, many in a row, as if reports were lost before they were sent, and between such gaps send long
+runs. A board keeps account of what it wrote to a socket and of what it was told was received. All of it runs
+in one asyncio loop.
 """
 
 from __future__ import annotations
@@ -23,12 +25,19 @@ from hushmote.server.wire import report
 
 _ANSWER_S = 3.0  # a broker that saves a large queue answers nobody meanwhile
 _PINGREQ = b"\xc0\x00"
+_GAPS = 40  # in a row: more than a store once kept of any but the newest numbers
+_GAPS_AGAIN = 0.0005  # chance of as many more before a number
 _PUBACK, _PINGRESP, _CONNACK = 4, 13, 2
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Makes a board's reports with the server's own encoder: code(number) is told, volume is cheap."""
+    """Makes a board's reports with the server's own encoder: code(number) is told, volume is cheap.
+
+    skips: whether it may be asked for any number, and not for each in turn.
+    """
+
+    skips = True
 
     device: str
     experiment: Experiment
@@ -45,6 +54,8 @@ class Encoded:
 @dataclass(frozen=True)
 class Shipped:
     """Makes a board's reports with the client that boards run, ledger and outbox included."""
+
+    skips = False
 
     client: Client
     experiment: Experiment
@@ -63,9 +74,9 @@ class Shipped:
 class Board:
     """One device that reports until it is asked to finish, or until it dies.
 
-    gap_s: mean seconds between two reports. hold_s: None where a PUBACK is enough to forget a report. Else a
-    report is told only once a PINGRESP came, on the same connection, to a PINGREQ sent at least hold_s after
-    its PUBACK.
+    gap_s: mean seconds between two reports. in_flight: reports at most that were sent and not acknowledged.
+    hold_s: None where a PUBACK is enough to forget a report. Else a report is told only once a PINGRESP came,
+    on the same connection, to a PINGREQ sent at least hold_s after its PUBACK.
 
     published: payload of each number that was ever written to a socket. told: numbers the board was told were
     received. sendings: how often a report was written in all. gap_s may be changed.
@@ -79,6 +90,7 @@ class Board:
         rng: np.random.Generator,
         *,
         gap_s: float = 0.0,
+        in_flight: int = 1,
         hold_s: float | None = None,
     ) -> None:
         self.published: dict[int, bytes] = {}
@@ -89,10 +101,15 @@ class Board:
         self._source = source
         self._rng = rng
         self.gap_s = gap_s
+        self._in_flight = in_flight
         self._hold_s = hold_s
         self._unsent: deque[int] = deque()
+        self._flying: dict[int, int] = {}  # packet id -> number
         self._held: deque[tuple[int, float]] = deque()  # number, monotonic time of its PUBACK
+        self._heard = asyncio.Event()
+        self._pongs = 0
         self._last = 0
+        self._gaps = _GAPS if source.skips else 0
         self._mid = 0
         self._finishing = False
 
@@ -100,24 +117,35 @@ class Board:
         """Make live() return once everything that was made has been told."""
         self._finishing = True
 
+    @property
+    def _finished(self) -> bool:
+        return self._finishing and not (self._unsent or self._flying or self._held)
+
     async def live(self) -> None:
         """Connect and report, again and again; cancel it and the board is dead."""
-        while not (self._finishing and not self._unsent and not self._held):
-            writer = None
+        while not self._finished:
+            writer = listener = None
             try:
                 port = self._ports[int(self._rng.integers(len(self._ports)))]
                 async with asyncio.timeout(_ANSWER_S):
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
                     await self._connect(reader, writer)
-                await self._report(reader, writer)
+                listener = asyncio.create_task(self._listen(reader))
+                listener.add_done_callback(lambda _: self._heard.set())
+                await self._report(writer, listener)
             except (OSError, TimeoutError, asyncio.IncompleteReadError):
                 pass
             finally:
+                if listener is not None:
+                    listener.cancel()
+                    await asyncio.wait([listener])
                 if writer is not None:
                     writer.transport.abort()
                 # What was only acknowledged by a broker that may have died is sent again.
-                self._unsent.extendleft(number for number, _ in reversed(self._held))
+                again = [number for number, _ in self._held] + list(self._flying.values())
+                self._unsent.extendleft(reversed(again))
                 self._held.clear()
+                self._flying.clear()
             await asyncio.sleep(self._rng.uniform(0, 0.2))
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -128,50 +156,82 @@ class Board:
         if kind != _CONNACK or answer[1]:
             raise OSError("refused")
 
-    async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
         while True:
-            if not self._unsent and not self._finishing:
-                if self.gap_s:
-                    await asyncio.sleep(self._rng.uniform(0, 2 * self.gap_s))
-                payload = self._source.make(self._last + 1)
-                if payload is not None:
-                    self._last += 1
-                    self.published[self._last] = payload
-                    self._unsent.append(self._last)
-            async with asyncio.timeout(_ANSWER_S):
-                if self._unsent:
-                    await self._publish(reader, writer, self._unsent[0])
-            if self._held:
-                await self._settle(reader, writer)
-            if self._finishing and not self._unsent and not self._held:
-                return
+            kind, body = await _packet(reader)
+            number = self._flying.pop(int.from_bytes(body, "big"), None) if kind == _PUBACK else None
+            if number is not None and self._hold_s is None:
+                self._tell(number)
+            elif number is not None:
+                self._held.append((number, time.monotonic()))
+            self._pongs += kind == _PINGRESP
+            self._heard.set()
 
-    async def _publish(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+    async def _hear(self, listener: asyncio.Task[None]) -> None:
+        """Return once the broker said anything more; raises as the listener did where it has ended."""
+        async with asyncio.timeout(_ANSWER_S):
+            await self._heard.wait()
+        self._heard.clear()
+        if listener.done():
+            listener.result()
+
+    async def _report(self, writer: asyncio.StreamWriter, listener: asyncio.Task[None]) -> None:
+        while not self._finished:
+            if listener.done():
+                listener.result()
+            if not self._unsent and not self._finishing:
+                await self._make()
+            while self._unsent and len(self._flying) < self._in_flight:
+                self._publish(writer, self._unsent.popleft())
+            # Until there is room for more; where no more is made, until all have been answered.
+            while self._flying and (self._unsent or self._finishing or len(self._flying) >= self._in_flight):
+                await self._hear(listener)
+                while self._unsent and len(self._flying) < self._in_flight:
+                    self._publish(writer, self._unsent.popleft())
+            if self._held:
+                await self._settle(writer, listener)
+
+    async def _make(self) -> None:
+        """Make a burst of reports, as many as have room, unless the client's outbox is full."""
+        count = int(self._rng.integers(1, self._in_flight + 1))
+        await asyncio.sleep(self._rng.uniform(0, 2 * self.gap_s * count))
+        for _ in range(count):
+            number = self._next_number()
+            payload = self._source.make(number)
+            if payload is None:
+                return
+            self._last = number
+            self.published[number] = payload
+            self._unsent.append(number)
+
+    def _next_number(self) -> int:
+        if self._gaps:
+            self._gaps -= 1
+            return self._last + 2
+        if self._source.skips and self._rng.random() < _GAPS_AGAIN:
+            self._gaps = _GAPS
+        return self._last + 1
+
+    def _publish(self, writer: asyncio.StreamWriter, number: int) -> None:
         self._mid = self._mid % 65_535 + 1
-        mid = self._mid.to_bytes(2, "big")
-        body = len(self._topic).to_bytes(2, "big") + self._topic + mid + self.published[number]
+        body = len(self._topic).to_bytes(2, "big") + self._topic + self._mid.to_bytes(2, "big")
+        body += self.published[number]
         assert len(body) < 128
         writer.write(b"\x32" + bytes((len(body),)) + body)
         self.sendings += 1
-        while await _packet(reader) != (_PUBACK, mid):
-            pass
-        self._unsent.popleft()
-        if self._hold_s is None:
-            self._tell(number)
-        else:
-            self._held.append((number, time.monotonic()))
+        self._flying[self._mid] = number
 
-    async def _settle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _settle(self, writer: asyncio.StreamWriter, listener: asyncio.Task[None]) -> None:
         assert self._hold_s is not None
         if self._finishing and not self._unsent:
             await asyncio.sleep(self._hold_s)
         now = time.monotonic()
         if now - self._held[0][1] < self._hold_s:
             return
+        before = self._pongs
         writer.write(_PINGREQ)
-        async with asyncio.timeout(_ANSWER_S):
-            while (await _packet(reader))[0] != _PINGRESP:
-                pass
+        while self._pongs == before:
+            await self._hear(listener)
         while self._held and now - self._held[0][1] >= self._hold_s:
             self._tell(self._held.popleft()[0])
 

@@ -11,6 +11,7 @@ import numpy as np
 KILLS = (
     "kill aggregator",
     "kill aggregator as it commits",
+    "kill aggregator between acknowledging and committing",
     "kill aggregator as it starts",
     "kill broker",
     "kill broker while connected",

@@ -62,6 +62,10 @@ class AggregatorProcess:
             return False
         return b"ready\n" in self.log.read_bytes()[max(logged_bytes, self._started_at) :]
 
+    def said(self, text: str) -> bool:
+        """Whether it has written a text since it was started."""
+        return text.encode() in self.log.read_bytes()[self._started_at :]
+
     def signal(self, number: int) -> None:
         """Send a signal to a process that is to live on."""
         if self._process is not None:

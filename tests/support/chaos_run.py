@@ -30,6 +30,7 @@ from chaos_plan import Fault
 from chaos_process import AggregatorProcess, until
 from chaos_setting import Database, Setting
 from chaos_verdict import FLEET, Verdict, judge
+from hasty_serve import HASTY
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, topics
@@ -38,7 +39,9 @@ from hushmote.simulator.nats_servers import NatsServers
 
 _T = TypeVar("_T")
 
-_READY_S = 60.0
+_HASTE = "aggregator between acknowledging and committing"  # only hasty_serve.py can be met there
+
+_READY_S = 240.0
 _END_S = 240.0
 _QUIET_S = 0.7
 _COMMIT_S = 20.0
@@ -174,6 +177,7 @@ class _Chaos:
                 source,
                 rng,
                 gap_s=self._setting.gap_s,
+                in_flight=self._setting.in_flight,
                 hold_s=self._setting.hold_s,
             )
         return boards
@@ -196,8 +200,8 @@ class _Chaos:
 
     async def _strike_one(self, fault: Fault) -> None:
         _, _, whom = fault.kind.partition(" ")
-        if whom in ("aggregator", "aggregator as it commits"):
-            await self._strike_aggregator(fault)
+        if whom in ("aggregator", "aggregator as it commits", _HASTE):
+            await self._strike_aggregator(fault, whom)
         elif whom == "aggregator as it starts":
             await self._strike_starting(fault)
         elif whom == "broker while connected":
@@ -223,7 +227,7 @@ class _Chaos:
     def _lock(self, thing: object) -> asyncio.Lock:
         return self._locks.setdefault(thing, asyncio.Lock())
 
-    async def _strike_aggregator(self, fault: Fault) -> None:
+    async def _strike_aggregator(self, fault: Fault, whom: str) -> None:
         aggregator = self._any(self._aggregators)
         async with self._lock(aggregator):
             if fault.kind.startswith("pause"):
@@ -238,6 +242,8 @@ class _Chaos:
                 await asyncio.sleep(self._rng.uniform(0, 0.3))
             if fault.kind.endswith("commits"):
                 await asyncio.to_thread(self._await_commit, self._rng.uniform(0, 0.004))
+            elif whom == _HASTE:
+                await until(lambda: aggregator.said(HASTY), "hasty", _READY_S)
             await asyncio.to_thread(aggregator.end, number)
             await asyncio.sleep(fault.lasts_s)
             aggregator.start()

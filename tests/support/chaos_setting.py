@@ -27,17 +27,18 @@ class Setting:
     """What is disturbed.
 
     boards publish every gap_s seconds in the mean, each; every fifth runs the client that is shipped.
-    hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several aggregators on one
-    store. broker_settings: further lines of mosquitto.conf, or of each NATS server's configuration. cluster:
-    three NATS servers in place of mosquitto; sync: how often they sync; sites: on networks and disks of their
-    own, see SiteServers; limits: they keep each report for a time, whoever has seen it. between: at most so
-    many reports between two faults of servers that wait for some. program: what Python is told to run with
-    the arguments of `hushmote`. least: reports that boards were told of before it ends, on a slow machine
-    too.
+    in_flight, hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several
+    aggregators on one store. broker_settings: further lines of mosquitto.conf, or of each NATS server's
+    configuration. cluster: three NATS servers in place of mosquitto; sync: how often they sync; sites: on
+    networks and disks of their own, see SiteServers; limits: they keep each report for a time, whoever has
+    seen it. between: at most so many reports between two faults of servers that wait for some. program: what
+    Python is told to run with the arguments of `hushmote`. least: reports that boards were told of before it
+    ends, on a slow machine too.
     """
 
     boards: int = 30
     gap_s: float = 0.02
+    in_flight: int = 16
     hold_s: float | None = None
     aggregators: int = 1
     share: str | None = None

@@ -10,7 +10,6 @@ from chaos_boards import Board
 from chaos_plan import KILLS
 
 from hushmote.server.store import Store
-from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import report
 
 FLEET = "chaos"
@@ -55,7 +54,12 @@ class Verdict:
 def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
     """Compare a store's histograms and dedupe sets with the boards' accounts."""
     seen = list(store.seen(FLEET))
-    counted = {(device, number) for device, _, numbers in seen for number in _numbers(numbers)}
+    counted = {
+        (device, number)
+        for device, _, numbers in seen
+        for number in (boards[device].published if device in boards else ())
+        if number in numbers
+    }
     # Within the sets, but never counted: which ones a set with closed gaps no longer knows.
     late = sum(numbers.late for _, _, numbers in seen)
     told = {(device, number) for device, board in boards.items() for number in board.told}
@@ -65,7 +69,7 @@ def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
         for number, payload in board.published.items()
     }
     right: Counter[tuple[bytes, int]] = Counter()
-    for one in counted & published.keys():
+    for one in counted:
         sent = report.decode(published[one])
         right[sent.digest, int.from_bytes(sent.code, "big")] += 1
     found: Counter[tuple[bytes, int]] = Counter()
@@ -79,15 +83,10 @@ def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
         told=len(told),
         counted=len(counted) - late,
         lost=len(told - counted) + late,
-        strange=len(counted - published.keys()),
+        strange=sum(len(numbers) for *_, numbers in seen) + late - len(counted),
         miscounted=sum(abs(right[key] - found[key]) for key in right.keys() | found.keys()),
         untold=len(counted - told),
         sendings=sum(board.sendings for board in boards.values()),
         duplicates=rejected.get("duplicate", 0),
         rejected=rejected,
     )
-
-
-def _numbers(numbers: NumberSet) -> list[int]:
-    bounds = numbers.bounds
-    return [n for start, end in zip(bounds[::2], bounds[1::2], strict=True) for n in range(start, end)]

@@ -9,7 +9,7 @@ from hushmote.simulator.contract.exact import (
     Distributions,
     distribution,
     exp_below,
-    worst_ratio,
+    worst,
 )
 
 __all__ = [
@@ -22,6 +22,11 @@ __all__ = [
     "memory",
     "worst_ratio",
 ]
+
+
+def worst_ratio(distributions: Distributions) -> Fraction | None:
+    """The ratio of worst(); None where it is unbounded."""
+    return worst(distributions).ratio
 
 
 def assert_private(distributions: Distributions, epsilon: int) -> Fraction:

@@ -1,23 +1,38 @@
-"""`hushmote` with a mistake that a chaos run must find: it acknowledges reports before it commits them."""
+"""`hushmote` with a mistake that a chaos run must find: it acknowledges reports before it commits them.
 
-import time
+    python hasty_serve.py FILE serve ...
+
+Whoever makes FILE, which is the first life that gets any reports, says HASTY once the broker has their
+acknowledgements, and waits to be killed.
+"""
+
+import signal
+import sys
+from pathlib import Path
 
 from hushmote.cli.main import main
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.source import ReportConnection
 
-_COMMIT_S = 0.05  # a disk that is slow
+HASTY = "acknowledged, and not committed"
 
 
 def _commit(self: Aggregator, connection: ReportConnection) -> None:
     if messages := list(connection.messages):
         connection.acknowledge()
-        time.sleep(_COMMIT_S)
-        self._committer.commit(messages)
+        try:
+            Path(FILE).touch(exist_ok=False)
+        except FileExistsError:
+            self._committer.commit(messages)
+        else:
+            connection.close()  # which sends what was only queued
+            print(HASTY, flush=True)
+            while True:
+                signal.sigwait([signal.SIGUSR1])  # that nobody sends
         self._oldest_uncommitted_at = None
 
 
-Aggregator._commit = _commit
-
 if __name__ == "__main__":
+    FILE = sys.argv.pop(1)
+    Aggregator._commit = _commit
     main()

@@ -15,6 +15,7 @@ from running import WAIT_S
 
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter
+from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.server.provisioning.settings import DeviceSettings, load_settings
 
 _POLICY = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",)}
@@ -37,6 +38,7 @@ class LivingBoards:
                 s.mqtt_host,
                 s.mqtt_port,
                 ssl=_tls(s, path.parent),
+                kept=KeptExperiments(client, None),
                 delay_s=0,
                 backoff_s=1,
                 backoff_max_s=1,

@@ -1,5 +1,6 @@
 """A MicroPython of this machine with what a test needs, and modules of firmware_tests."""
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -12,17 +13,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def find_runtime(*features: str) -> tuple[str, ...]:
     """Command line of the first MicroPython with sockets and these features; skips where there is none."""
+    for install in (False, True):
+        for runtime in _find(install)[0]:
+            if runtime.features.issuperset({"socket", "heap", "mpy", *features}):
+                return runtime.argv
+    needs = " and ".join(("sockets", *features))
+    ways = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in _find(True)[1])
+    pytest.skip(f"no MicroPython with {needs} ({ways})")
+
+
+@functools.cache  # a runtime that cannot be had now is not asked for again by each test
+def _find(install: bool) -> Any:
     folder = str(ROOT / "firmware_tests")
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    runtimes = importlib.import_module("runtimes")
-    found, missing = runtimes.find(install=True)
-    for runtime in found:
-        if runtime.features.issuperset({"socket", "heap", "mpy", *features}):
-            return runtime.argv
-    needs = " and ".join(("sockets", *features))
-    ways = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in missing)
-    pytest.skip(f"no MicroPython with {needs} ({ways})")
+    return importlib.import_module("runtimes").find(install=install)
 
 
 def load(path: Path) -> Any:

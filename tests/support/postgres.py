@@ -20,6 +20,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.pq import PGconn, Ping
 
 from hushmote.simulator.broker import free_port
 
@@ -135,6 +136,25 @@ class Cluster:
         """kill() and start() again on the same port: recovery from its log of transactions."""
         self.kill()
         self.start()
+
+    def hold_at_the_start(self) -> None:
+        """Make the next start() last until promote(): connections are refused with SQLSTATE 57P03."""
+        (self._folder / "data" / "standby.signal").touch()
+        self._settings["hot_standby"] = "off"
+
+    def refuses_for_now(self) -> bool:
+        """Whether it is there and takes no connections yet."""
+        return PGconn.ping(self.dsn("postgres").encode()) == Ping.REJECT
+
+    def promote(self) -> None:
+        """End what hold_at_the_start() began."""
+        self.run("pg_ctl", "promote", f"--pgdata={self._folder / 'data'}", prefix=self._as)
+
+    def ask_for_passwords(self, user: str) -> None:
+        """Let a user in with a password only."""
+        rules = self._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self.execute("SELECT pg_reload_conf()")
 
     def _end(self, number: int) -> None:
         if self._process is None:

@@ -43,7 +43,7 @@ _RESTART = 10  # the batch before which the aggregator starts again
 _REPORTS = 24
 _OLD_STORE = Path(__file__).parents[1] / "data" / "store_v1.sql"
 
-Contents = tuple[tuple[int, ...], dict[str, str]]  # reports by code, device -> its report numbers
+Contents = tuple[tuple[int, ...], dict[str, NumberSet]]  # reports by code, device -> its report numbers
 
 
 def batch(i: int) -> list[tuple[str, int, int]]:
@@ -65,13 +65,13 @@ def counted_after(batches: int) -> Contents:
     for (device, n), code in reports.items():
         counts[code] += 1
         numbers[device] = numbers.get(device, NumberSet()).add(n)
-    return tuple(counts), {device: numbers[device].encode() for device in sorted(numbers)}
+    return tuple(counts), numbers
 
 
 def contents(store: Store) -> Contents:
     """What a store holds."""
     counts = tuple(map(int, store.histogram(FLEET, EXP.digest)))
-    return counts, {device: numbers.encode() for device, _, numbers in store.seen(FLEET)}
+    return counts, {device: numbers for device, _, numbers in store.seen(FLEET)}
 
 
 def _url(folder: Path, name: str = STORE) -> str:

@@ -48,6 +48,16 @@ def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(t
 
 
 @needs_mosquitto
+def test_numbers_with_many_gaps_and_a_long_run_are_counted_by_a_group_that_is_killed(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    setting = Setting(boards=4, gap_s=0.003, aggregators=2, share="chaos", least=4800)
+    faults = plan(7, {"kill aggregator": 3, "kill aggregator as it commits": 2, "cut boards": 1}, 6)
+    verdict = run(tmp_path, url, faults, setting)
+    assert verdict.exact, verdict
+    assert verdict.told >= 4800  # three of the boards skip 40 numbers, and then send hundreds in a row
+
+
+@needs_mosquitto
 def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(tmp_path):
     faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
     with Cluster() as postgres:
@@ -94,13 +104,17 @@ def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing
     assert verdict.servers == 3
 
 
-def test_an_aggregator_that_acknowledges_before_it_commits_is_found_out(tmp_path):
+@pytest.mark.parametrize("cluster", [pytest.param(False, marks=needs_mosquitto), True])
+def test_an_aggregator_that_acknowledges_before_it_commits_is_found_out(tmp_path, cluster):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
-    faults = [Fault("kill aggregator", 0.5, 0.0)] * 3
-    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, program=(str(hasty),)))
+    faults = [Fault("kill aggregator between acknowledging and committing", 0.0, 0.0)]
+    program = (str(hasty), str(tmp_path / "hasty"))
+    setting = replace(CLUSTER, cluster=cluster, aggregators=1, program=program)
+    verdict = run(tmp_path, url, faults, setting)
     assert verdict.lost > 0, verdict
     assert not verdict.exact
+    assert verdict.kills == 1
 
 
 def test_a_plan_is_drawn_from_its_seed():

@@ -915,8 +915,9 @@ class OddBroker:
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
+                board = self._server.accept()[0]  # its end, and this thread's, is the listener's
                 with contextlib.suppress(OSError):
-                    self._talk(self._server.accept()[0])
+                    self._talk(board)
 
     def _talk(self, board: socket.socket) -> None:
         stream = board.makefile("rb")
@@ -933,6 +934,8 @@ class OddBroker:
             board.sendall(answer)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # a thread in accept() does not see close() alone
+            self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
 

@@ -165,6 +165,8 @@ class Proxy:
 
     def close(self) -> None:
         for s in self._sockets:
+            with contextlib.suppress(OSError):  # a thread in accept() or recv() does not see close() alone
+                s.shutdown(socket.SHUT_RDWR)
             s.close()
 
 

@@ -56,8 +56,13 @@ def passes(folder: FleetFolder, pem: Path, there: int, here: int, device: str = 
         if not (listener.connected() and board.connected()):
             return False
         listener.subscribe(f"{TOPIC}/report/+")
-        board.publish(f"{TOPIC}/report/{device}", b"r")
-        until(lambda: listener.messages == [(f"{TOPIC}/report/{device}", b"r")], lambda: listener.messages)
+
+        def heard() -> bool:
+            """Publish again: a server that has just come back may not know of the subscription yet."""
+            board.publish(f"{TOPIC}/report/{device}", b"r")
+            return (f"{TOPIC}/report/{device}", b"r") in listener.messages
+
+        until(heard, lambda: (listener.messages, listener.ended, board.ended))
         return True
 
 

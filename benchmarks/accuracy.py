@@ -28,7 +28,7 @@ from hushmote.server.mechanisms.flat_choice import best_hash
 from hushmote.server.mechanisms.flat_variance import frequency_mse
 from hushmote.server.mechanisms.tree_choice import workload_variance
 from hushmote.server.mechanisms.workload import ALL_RANGES
-from hushmote.simulator.workers import Workers
+from hushmote.simulator.crew import Workers
 
 LN_3 = 1_098_612  # micro-nats
 SEED = 20_240

@@ -40,9 +40,9 @@ from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import decoded, mechanism_of
 from hushmote.simulator import vectorised
+from hushmote.simulator.crew import Workers
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded
-from hushmote.simulator.workers import Workers
 
 CONFIDENCE = 0.95
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)

@@ -26,9 +26,9 @@ from rich.table import Table
 
 from hushmote.server.wire import keys
 from hushmote.simulator import vectorised
-from hushmote.simulator.broker import open_broker
 from hushmote.simulator.faithful import SimulatedFleet
 from hushmote.simulator.gateway import Gateways
+from hushmote.simulator.open_broker import open_broker
 
 MASTER = bytes(range(32))
 REPEATS = 5

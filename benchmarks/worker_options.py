@@ -3,7 +3,8 @@
 import argparse
 from contextlib import AbstractContextManager
 
-from hushmote.simulator.workers import Workers, workers
+from hushmote.simulator.crew import Workers
+from hushmote.simulator.workers import workers
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
 
-`open_broker` takes mosquitto as a child process where it is installed, else amqtt in a thread of this
+`open_broker` (in the module of that name) takes mosquitto as a child process where it is installed, else amqtt in a thread of this
 process; three NATS servers as child processes; or any broker that is there already.
 """
 
@@ -25,12 +25,7 @@ from urllib.parse import quote
 
 from ..server.errors import HushmoteError
 from ..server.ingest.broker_url import (
-    BrokerAddress,
-    BrokerUrlError,
     NatsAddress,
-    is_nats,
-    parse_broker_url,
-    parse_nats_url,
 )
 from ..server.provisioning.mosquitto import MOST_PACKET_BYTES
 
@@ -345,35 +340,3 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
-
-
-def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
-    """Return the chosen broker, to be entered as a context manager.
-
-    choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto where it is installed), or
-    one that runs: its address, mqtt://[user:password@]host[:port], or nats://... for servers of a cluster.
-    Raises BrokerError for any other.
-    """
-    if choice == "auto":
-        return EmbeddedBroker() if find_mosquitto() is None else MosquittoBroker()
-    if choice == "embedded":
-        return EmbeddedBroker()
-    if choice == "mosquitto":
-        return MosquittoBroker()
-    if choice == "nats":
-        from .nats_servers import NatsServers
-
-        return NatsServers()
-    try:
-        if isinstance(choice, str):
-            address = parse_nats_url(choice) if is_nats(choice) else parse_broker_url(choice)
-        else:
-            address = choice
-    except BrokerUrlError as e:
-        raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
-    if address.tls:
-        scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
-        raise BrokerError(f"this speaks no TLS: write the broker as {scheme}://")
-    if isinstance(address, NatsAddress):
-        return ExternalCluster(address)
-    return ExternalBroker(address.host, address.port, address.username, address.password)

@@ -23,7 +23,7 @@ from dask import config
 from distributed import Client, Future, KilledWorker, LocalCluster, Security, WorkerPlugin, as_completed
 
 from ..server.wire.experiments import FOLDERS
-from .workers import Workers, WorkersError
+from .crew import Workers, WorkersError
 
 Result = TypeVar("Result")
 

@@ -30,10 +30,11 @@ from ..server.store.store import Store
 from ..server.wire import keys, topics
 from ..server.wire.experiments import parse_experiment
 from . import server_process
-from .broker import Broker, open_broker
+from .broker import Broker
 from .faithful import Delivery, SimulatedFleet
 from .gateway import Gateways
 from .nats_servers import NatsServers
+from .open_broker import open_broker
 from .population import Reading
 
 T = TypeVar("T")

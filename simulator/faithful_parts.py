@@ -12,9 +12,9 @@ from ..server.arrays import Counts, Floats
 from ..server.wire.experiments import parse_experiment
 from .calls import Reporting, most_of_a_board
 from .convergence import codes_of
+from .crew import Workers
 from .faithful import Faults, SimulatedFleet
 from .population import Population, reported_shares
-from .workers import Workers
 
 # Of a part: a second or two, and memory for so many boards.
 _CALLS, _DEVICES = 100_000, 5_000

@@ -25,11 +25,12 @@ from ..server.service.bounded_http import listen, parse_endpoint
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from . import days, demo, server_process
-from .broker import Broker, open_broker
+from .broker import Broker
 from .demo_fleet import FLEET, DemoError, Progress, gateways_to, retained
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, Gateways
 from .nats_servers import NatsServers
+from .open_broker import open_broker
 from .population import Reading, normal
 
 VISITORS = "visitors"

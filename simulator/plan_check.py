@@ -26,7 +26,7 @@ from ..server.planning.devices import Plan, Z
 from ..server.planning.expected_error import Design, OfMean, Places, Question
 from ..server.planning.lifetime import LifetimePlan, Spending
 from . import vectorised
-from .workers import THIS_PROCESS, Workers
+from .crew import THIS_PROCESS, Workers
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row

@@ -22,11 +22,11 @@ from . import faithful_parts, vectorised
 from .attack import AttackError
 from .calls import Reporting
 from .convergence import Convergence, ConvergenceError, Showing, accumulated, fewest_reports, follow, sizes
+from .crew import THIS_PROCESS, Workers
 from .drift import chosen
 from .faithful import Faults
 from .population import Population, PopulationError, reported_shares
 from .texts import text_shares
-from .workers import THIS_PROCESS, Workers
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""

@@ -12,64 +12,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from ..server.errors import HushmoteError
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
+from .crew import THIS_PROCESS, Result, Workers, WorkersError
 
 _MOST_WORKERS = 64  # where there are not as many cores: more would fill the memory and do nothing sooner
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-class WorkersError(HushmoteError):
-    """Workers that cannot be had, or that are lost; the text says what would be right."""
-
-
-class Workers(ABC):
-    """What runs a function on each of some parts."""
-
-    def map(
-        self,
-        function: Callable[..., Result],
-        parts: Sequence[Part],
-        *given: Any,
-        advance: Callable[[Part], object] = lambda part: None,
-    ) -> Iterator[Result]:
-        """Yield function(part, *given) of each part, in the order of the parts.
-
-        function: of a module's top level, without side effects: a part whose worker died is run again.
-        given: the same for all parts. advance: told of each part as it is done, in the order in which that
-        happens. Raises what the function raises, WorkersError where workers are lost.
-        """
-        early: dict[int, Result] = {}
-        following = 0
-        for number, result in self._run(function, parts, given):
-            advance(parts[number])
-            early[number] = result
-            while following in early:
-                yield early.pop(following)
-                following += 1
-
-    @abstractmethod
-    def _run(
-        self, function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Result]]:
-        """Yield each part's number and result, in any order."""
-
-
-class _ThisProcess(Workers):
-    def _run(
-        self, function: Callable[..., Result], parts: Sequence[Any], given: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Result]]:
-        for number, part in enumerate(parts):
-            yield number, function(part, *given)
 
 
 class _Pool(Workers):
@@ -87,9 +39,6 @@ class _Pool(Workers):
             raise WorkersError(
                 "a process of this study was ended from outside: with --workers, others do its part"
             ) from None
-
-
-THIS_PROCESS: Workers = _ThisProcess()
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
+JOINT = ""
+"""The mechanism of a Choice that asks for all parts together, in whatever way is best for so many values."""
+
 
 @dataclass(frozen=True)
 class Choice:

@@ -1,13 +1,14 @@
 """The choice of a mechanism by variance formulas: the least of what each says of itself."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 from ..epsilon import check_epsilon
 from ..wire.experiments import parse_experiment
 from . import MECHANISMS, class_of
-from .choice import Choice
-from .workload import Workload
+from .choice import JOINT, Choice
+from .workload import FREQUENCIES, Workload
 
 # A mechanism that boards have not always known is taken for so much less variance, or for a code of two bytes
 # in the place of three if it has hardly more.
@@ -56,7 +57,10 @@ def designs(domain: int, epsilon: int, workload: Workload, name: str | None = No
     check_epsilon(epsilon, ValueError, shown=f"{epsilon} micro-nats")
     workload.check(domain)
     classes = dict.fromkeys(MECHANISMS.values()) if name is None else [class_of(name)]
-    offered = (choice for each in classes for choice in each.designs(domain, epsilon, workload))
+    offered = [choice for each in classes for choice in each.designs(domain, epsilon, workload)]
+    if any(choice.mechanism == JOINT for choice in offered):
+        flat = choose(domain, epsilon, FREQUENCIES)
+        offered = [replace(flat, variance=c.variance) if c.mechanism == JOINT else c for c in offered]
     result = tuple(choice for choice in offered if name in (None, choice.mechanism))
     if not result:
         what = name or "mechanism"

@@ -15,7 +15,7 @@ import numpy as np
 from . import factors
 from .allocation import small_integers
 from .channel import Channel
-from .choice import Choice
+from .choice import JOINT, Choice
 from .factors import Energy, Parts
 from .flat_choice import channels_together
 from .workload import Workload
@@ -79,8 +79,7 @@ class CandidateViews:
 def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice]:
     """The views of least variance for a workload about parts; epsilon in micro-nats.
 
-    Where the joint table alone is best, a mechanism without views that asks for it comes first. Raises
-    ValueError where none fits.
+    Where the joint table alone is best, a Choice of JOINT comes first. Raises ValueError where none fits.
     """
     shape = workload.shape
     if workload.kind not in PAIR_KINDS or math.prod(shape) != domain:
@@ -90,11 +89,7 @@ def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice
     weights = candidates.rounded(factors.least_variance(shape, costs, candidates.energy))
     variance = candidates.variance(weights)
     if list(weights) == [tuple(range(len(shape)))]:
-        from .choose import choose  # which asks all mechanisms, this one among them
-        from .workload import FREQUENCIES
-
-        flat = choose(domain, epsilon, FREQUENCIES)
-        yield Choice(flat.mechanism, flat.parameters, variance)
+        yield Choice(JOINT, (), variance)
     cells = tuple(candidates.channels[view].g for view in weights)
     drawn = tuple(weights.values())
     parameters = (("views", tuple(weights)), ("cells", cells))

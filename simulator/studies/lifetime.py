@@ -33,7 +33,7 @@ from ...server.planning.devices import best_design
 from ...server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ...server.planning.lifetime import reports_made
 from .. import population, vectorised
-from ..workers import THIS_PROCESS, Workers
+from ..crew import THIS_PROCESS, Workers
 
 DOMAIN = 64
 DAYS = 365

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...server.arrays import Counts, Floats
-from ..workers import THIS_PROCESS, Workers
+from ..crew import THIS_PROCESS, Workers
 from .central import CentralFlat, CentralHierarchy
 from .daily import Daily
 from .flawed import FlawedStructure

@@ -29,7 +29,7 @@ from ...server.experiments.payload import experiment_over, mechanism_fields
 from ...server.mechanisms.channel import level_channel
 from ...server.mechanisms.tree import transpose
 from .. import vectorised
-from ..workers import THIS_PROCESS, Workers
+from ..crew import THIS_PROCESS, Workers
 from . import ranges_theory
 from .central import CentralHierarchy
 from .daily import flights

@@ -17,8 +17,8 @@ from hushmote.simulator.broker import (
     MosquittoBroker,
     find_mosquitto,
     free_port,
-    open_broker,
 )
+from hushmote.simulator.open_broker import open_broker
 
 
 def retained(broker):

@@ -7,9 +7,10 @@ from command_line import hushmote
 
 from hushmote.server.experiments import definition
 from hushmote.simulator import demo
-from hushmote.simulator.broker import BrokerError, ExternalCluster, open_broker
+from hushmote.simulator.broker import BrokerError, ExternalCluster
 from hushmote.simulator.demo_fleet import Place, report_all
 from hushmote.simulator.nats_servers import NatsServers
+from hushmote.simulator.open_broker import open_broker
 
 
 def test_a_server_dies_halfway_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):

@@ -10,8 +10,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from running import WAIT_S, until
 
 from hushmote.simulator import nats_servers
-from hushmote.simulator.broker import BrokerError, open_broker
+from hushmote.simulator.broker import BrokerError
 from hushmote.simulator.nats_servers import NatsServers
+from hushmote.simulator.open_broker import open_broker
 
 RETAINED = "hushmote/v1/x/experiment/y"
 

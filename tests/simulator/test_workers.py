@@ -30,6 +30,7 @@ from hushmote.server.planning.devices import MICRO, Plan, best_design
 from hushmote.server.planning.expected_error import Question
 from hushmote.simulator import dask_workers, faithful_parts, plan_check
 from hushmote.simulator.broker import free_port
+from hushmote.simulator.crew import THIS_PROCESS, Workers, WorkersError
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.faithful_parts import RealClients
 from hushmote.simulator.population import parse
@@ -37,7 +38,7 @@ from hushmote.simulator.studies import lifetime
 from hushmote.simulator.studies.ranges import cells
 from hushmote.simulator.studies.ranges_cell import run_cell
 from hushmote.simulator.studies.ranges_design import QUICK, default_series
-from hushmote.simulator.workers import THIS_PROCESS, Workers, WorkersError, workers
+from hushmote.simulator.workers import workers
 
 pytestmark = pytest.mark.slow
 

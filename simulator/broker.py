@@ -1,7 +1,7 @@
 """An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
 
-`open_broker` (in the module of that name) takes mosquitto as a child process where it is installed, else amqtt in a thread of this
-process; three NATS servers as child processes; or any broker that is there already.
+mosquitto as a child process, amqtt in a thread of this process, or any broker that is there already. A broker
+by the word or the address that somebody chose: open_broker.py.
 """
 
 from __future__ import annotations

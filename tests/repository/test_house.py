@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,47 @@ class Example:
 def test_the_server_has_few_rooms():
     rooms = [path for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()]
     assert 5 < len(rooms) <= MOST_ROOMS
+
+
+def named(path: Path) -> str:
+    """The dotted name of a module, of a package's __init__.py the package's."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path, tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """The project's modules that a module imports, at its start or later; not those for types alone."""
+    package = named(path).split(".")[: None if path.name == "__init__.py" else -1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = package[: len(package) - node.level + 1] if node.level else []
+        whole = ".".join([*base, *filter(None, [node.module])]).removeprefix("hushmote.")
+        for alias in node.names:
+            yield next((name for name in (f"{whole}.{alias.name}", whole) if name in known), "")
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Files that import each other in a circle, the first again at the end; none where there is no circle."""
+    try:
+        TopologicalSorter({name: others - {name} for name, others in graph.items()}).prepare()
+    except CycleError as e:
+        return e.args[1]
+    return []
+
+
+def test_no_file_imports_itself_over_others():
+    known = {named(path) for path in MODULES}
+    graph = {named(path): {*imports(path, ast.parse(path.read_text()), known)} - {""} for path in MODULES}
+    assert sum(map(len, graph.values())) > 1000
+    assert circle(graph) == []
+
+
+def test_a_circle_over_three_files_is_found_and_one_of_a_file_with_itself_is_none():
+    graph = {"a": {"b"}, "b": {"c", "e"}, "c": {"d"}, "d": {"b"}, "e": {"e"}}
+    assert set(circle(graph)) == {"b", "c", "d"}
+    assert circle(graph | {"d": set()}) == []
 
 
 def test_no_class_name_stands_for_two_things():

@@ -9,7 +9,6 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from traffic import needs_mosquitto
 
-from hushmote.simulator import broker as brokers
 from hushmote.simulator.broker import (
     BrokerError,
     EmbeddedBroker,
@@ -55,7 +54,7 @@ def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
 @needs_mosquitto
 def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(monkeypatch):
     assert isinstance(open_broker("auto"), MosquittoBroker)
-    monkeypatch.setattr(brokers, "find_mosquitto", lambda: None)
+    monkeypatch.setattr("shutil.which", lambda *given, **named: None)
     assert isinstance(open_broker("auto"), EmbeddedBroker)
     with pytest.raises(BrokerError, match="not installed"), MosquittoBroker():
         pass

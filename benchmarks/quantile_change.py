@@ -17,8 +17,8 @@ from results_file import machine, write
 from rich.console import Console
 from rich.table import Table
 
-from hushmote.server.answers.answer import ChangeRow
 from hushmote.server.answers.change import changed_readings
+from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.estimate import estimate
 from hushmote.simulator import vectorised
 

@@ -12,10 +12,11 @@ import typer
 
 from ..device.ldp_client import Experiment
 from ..server.answers import tables
-from ..server.answers.answer import CONFIDENCE
+from ..server.answers.ask import ask
 from ..server.answers.pair_tables import PairQuestion
-from ..server.answers.query import Selection, versions
-from ..server.answers.question import EstimateQuestion, ask
+from ..server.answers.query import Facts, Selection
+from ..server.answers.question import EstimateQuestion
+from ..server.answers.rows import CONFIDENCE
 from ..server.answers.second_epsilon import Shuffling
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import UsageError
@@ -236,8 +237,9 @@ def _run(options: EstimateOptions) -> None:
         options = replace(options, fleet=store.fleet(options.fleet).name)
         options.check()
         question = options.question()
-        asked = [version.experiment for version in versions(store.store, options.selection)]
-        reply = ask(store, replace(question, ranges=tuple(options.shares(asked))))
+        facts = Facts(store.store)
+        asked = [version.experiment for version in facts.selected(options.selection).versions]
+        reply = ask(facts, replace(question, ranges=tuple(options.shares(asked))))
     for path in outputs:
         if path.suffix.lower() in PICTURES:
             reply.pictured().plot(path)

@@ -12,8 +12,7 @@ import typer
 
 from ..server.answers import second_epsilon
 from ..server.answers import tables as show
-from ..server.answers.query import Selection
-from ..server.answers.second_epsilon import Facts
+from ..server.answers.query import Facts, Selection
 from ..server.epsilon import rounded_up
 from ..server.errors import UsageError, refusing
 from ..server.estimate import plausibility

@@ -16,7 +16,7 @@ import typer
 from rich.live import Live
 
 from ..server.answers import tables as show
-from ..server.answers.second_epsilon import Facts
+from ..server.answers.query import Facts
 from ..server.errors import UsageError
 from ..server.overview.aggregator import AggregatorHealth, ask, check_url
 from ..server.overview.fleets import StoreOverview, overview

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from hushmote.server.answers.answer import Shown
-from hushmote.server.answers.tables import table
+from hushmote.server.answers.tables import Shown, table
 from hushmote.server.epsilon import belief, rounded_up
 from hushmote.server.estimate.shuffled import LIMITS
 from hushmote.server.planning.devices import MICRO, Plan, PlanError, solve

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.answers.answer import CONFIDENCE, Row, histogram_ranges
 from ..server.answers.fleet_estimate import FleetEstimate, parse_ranges
+from ..server.answers.rows import CONFIDENCE, Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import HushmoteError
 from ..server.estimate.estimate import Estimate, estimate
 from ..server.estimate.statistic import EstimateError
-from ..server.experiments.units import IndexRange
+from ..server.experiments.units import IndexRange, histogram_ranges
 from ..server.mechanisms import mechanism_of
 from ..server.wire import report
 

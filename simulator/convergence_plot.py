@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ..server.answers.answer import Row
 from ..server.answers.figure import COLOURS, figure, heading, plain, style
+from ..server.answers.rows import Row
 from ..server.arrays import Floats
 from ..server.plain_text import shortened
 from .convergence import Convergence

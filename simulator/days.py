@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.answers.answer import Row
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.pairs import ROWS
+from ..server.answers.rows import Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..device.ldp_client import Experiment
-from ..server.answers import answer, second_epsilon
+from ..server.answers import second_epsilon
 from ..server.answers import tables as show
+from ..server.answers.answer import Answer
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.answers.rows import coverage
 from ..server.answers.second_epsilon import TwoEpsilons
 from ..server.epsilon import MICRO
 from ..server.estimate.estimate import Estimate, estimate
@@ -49,9 +51,9 @@ class DemoResult:
     reports: int
     report_bytes: int
     twice: int
-    histogram: answer.Answer
-    ranges: answer.Answer
-    median: answer.Answer
+    histogram: Answer
+    ranges: Answer
+    median: Answer
     fleet_s: float
     count_s: float
     plot: Path
@@ -60,13 +62,13 @@ class DemoResult:
     epsilons: TwoEpsilons
 
     @property
-    def answers(self) -> tuple[answer.Answer, ...]:
+    def answers(self) -> tuple[Answer, ...]:
         """Everything that has an interval and a truth."""
         return self.histogram, self.ranges, self.median
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        covered, known = answer.coverage(self.answers)
+        covered, known = coverage(self.answers)
         return {
             "experiment": self.experiment.name,
             "epsilon": self.experiment.epsilon / 1e6,
@@ -155,7 +157,7 @@ def _judge(
 
 def show_outcome(outcome: DemoResult) -> None:
     """Print what was found, beside the truth, in 80 columns."""
-    covered, known = answer.coverage(outcome.answers)
+    covered, known = coverage(outcome.answers)
     show.out.print()
     show.out.print(show.answer(outcome.histogram, "air temperature, °F: estimates from private reports"))
     show.out.print()

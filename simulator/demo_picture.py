@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def growing_mean(path: Path, estimates: FleetEstimate, answers: Answers, reported: Reported) -> Figure:
     """Draw the mean of the first reports, up to all of them, beside the truth, and write it to path."""
-    from ..server.answers.axes import TRUTH, lines_and_band, number_axis, plain, style
-    from ..server.answers.figure import figure  # matplotlib takes a second to load
+    # matplotlib takes a second to load
+    from ..server.answers.figure import TRUTH, figure, lines_and_band, number_axis, plain, style
 
     e, row = estimates.experiment, answers[0].rows[0]
     reports, means = list[int](), list[Statistic]()

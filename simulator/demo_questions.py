@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ..device.ldp_client import Experiment
-from ..server.answers import answer, second_epsilon
+from ..server.answers import second_epsilon
 from ..server.answers import tables as show
-from ..server.answers.answer import Answer, Answers, CandidateRow, Row
+from ..server.answers.answer import Answer, Answers
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.answers.rows import CandidateRow, Row, coverage
 from ..server.answers.second_epsilon import TwoEpsilons
 from ..server.epsilon import MICRO, belief
 from ..server.estimate.estimate import estimate
@@ -88,7 +89,7 @@ class QuestionResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        covered, known = answer.coverage(self.answers)
+        covered, known = coverage(self.answers)
         return {
             "experiment": self.experiment.name,
             "mechanism": mechanism_of(self.experiment).words(),
@@ -326,7 +327,7 @@ def show_outcome(outcome: QuestionResult) -> None:
     for table in outcome.answers:
         show.out.print()
         show.answers([table])
-    covered, known = answer.coverage(outcome.answers)
+    covered, known = coverage(outcome.answers)
     show.out.print(f"\n{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
     show.out.print(outcome.epsilons.words())
     reports = f"{outcome.reports:,} reports of {outcome.report_bytes} bytes in {outcome.fleet_s:.1f} s"

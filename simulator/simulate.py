@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.answers.answer import CONFIDENCE
 from ..server.answers.fleet_estimate import FleetEstimate
+from ..server.answers.rows import CONFIDENCE
 from ..server.arrays import Counts, Floats
 from ..server.estimate.estimate import estimate
 from ..server.experiments.asking import answers_of, require

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,8 @@ import typer
 
 from ...device.ldp_client import Experiment
 from ...server.accounting.errors import probability, whole
-from ...server.answers import query
 from ...server.answers import tables as show
+from ...server.answers.query import Facts, Selection
 from ...server.epsilon import MICRO, belief, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
@@ -217,12 +218,11 @@ def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     All versions with the newest one's values are pooled. UsageError where fleet or name is not there,
     NotAnswered where it has no shares, EstimateError where there are fewer than 2 reports.
     """
-    selection = query.Selection(name, fleet)
-    versions = query.versions(store, selection)
-    newest = _listed(versions[-1].experiment)
+    selected = Facts(store).selected(Selection(name, fleet))
+    newest = _listed(selected.versions[-1].experiment)
     require([newest], {"frequencies", "pairs"}, "give a prior with --prior, and the experiment's file")
-    alike = [v for v in versions if _values(v.experiment) == _values(newest)]
-    estimates = query.pooled(store, alike, selection)
+    alike = tuple(v for v in selected.versions if _values(v.experiment) == _values(newest))
+    estimates = replace(selected, versions=alike).estimate()
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
     return newest, checked_prior(shares / shares.sum(), newest.domain)
 

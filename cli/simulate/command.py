@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables
-from ...server.answers.answer import Answer, Answers, coverage
+from ...server.answers.answer import Answer, Answers
 from ...server.answers.guide import asked_about, half_width
+from ...server.answers.rows import coverage
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import require

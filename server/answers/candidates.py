@@ -12,7 +12,8 @@ from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
 from ..experiments.asking import require
 from . import change
-from .answer import CONFIDENCE, Answer, CandidateRow, ChangeRow
+from .answer import Answer
+from .rows import CONFIDENCE, CandidateRow, ChangeRow
 
 OTHERS = "all others"
 LESS_SURE = (

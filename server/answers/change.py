@@ -19,7 +19,8 @@ from ..estimate.pooling import check_same_quantity, pool
 from ..estimate.statistic import EstimateError, Statistic, difference, mean
 from ..experiments.units import IndexRange, bin_edges, range_edges
 from . import moments
-from .answer import CONFIDENCE, Answer, ChangeRow, TrendRow, quantile_name
+from .answer import Answer
+from .rows import CONFIDENCE, ChangeRow, TrendRow, quantile_name
 
 Interval = tuple[float, float]
 Halves = tuple[Estimates, Estimates]

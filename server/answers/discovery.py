@@ -8,7 +8,8 @@ from ..estimate.discovery import MISTAKEN, Discovery, FoundText, discover
 from ..estimate.estimate import Estimate, Estimates
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import require
-from .answer import CONFIDENCE, Answer, FoundRow
+from .answer import Answer
+from .rows import CONFIDENCE, FoundRow
 
 MORE = "…"
 """Behind a text that fills the last prefix, so that it may go on."""

@@ -21,30 +21,21 @@ from ..experiments.units import (
     IndexRange,
     bin_edges,
     edge_names,
+    histogram_ranges,
     index_names,
     moved_note,
     parse_range,
     range_edges,
 )
 from . import change, headline, moments, pairs
-from .answer import (
-    CONFIDENCE,
-    Answer,
-    Answers,
-    Kind,
-    PostRow,
-    Row,
-    Shown,
-    TopRow,
-    histogram_ranges,
-    quantile_name,
-)
+from .answer import Answer, Answers
 from .candidates import MOST_SHOWN, candidate_shares, candidates_over_time, changed_candidates, share_together
 from .discovery import discovered
 from .pair_tables import NO_QUESTION, PairQuestion
 from .pairs import PairAnswers
 from .query import ReportSource, check_apart
-from .tables import plain
+from .rows import CONFIDENCE, Kind, PostRow, Row, TopRow, quantile_name
+from .tables import Shown, plain
 
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from ..epsilon import belief
-from .answer import Answer
+from .rows import AnswerRows
 from .second_epsilon import TwoEpsilons
+
+A = TypeVar("A", bound=AnswerRows)
 
 NOISY = 0.25
 """Part of the largest share: an interval of more on each side hides what the others are."""
@@ -26,16 +29,12 @@ class Guide:
     exact: str
     next: str
 
-    def to_dict(self) -> dict[str, str]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
     def words(self) -> str:
         """Three lines."""
         return f"How private: {self.private}\nHow exact: {self.exact}\nWhat next: {self.next}"
 
 
-def guide(answers: Sequence[Answer], epsilons: TwoEpsilons, windows: int) -> Guide:
+def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
     """Sentences on answers; windows: in how many the reports came, where more could be asked about them."""
     return Guide(_private(epsilons), exact(answers), _next(answers, windows))
 
@@ -51,7 +50,7 @@ def _private(epsilons: TwoEpsilons) -> str:
     return f"{one} {all_of_them}"
 
 
-def half_width(answer: Answer) -> float:
+def half_width(answer: AnswerRows) -> float:
     """Half the width of the table's middle interval, of moments the mean's; 0 where all hold everything."""
     rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
     return median([(row.high - row.low) / 2 for row in rows if row.high > row.low] or [0.0])
@@ -62,13 +61,13 @@ def _short(error: float) -> str:
     return f"{float(f'{error:.2g}'):,.10g}"
 
 
-def asked_about(answers: Sequence[Answer]) -> Answer:
+def asked_about(answers: Sequence[A]) -> A:
     """The table that errors are said of: a pair's difference, or one part given another, or the first."""
     of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
     return next(iter(of_pairs), answers[0])
 
 
-def exact(answers: Sequence[Answer]) -> str:
+def exact(answers: Sequence[AnswerRows]) -> str:
     """How exact the answers are, in a sentence; of a pair from the best known row to the worst."""
     sure = f"{answers[0].confidence * 100:g} of 100 such intervals hold the truth"
     if answers[0].kind in _OF_PAIRS:
@@ -99,7 +98,7 @@ def exact(answers: Sequence[Answer]) -> str:
     return text[0].upper() + text[1:]
 
 
-def _from_best_to_worst(answer: Answer) -> str:
+def _from_best_to_worst(answer: AnswerRows) -> str:
     scale, unit = (100, "percentage points") if answer.quantity == "share" else (1, answer.unit)
     rows = sorted(answer.rows, key=lambda row: row.high - row.low)
     ends = [f"±{_short((row.high - row.low) / 2 * scale)}" for row in (rows[0], rows[-1])]
@@ -109,7 +108,7 @@ def _from_best_to_worst(answer: Answer) -> str:
     return f'Rows of "{answer.heading}" are known to about {about} {unit}'.rstrip()
 
 
-def _next(answers: Sequence[Answer], windows: int) -> str:
+def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     first = answers[0]
     if first.kind == "trend":
         return "Four times as many reports in each window halve the intervals."

@@ -9,20 +9,20 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
 from ..plain_text import shortened
-from .answer import Answer, CellRow
-from .axes import COLOURS, QUIET
+from .figure import COLOURS, QUIET
+from .rows import AnswerRows, CellRow
 
 _COLOURS = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
 _MOST_WRITTEN = 12  # rows and columns whose numbers have room in their cells
 _LONGEST_NAME = 16
 
 
-def fits(answer: Answer) -> bool:
+def fits(answer: AnswerRows) -> bool:
     """Whether it is a table of two parts."""
     return all(isinstance(row, CellRow) and len(row.cell) == 2 for row in answer.rows)
 
 
-def draw(axes: Axes, answer: Answer) -> tuple[str, str]:
+def draw(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """Colour each cell by its share, and write the share and half its interval where there is room.
 
     In a larger table a small cross marks the cells whose interval holds 0. Returns the axes' labels.
@@ -51,7 +51,7 @@ def draw(axes: Axes, answer: Answer) -> tuple[str, str]:
     return across, down
 
 
-def half_width(answer: Answer) -> float:
+def half_width(answer: AnswerRows) -> float:
     """Half of the middle interval, in percentage points."""
     return float(np.median([50 * (row.high - row.low) for row in answer.rows]))
 

@@ -13,8 +13,9 @@ from ..estimate.pooling import check_same_quantity
 from ..estimate.statistic import EstimateError, Statistic, difference
 from ..experiments.cells import CellCondition
 from . import change, pair_tables
-from .answer import CONFIDENCE, Answer, Answers, CellRow, ChangeRow, DifferenceRow, Row
+from .answer import Answer, Answers
 from .pair_tables import PairQuestion, PairStatistic, PairTable
+from .rows import CONFIDENCE, CellRow, ChangeRow, DifferenceRow, Row
 
 ROWS = 16
 

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 
 from ..arrays import Floats
 from . import heat_map
-from .answer import Answer, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 from .figure import (
     BAR,
     COLOURS,
@@ -34,6 +33,7 @@ from .figure import (
     style,
 )
 from .headline import titled
+from .rows import AnswerRows, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
 _INTERVAL = {"ecolor": ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
@@ -45,7 +45,7 @@ _TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
 _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
 
 
-def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle: str = "") -> Figure:
+def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subtitle: str = "") -> Figure:
     """Draw answers one below the other and write them to path, if any: PNG, PDF or SVG by its name.
 
     title: without one, the experiment with its unit, fleet and windows. subtitle: without one, the number of
@@ -66,13 +66,13 @@ def plot(path: Path | None, answers: Sequence[Answer], title: str = "", subtitle
     return made
 
 
-def _title(answer: Answer) -> str:
+def _title(answer: AnswerRows) -> str:
     """What the picture is about; a change is on two lines."""
     head = titled(answer.experiment, answer.unit, answer.about)
     return f"{head}\nagainst {answer.against}" if answer.against else head
 
 
-def _panel_title(answer: Answer) -> str:
+def _panel_title(answer: AnswerRows) -> str:
     if answer.title or answer.kind not in ("change", "trend"):
         return answer.heading
     if answer.kind == "trend" and len({row.name for row in answer.rows}) == 1:
@@ -82,28 +82,28 @@ def _panel_title(answer: Answer) -> str:
     return "share of the fleet below" if _cumulative(answer) else "share of the fleet"
 
 
-def _subtitle(answer: Answer, alone: bool) -> str:
+def _subtitle(answer: AnswerRows, alone: bool) -> str:
     about = f"{answer.title}; " if answer.title and alone else ""
     if answer.kind == "joint" and heat_map.fits(answer):
         about += f"a cell ±{heat_map.half_width(answer):.2g} points; "
     return f"{about}{answer.reports:,} private reports, {_interval_name(answer)}s"
 
 
-def _interval_name(answer: Answer) -> str:
+def _interval_name(answer: AnswerRows) -> str:
     return f"{answer.confidence * 100:g} % interval"
 
 
-def _has_places(answer: Answer) -> bool:
+def _has_places(answer: AnswerRows) -> bool:
     """Whether rows have edges in the reading's unit."""
     return all(row.upper is not None for row in answer.rows)
 
 
-def _cumulative(answer: Answer) -> bool:
+def _cumulative(answer: AnswerRows) -> bool:
     """Whether all rows begin at the lowest edge."""
     return len(answer.rows) > 1 and _has_places(answer) and len({row.lower for row in answer.rows}) == 1
 
 
-def _drawing(answer: Answer):
+def _drawing(answer: AnswerRows):
     if answer.kind == "joint" and heat_map.fits(answer):
         return heat_map.draw
     if answer.kind in ("joint", "marginal"):
@@ -115,18 +115,18 @@ def _drawing(answer: Answer):
     return {"cdf": _cdf, "trend": _trend}.get(answer.kind, _side_by_side)
 
 
-def _rows_are_named(answer: Answer) -> bool:
+def _rows_are_named(answer: AnswerRows) -> bool:
     return _drawing(answer) in (_labels, _side_by_side)
 
 
-def _inches(answer: Answer) -> float:
+def _inches(answer: AnswerRows) -> float:
     if not _rows_are_named(answer):
         return _PANEL_INCHES
     lines = 1.6 if answer.kind in ("top", "ties") else 1.0
     return min(_HIGHEST_INCHES, 1.9 + _ROW_INCHES * lines * len(answer.rows))
 
 
-def _quantity(answer: Answer) -> tuple[float, str]:
+def _quantity(answer: AnswerRows) -> tuple[float, str]:
     """What values are multiplied with, and what they are then called."""
     if answer.quantity == "share":
         return 100.0, _OF_SHARES.get(answer.kind, "share of devices, %")
@@ -145,12 +145,12 @@ def _edges(rows: Sequence[Row]) -> tuple[Floats, Floats]:
     return np.array([row.lower for row in rows], float), np.array([row.upper for row in rows], float)
 
 
-def _processed(answer: Answer, scale: float) -> list[float]:
+def _processed(answer: AnswerRows, scale: float) -> list[float]:
     """The post-processed shares, none where there are none."""
     return [row.processed * scale for row in answer.rows if isinstance(row, PostRow)]
 
 
-def _histogram(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _histogram(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """Bars of a number, each from edge to edge; intervals of many rows are a band."""
     scale, ylabel = _quantity(answer)
     values, low, high, truths = _numbers(answer.rows, scale)
@@ -182,7 +182,7 @@ def _histogram(axes: Axes, answer: Answer) -> tuple[str, str]:
     return f"{answer.unit or answer.experiment} (the outer {outer} hold all that lies beyond)", ylabel
 
 
-def _labels(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _labels(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """A bar for each label, from the top down."""
     scale, xlabel = _quantity(answer)
     values, low, high, truths = _numbers(answer.rows, scale)
@@ -198,7 +198,7 @@ def _labels(axes: Axes, answer: Answer) -> tuple[str, str]:
     return xlabel, ""
 
 
-def _beside(axes: Axes, answer: Answer, at: np.ndarray, truths: Floats, scale: float) -> None:
+def _beside(axes: Axes, answer: AnswerRows, at: np.ndarray, truths: Floats, scale: float) -> None:
     """Mark the truth and the post-processed shares of named rows, where there are any."""
     if np.isfinite(truths).any():
         axes.scatter(truths, at, s=160, marker="|", linewidths=2.6, color=TRUTH, zorder=4, label="truth")
@@ -221,7 +221,7 @@ def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
     return [handles[i] for i in order], [names[i] for i in order]
 
 
-def _side_by_side(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _side_by_side(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """A line for each row: the value and its interval; changes are marked by what they are."""
     scale, xlabel = _quantity(answer)
     if not answer.rows:
@@ -265,7 +265,7 @@ def _look(row: Row, confidence: float) -> dict[str, Any]:
     return _TAKEN_AWAY if row.adjusted_away(confidence) else _CHANCE
 
 
-def _change_legend(axes: Axes, answer: Answer) -> None:
+def _change_legend(axes: Axes, answer: AnswerRows) -> None:
     looks = {"changed": _CHANGED, "may be chance": _CHANCE}
     if any(isinstance(row, ChangeRow) and row.adjusted_away(answer.confidence) for row in answer.rows):
         looks["changed if looked at alone,\nmay be chance among so many rows"] = _TAKEN_AWAY
@@ -273,14 +273,14 @@ def _change_legend(axes: Axes, answer: Answer) -> None:
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _change_along(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _change_along(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """Many changes of a number, along its axis: what counts as changed has dots."""
     scale, _ = _quantity(answer)
     values, low, high, _ = _numbers(answer.rows, scale)
     lower, upper = _edges(answer.rows)
     cumulative = _cumulative(answer)
     x = upper if cumulative else (lower + upper) / 2
-    lines_and_band(axes, x, values, low, high, QUIET, "change", _interval_name(answer))
+    lines_and_band(axes, x, values, low, high, QUIET, _interval_name(answer), label="change")
     looks = [_look(row, answer.confidence) for row in answer.rows]
     changed = np.array([look is _CHANGED for look in looks])
     axes.plot(x[changed], values[changed], "o", color=COLOURS[1], markersize=4, label="changed")
@@ -292,7 +292,7 @@ def _change_along(axes: Axes, answer: Answer) -> tuple[str, str]:
     return answer.unit or answer.experiment, f"change of share of devices{below}, % points"
 
 
-def _cdf(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _cdf(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     scale, _ = _quantity(answer)
     values, low, high, truths = _numbers(answer.rows, scale)
     _, x = _edges(answer.rows)
@@ -307,7 +307,7 @@ def _cdf(axes: Axes, answer: Answer) -> tuple[str, str]:
     return answer.unit or answer.experiment, "share of devices below, %"
 
 
-def _trend(axes: Axes, answer: Answer) -> tuple[str, str]:
+def _trend(axes: Axes, answer: AnswerRows) -> tuple[str, str]:
     """A line for each statistic over the windows, dates to scale; of many the largest."""
     scale, ylabel = _quantity(answer)
     rows = [row for row in answer.rows if isinstance(row, TrendRow)]

@@ -1,9 +1,13 @@
-"""The estimate of an experiment in a store, over these windows, these versions and this fleet."""
+"""What a store says of its fleets, read once for a question: versions, their reports, estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
@@ -11,8 +15,10 @@ from ..estimate.estimate import Estimates, estimate
 from ..estimate.fisher import fisher
 from ..estimate.pooling import pool
 from ..estimate.statistic import EstimateError
+from ..experiments.asking import answers_of
 from ..plain_text import visible
 from ..store.store import Store, Version
+from ..store.versions import most_reports
 
 WeighBy = Literal["reports", "variance", "fisher"]
 """What pools versions, see pool(); "fisher" pools by reports, and weighs codes within each, see fisher()."""
@@ -44,77 +50,210 @@ class ReportSource(NamedTuple):
     window: str
 
 
-def versions(store: Store, selection: Selection) -> list[Version]:
-    """The selected versions, oldest first; raises UsageError where fleet, name or version is not there."""
-    name, fleet = selection.experiment, selection.fleet
-    the_name("fleet", fleet, tuple(store.fleets()), "in this store")
-    the_name("experiment", name, experiment_names(store, fleet), f"in fleet {fleet}")
-    named = [v for v in store.experiments(fleet) if v.experiment.name == name]
-    selected = [v for v in named if v.experiment.digest.hex().startswith(selection.version)]
-    if not selected:
-        digests = ", ".join(v.experiment.digest.hex() for v in named)
-        raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
-    return selected
+class Kept:
+    """Estimates by the counts that they rest on: right whoever asks, and however many; for several threads.
 
-
-def unit(store: Store, selection: Selection) -> str:
-    """What the selected versions' readings are in: as the newest says that says it, empty where none does."""
-    newest_first = sorted(versions(store, selection), key=lambda v: v.serial, reverse=True)
-    # A store may come from anybody; on pictures and in JSON nothing else makes control characters visible.
-    return visible(next((v.unit for v in newest_first if v.unit), ""))
-
-
-def experiment_names(store: Store, fleet: str) -> tuple[str, ...]:
-    """Names of a fleet's experiments, sorted."""
-    return tuple(sorted({v.experiment.name for v in store.experiments(fleet)}))
-
-
-def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
-    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
-    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
-    if name is None:
-        if len(there) == 1:
-            return there[0]
-        raise UsageError(f"name one {what} {where}; {listed}")
-    if name not in there:
-        raise UsageError(f"no {what} {name} {where}; {listed}")
-    return name
-
-
-def windows(store: Store, selected: Sequence[Version]) -> list[str]:
-    """The windows in which any of the versions has reports, oldest first."""
-    return sorted({w for v in selected for w in store.windows(v.fleet, v.experiment.digest)})
-
-
-def read(store: Store, selection: Selection, weigh: WeighBy = "reports") -> Estimates:
-    """The estimate of a selection: its windows' histograms added, its versions pooled.
-
-    Raises UsageError where something selected is not there or has too many values for weigh, EstimateError
-    where it has fewer than 2 reports or versions do not go together.
+    A window that no report came into since is never worked out again.
     """
-    selected = versions(store, selection)
-    if selection.windows:
-        _asked(selection, windows(store, selected))
-    return pooled(store, selected, selection, weigh)
+
+    _MOST = 400  # the one that nobody asked for longest goes first
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._estimates: OrderedDict[Hashable, Estimates] = OrderedDict()
+        self._reports: dict[str, int] = {}
+
+    def estimate(self, fleet: str, reports: int, key: Hashable, work: Callable[[], Estimates]) -> Estimates:
+        """The estimate with this key, worked out where it is not kept; reports: of the whole fleet."""
+        key = fleet, key
+        with self._lock:
+            if reports < self._reports.get(fleet, 0):  # another store took its place
+                self._estimates.clear()
+            self._reports[fleet] = reports
+            if key in self._estimates:
+                self._estimates.move_to_end(key)
+                return self._estimates[key]
+        made = work()
+        with self._lock:
+            self._estimates[key] = made
+            while len(self._estimates) > self._MOST:
+                self._estimates.popitem(last=False)
+        return made
 
 
-def _asked(selection: Selection, there: Sequence[str]) -> Sequence[str]:
-    """The selection's windows, or all; raises EstimateError for one without reports."""
-    for window in selection.windows:
-        if window not in there:
-            raise EstimateError(
-                f"{selection.experiment} has no reports in window {window}; "
-                + (f"it has {_few(there)}" if there else "no report has been counted yet")
-            )
-    return selection.windows or there
+@dataclass(frozen=True)
+class Facts:
+    """What a store says of each fleet, read once: for several questions to it.
+
+    at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
+    asks again after one more report learns that report. kept: estimates, also of facts read before.
+    """
+
+    store: Store
+    at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    kept: Kept = field(default_factory=Kept, compare=False)
+    _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
+    _own: dict[str, dict[int, int]] = field(default_factory=dict)
+    _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+
+    def versions(self, fleet: str) -> tuple[Version, ...]:
+        """Return all versions of a fleet's experiments, oldest first."""
+        if fleet not in self._versions:
+            self._versions[fleet] = self.store.experiments(fleet)
+        return self._versions[fleet]
+
+    def names(self, fleet: str) -> tuple[str, ...]:
+        """Return the names of a fleet's experiments, sorted."""
+        return tuple(sorted({v.experiment.name for v in self.versions(fleet)}))
+
+    def own(self, fleet: str) -> dict[int, int]:
+        """Return version id -> the most reports, >= 1, that one board can have to its experiment.
+
+        What the budgets allow, and no more than any device has numbers in the store.
+        """
+        if fleet not in self._own:
+            versions = self.versions(fleet)
+            # What cheaper versions allow counts too, whether or not they are asked about.
+            allowed = most_reports(versions)
+            # The devices are many: they are asked only where a budget allows a board more than one report.
+            asked = any(n is None or n > 1 for n in allowed.values())
+            sent = self.store.participation(fleet) if asked else {}
+            names = {v.id: sent.get(v.experiment.name) for v in versions}
+            bounds = {
+                i: [n for n in (allowed[i], by and by.most) if n is not None] for i, by in names.items()
+            }
+            self._own[fleet] = {i: max(1, min(bound, default=2**31)) for i, bound in bounds.items()}
+        return self._own[fleet]
+
+    def reports(self, fleet: str) -> dict[int, dict[str, int]]:
+        """Return version id -> window -> reports accepted in it."""
+        if fleet not in self._reports:
+            self._reports[fleet] = self.store.window_reports(fleet)
+        return self._reports[fleet]
+
+    def selected(self, selection: Selection) -> Selected:
+        """The selected reports; raises UsageError where fleet, name or version is not there."""
+        name, fleet = selection.experiment, selection.fleet
+        named = [v for v in self.versions(fleet) if v.experiment.name == name]
+        if not named:
+            the_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
+            the_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
+        chosen = tuple(v for v in named if v.experiment.digest.hex().startswith(selection.version))
+        if not chosen:
+            digests = ", ".join(v.experiment.digest.hex() for v in named)
+            raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
+        return Selected(self, selection, chosen)
 
 
-def pooled(
-    store: Store, selected: Sequence[Version], selection: Selection, weigh: WeighBy = "reports"
-) -> Estimates:
-    """The estimate of versions, in the selection's windows; EstimateError as read()."""
+@dataclass(frozen=True)
+class Selected:
+    """Reports that were selected, as a store has them; made by Facts.selected().
+
+    versions: the selected ones, oldest first.
+    """
+
+    facts: Facts
+    selection: Selection
+    versions: tuple[Version, ...]
+
+    @property
+    def newest(self) -> Version:
+        """The version that was published last."""
+        return max(self.versions, key=lambda v: v.serial)
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What all these versions answer, in the words of server/experiments/asking.py."""
+        return answers_of(*(v.experiment for v in self.versions))
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Digests of the versions in hexadecimal digits, oldest first."""
+        return tuple(v.experiment.digest.hex() for v in self.versions)
+
+    @property
+    def unit(self) -> str:
+        """What readings are in: as the newest version says that says it, empty where none does."""
+        newest_first = sorted(self.versions, key=lambda v: v.serial, reverse=True)
+        # A store may come from anybody; in pictures and JSON nothing else makes control characters visible.
+        return visible(next((v.unit for v in newest_first if v.unit), ""))
+
+    @cached_property
+    def there(self) -> Mapping[str, Mapping[int, int]]:
+        """All windows of these versions -> version id -> its reports there, oldest first."""
+        reports = self.facts.reports(self.selection.fleet)
+        by_window: dict[str, dict[int, int]] = {}
+        for version in self.versions:
+            for window, count in reports.get(version.id, {}).items():
+                if count:
+                    by_window.setdefault(window, {})[version.id] = count
+        return {window: by_window[window] for window in sorted(by_window)}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[int, int]]:
+        """The same of the selected windows that have reports, in their order."""
+        wanted = self.selection.windows or self.there
+        return {window: self.there[window] for window in wanted if window in self.there}
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are in the selected windows."""
+        return sum(sum(counts.values()) for counts in self.counts.values())
+
+    @property
+    def sources(self) -> frozenset[ReportSource]:
+        """Where the reports were counted."""
+        digests, where = {v.id: v.experiment.digest for v in self.versions}, self.facts.store.where
+        fleet = self.selection.fleet
+        return frozenset(
+            ReportSource(where, fleet, digests[i], w) for w, counts in self.counts.items() for i in counts
+        )
+
+    def estimate(self, weigh: WeighBy = "reports") -> Estimates:
+        """The estimate: windows' histograms added, versions pooled.
+
+        Raises UsageError where there are too many values for weigh, EstimateError for a window without
+        reports, fewer than 2 reports, or versions that do not go together.
+        """
+        self._check_windows()
+        fleet, everything = self.selection.fleet, self.facts.reports(self.selection.fleet)
+        counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
+        reports = sum(sum(windows.values()) for windows in everything.values())
+        key = self.selection.experiment, weigh, counts
+        return self.facts.kept.estimate(fleet, reports, key, lambda: pooled(self, weigh))
+
+    def by_window(self, weigh: WeighBy = "reports") -> dict[str, Estimates]:
+        """Window -> its estimate, oldest first or as selected; without windows of too few reports.
+
+        Raises EstimateError where fewer than 2 are left, otherwise as estimate().
+        """
+        self._check_windows()
+        estimates: dict[str, Estimates] = {}
+        for window in self.counts:
+            try:
+                one = replace(self, selection=replace(self.selection, windows=(window,)))
+                estimates[window] = one.estimate(weigh)
+            except EstimateError:
+                continue  # too few reports there: the next window may have more
+        if len(estimates) < 2:
+            of = "what was chosen has" if self.selection.windows else f"{self.selection.experiment} has"
+            raise EstimateError(f"a trend needs at least 2 windows with reports; {of} {len(estimates)}")
+        return estimates
+
+    def _check_windows(self) -> None:
+        for window in self.selection.windows:
+            if window not in self.there:
+                named = (
+                    f"it has {_few(tuple(self.there))}" if self.there else "no report has been counted yet"
+                )
+                raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {named}")
+
+
+def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
+    """The estimate of selected reports, worked out anew; EstimateError as Selected.estimate()."""
     estimates: list[Estimates] = []
-    for version in selected:
+    store, selection = selected.facts.store, selected.selection
+    for version in selected.versions:
         digest = version.experiment.digest
         counts = [store.histogram(version.fleet, digest, w) for w in selection.windows or (None,)]
         total = sum(counts[1:], counts[0])
@@ -129,37 +268,22 @@ def pooled(
     return pool(estimates, by="reports" if weigh == "fisher" else weigh)
 
 
+def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
+    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
+    listed = f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
+    if name is None:
+        if len(there) == 1:
+            return there[0]
+        raise UsageError(f"name one {what} {where}; {listed}")
+    if name not in there:
+        raise UsageError(f"no {what} {name} {where}; {listed}")
+    return name
+
+
 def _few(names: Sequence[str]) -> str:
     if len(names) <= 4:
         return ", ".join(names)
     return f"{len(names)}, {names[0]} to {names[-1]}"
-
-
-def by_window(store: Store, selection: Selection, weigh: WeighBy = "reports") -> dict[str, Estimates]:
-    """Window -> its estimate, oldest first or as selected; without windows of too few reports.
-
-    Raises EstimateError where fewer than 2 are left, otherwise as read().
-    """
-    estimates: dict[str, Estimates] = {}
-    for window in _asked(selection, windows(store, versions(store, selection))):
-        one = Selection(selection.experiment, selection.fleet, (window,), selection.version)
-        try:
-            estimates[window] = read(store, one, weigh)
-        except EstimateError:
-            continue  # too few reports there: the next window may have more
-    if len(estimates) < 2:
-        of = "what was chosen has" if selection.windows else f"{selection.experiment} has"
-        raise EstimateError(f"a trend needs at least 2 windows with reports; {of} {len(estimates)}")
-    return estimates
-
-
-def sources(store: Store, selection: Selection) -> frozenset[ReportSource]:
-    """Where the selected reports were counted."""
-    return frozenset(
-        ReportSource(store.where, v.fleet, v.experiment.digest, window)
-        for v in versions(store, selection)
-        for window in selection.windows or store.windows(v.fleet, v.experiment.digest)
-    )
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

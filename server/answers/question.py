@@ -1,30 +1,29 @@
-"""A question to an experiment in a store, all of it: its answers, both ε, the sentences, the command line.
-
-The command `estimate` and the page ask through this one module, so that they say the same.
-"""
+"""A question to an experiment in a store, all of it; an option, a form and Python ask through it alike."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..experiments.asking import OF_VALUES, require
 from ..mechanisms.factors import parts_of
-from . import second_epsilon
-from .answer import CONFIDENCE, Answer, Answers
-from .candidates import MOST_SHOWN
-from .fleet_estimate import MEAN, FleetEstimate
-from .guide import Guide, guide
 from .pair_tables import NO_QUESTION, PairQuestion
-from .query import Selection, WeighBy, versions
-from .second_epsilon import Shuffling, TwoEpsilons
-from .store_reader import StoreReader
+from .query import Selection, WeighBy
+from .rows import CONFIDENCE, Kind
+from .second_epsilon import Shuffling
 
 ROWS = 16
 """Rows of a number's histogram at most, where nobody says how many."""
+
+FINE = 0
+"""Rows of a histogram that is as fine as its reports can tell."""
+
+OTHERWISE = {"candidates", "discovery", "pairs"}
+"""What an experiment answers that has neither shares of values nor a mean, in the words of answers_of()."""
+
+COMPARED = {"ranges", "mean", "candidates", "pairs"}
+"""What has trends and changes, in the words of answers_of()."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,13 @@ class EstimateQuestion:
     quantiles   each between 0 and 1
     top         how many of the most common values; 0 for none, of texts for MOST_SHOWN
     cdf         whether the share below every edge is asked for
-    rows        of a number's histogram at most; None for ROWS
+    rows        of a number's histogram at most; None for ROWS, FINE for as many as the reports tell apart
     post        a post-processing's name
     trend       a row for each window
     unit        what readings are in; None for what the store says
     alphabet    what texts that nobody listed are made of; None for printable ASCII
     pair        of a pair, which share or mean, given what
+    tables      of values, the kinds of tables that are wanted; empty for all that the experiment has
     """
 
     selection: Selection
@@ -62,6 +62,7 @@ class EstimateQuestion:
     unit: str | None = None
     alphabet: str | None = None
     pair: PairQuestion = NO_QUESTION
+    tables: tuple[Kind, ...] = ()
 
     @property
     def compares(self) -> bool:
@@ -102,120 +103,6 @@ def _each(option: str, values: Sequence[str]) -> list[str]:
     return [f"{option}={value}" for value in values]
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A question's answers, and what belongs to all of them."""
-
-    question: EstimateQuestion
-    estimate: FleetEstimate
-    answers: Answers
-    epsilons: TwoEpsilons
-    guide: Guide
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        first = self.answers[0]
-        return {
-            "experiment": self.estimate.experiment.name,
-            "unit": first.unit,
-            "selection": self.estimate.which,
-            "against": first.against or None,
-            "reports": self.estimate.reports,
-            "confidence": self.question.confidence,
-            "stderr_method": self.estimate.estimates.stderr_method,
-            "epsilon": self.epsilons.to_dict(),
-            "in_words": self.guide.to_dict(),
-            "answers": [one.to_dict() for one in self.answers],
-        }
-
-    def to_json(self) -> str:
-        """A file of JSON."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
-
-    def pictured(self) -> Answers:
-        """What a picture shows: what was asked for, and where nothing was, the histogram."""
-        if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
-            return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
-        asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
-        return asked or Answers(self.answers[:1])
-
-
-COMPARED = {"ranges", "mean", "candidates", "pairs"}
-"""What has trends and changes, in the words of answers_of()."""
-
-
-def ask(store: StoreReader, question: EstimateQuestion) -> Reply:
-    """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
-    selection = question.selection
-    experiment = store.fleet(selection.fleet).experiment(selection.experiment, question.unit)
-    selected = [v.experiment for v in versions(store.store, selection)]
-    check_answered(selected, question)
-    estimate = experiment.estimate(**_how(selection, question))
-    if question.trend:
-        asked = [*question.ranges, *([MEAN] if MEAN in estimate.answers else [])]
-        how = _how(selection, question) | {"shuffling": question.shuffling, "quantiles": question.quantiles}
-        answers = experiment.trend(*asked, pair=question.pair, **how)
-    elif question.against:
-        other = store.fleet(question.against.fleet).experiment(selection.experiment, question.unit)
-        before = other.estimate(**_how(question.against, question))
-        rows, how = question.rows or ROWS, {"quantiles": question.quantiles, "cdf": question.cdf}
-        answers = estimate.change_since(before, *question.ranges, rows=rows, pair=question.pair, **how)
-    else:
-        answers = _answered(estimate, question)
-    windows = len({source.window for source in estimate.sources}) if COMPARED & estimate.answers else 1
-    epsilons = _epsilons(store, question)
-    return Reply(question, estimate, answers, epsilons, guide(answers, epsilons, windows))
-
-
-def _answered(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """What is asked of one estimate, in the way of its kind."""
-    answer = next((OTHERWISE[word] for word in OTHERWISE if word in estimate.answers), _of_values)
-    return answer(estimate, question)
-
-
-def _of_values(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
-    answers: list[Answer] = []
-    if "frequencies" in estimate.answers or question.post != "raw":
-        answers.append(estimate.histogram(question.rows or ROWS, post=question.post))
-    if question.ranges:
-        shares = estimate.together if question.together else estimate.share
-        answers.append(shares(*question.ranges, post=question.post))
-    if question.quantiles:
-        answers.append(estimate.quantile(*question.quantiles))
-    if "mean" in estimate.answers:
-        answers.append(estimate.mean())
-    if question.top:
-        answers += estimate.top(question.top)
-    if question.cdf:
-        answers.append(estimate.cdf())
-    return Answers(answers)
-
-
-def _of_texts(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """The shares of the texts that are named."""
-    if question.together:
-        return Answers([estimate.together(*question.ranges)])
-    return Answers([estimate.candidates(question.ranges, most=question.top or MOST_SHOWN)])
-
-
-def _of_unlisted(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    """The texts that are found."""
-    return Answers([estimate.discover(question.alphabet)])
-
-
-def _of_pair(estimate: FleetEstimate, question: EstimateQuestion) -> Answers:
-    return estimate.pairs.ask(question.pair, question.rows or ROWS)
-
-
-OTHERWISE: Mapping[str, Callable[[FleetEstimate, EstimateQuestion], Answers]] = {
-    "candidates": _of_texts,
-    "discovery": _of_unlisted,
-    "pairs": _of_pair,
-}
-"""What answers an experiment that has neither shares of values nor a mean, by its word of answers_of()."""
-
-
 def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
@@ -235,9 +122,9 @@ def check_answered(asked: Sequence[Experiment], question: EstimateQuestion) -> N
     for option, words, wanted in options:
         if wanted:
             require(asked, words, f"leave {option} out{_instead(asked[-1])}")
-    require(asked, OF_VALUES | OTHERWISE.keys(), "nothing here asks that")
+    require(asked, OF_VALUES | OTHERWISE, "nothing here asks that")
     if not question.ranges:
-        unnamed = OF_VALUES | OTHERWISE.keys() - {"candidates"}
+        unnamed = OF_VALUES | OTHERWISE - {"candidates"}
         require(asked, unnamed, "name them, with --candidates FILE, one a line, or each with --range")
 
 
@@ -247,18 +134,3 @@ def _instead(experiment: Experiment) -> str:
         return ""
     first, *_, last = (part.name for part in parts_of(experiment))
     return f", and ask with --of and --given, as in --of {last} --given {first}"
-
-
-def _how(selection: Selection, question: EstimateQuestion) -> dict[str, Any]:
-    """What estimates and trends are told alike."""
-    which = {"windows": selection.windows, "version": selection.version}
-    return which | {"weigh": question.weigh, "confidence": question.confidence}
-
-
-def _epsilons(store: StoreReader, question: EstimateQuestion) -> TwoEpsilons:
-    """Both ε of all histograms that the answers tell of."""
-    if question.against:
-        return second_epsilon.of_change(store.store, question.against, question.selection, question.shuffling)
-    if question.trend:
-        return second_epsilon.of_windows(store.store, question.selection, question.shuffling)
-    return second_epsilon.of_selection(store.store, question.selection, question.shuffling)

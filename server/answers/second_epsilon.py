@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...device.ldp_client import Experiment
@@ -13,11 +13,10 @@ from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..epsilon import MICRO, rounded_up
 from ..errors import UsageError
 from ..estimate.shuffled import LIMITS, histograms_epsilon
-from ..store.store import Store, Version
-from ..store.versions import most_reports
-from . import query
-from .answer import Answers, Row, TrendRow
-from .query import Selection
+from ..store.store import Version
+from .answer import Answers
+from .query import Facts, Selection
+from .rows import Row, TrendRow
 from .windows import has_ended
 
 LEARNS_SINGLE = "whoever sees a histogram again after every few reports learns single reports"
@@ -99,71 +98,22 @@ def of_histograms(
     return TwoEpsilons(report, epsilon, how.delta, own, reports, none_holds or LIMITS)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a store says of each fleet, read once: for several questions to it.
-
-    at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
-    asks again after one more report learns that report.
-    """
-
-    store: Store
-    at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
-    _own: dict[str, dict[int, int]] = field(default_factory=dict)
-    _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
-
-    def own(self, fleet: str) -> dict[int, int]:
-        """Return version id -> the most reports, >= 1, that one board can have to its experiment.
-
-        What the budgets allow, and no more than any device has numbers in the store.
-        """
-        if fleet not in self._own:
-            versions = self.store.experiments(fleet)
-            # What cheaper versions allow counts too, whether or not they are asked about.
-            allowed = most_reports(versions)
-            # The devices are many: they are asked only where a budget allows a board more than one report.
-            asked = any(n is None or n > 1 for n in allowed.values())
-            sent = self.store.participation(fleet) if asked else {}
-            names = {v.id: sent.get(v.experiment.name) for v in versions}
-            bounds = {
-                i: [n for n in (allowed[i], by and by.most) if n is not None] for i, by in names.items()
-            }
-            self._own[fleet] = {i: max(1, min(bound, default=2**31)) for i, bound in bounds.items()}
-        return self._own[fleet]
-
-    def reports(self, fleet: str) -> dict[int, dict[str, int]]:
-        """Return version id -> window -> reports accepted in it."""
-        if fleet not in self._reports:
-            self._reports[fleet] = self.store.window_reports(fleet)
-        return self._reports[fleet]
-
-
-def of_selection(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Both ε of a selection's histogram: windows added up, versions each by themselves."""
-    facts = Facts(store)
-    return _together(facts, _added_up(facts, selection), shuffling)
-
-
-def of_change(
-    store: Store, before: Selection, after: Selection, shuffling: Shuffling | None = None
-) -> TwoEpsilons:
-    """Both ε of two selections' histograms that are seen side by side."""
-    facts = Facts(store)
-    return _together(facts, _added_up(facts, before) + _added_up(facts, after), shuffling)
+def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
+    """Both ε of histograms that are seen side by side: each selection's windows added up, versions apart."""
+    parts = [part for selection in selections for part in _added_up(facts, selection)]
+    return _together(facts, parts, shuffling)
 
 
 def of_each_window(
-    store: Store, selection: Selection, shuffling: Shuffling | None = None
+    facts: Facts, selection: Selection, shuffling: Shuffling | None = None
 ) -> Mapping[str, TwoEpsilons]:
     """Both ε of each window of a selection, by itself."""
-    facts = Facts(store)
     apart = _apart(facts, selection)
     return {window: _together(facts, parts, shuffling) for window, parts in apart.items()}
 
 
-def of_windows(store: Store, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
+def of_windows(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
     """Both ε of all windows of a selection, where each is seen."""
-    facts = Facts(store)
     return _together(facts, _all(_apart(facts, selection)), shuffling)
 
 
@@ -186,44 +136,42 @@ def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = N
     return Overview(newest, *(_together(facts, parts, shuffling) for parts in groups))
 
 
-def beside(trends: Answers, each: Mapping[str, TwoEpsilons]) -> Answers:
+def beside(
+    facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None
+) -> Answers:
     """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs."""
+    each = of_each_window(facts, selection, shuffling)
     note = RUNNING if any(one.histogram is None for one in each.values()) else ""
-    return Answers(
-        replace(
-            one,
-            rows=tuple(_with_epsilon(row, each) for row in one.rows),
-            note=f"{one.note}\n{note}".strip(),
+
+    def with_epsilon(row: Row) -> Row:
+        return (
+            replace(row, histogram_epsilon=each[row.window].histogram) if isinstance(row, TrendRow) else row
         )
+
+    return Answers(
+        replace(one, rows=tuple(map(with_epsilon, one.rows)), note=f"{one.note}\n{note}".strip())
         for one in trends
     )
-
-
-def _with_epsilon(row: Row, each: Mapping[str, TwoEpsilons]) -> Row:
-    return replace(row, histogram_epsilon=each[row.window].histogram) if isinstance(row, TrendRow) else row
-
-
-def _counted(facts: Facts, selection: Selection) -> list[tuple[Version, dict[str, int]]]:
-    """The selected versions with their reports in the selected windows."""
-    reports = facts.reports(selection.fleet)
-    chosen = [(v, reports.get(v.id, {})) for v in query.versions(facts.store, selection)]
-    wanted = set(selection.windows)
-    return [(v, {w: n for w, n in ws.items() if n and (not wanted or w in wanted)}) for v, ws in chosen]
 
 
 _Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: the windows in it, and its reports
 
 
 def _added_up(facts: Facts, selection: Selection) -> list[_Part]:
-    counted = _counted(facts, selection)
-    return [(v, tuple(by_window), sum(by_window.values())) for v, by_window in counted if by_window]
+    selected = facts.selected(selection)
+    counts = selected.counts
+    of = [(v, tuple(w for w, n in counts.items() if v.id in n)) for v in selected.versions]
+    return [(v, windows, sum(counts[w][v.id] for w in windows)) for v, windows in of if windows]
 
 
 def _apart(facts: Facts, selection: Selection) -> dict[str, list[_Part]]:
     """Each window's histograms, the oldest first."""
-    counted = _counted(facts, selection)
-    windows = sorted({window for _, by_window in counted for window in by_window})
-    return {w: [(v, (w,), by_window[w]) for v, by_window in counted if w in by_window] for w in windows}
+    selected = facts.selected(selection)
+    counts = selected.counts
+    return {
+        w: [(v, (w,), counts[w][v.id]) for v in selected.versions if v.id in counts[w]]
+        for w in sorted(counts)
+    }
 
 
 def _all(apart: Mapping[str, list[_Part]]) -> list[_Part]:

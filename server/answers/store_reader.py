@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import UsageError
 from ..store.store import Store
-from . import query, second_epsilon
-from .answer import CONFIDENCE, Answers
-from .fleet_estimate import FleetEstimate, trend
+from . import second_epsilon
+from .answer import Answers
+from .ask import estimate_of, over_time
+from .fleet_estimate import FleetEstimate
 from .pair_tables import NO_QUESTION, PairQuestion
-from .query import Selection, WeighBy
+from .query import Facts, Selected, Selection, WeighBy, the_name
+from .question import EstimateQuestion
+from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 
 
@@ -50,7 +54,7 @@ class StoreReader:
 
     def fleet(self, name: str | None = None) -> FleetReader:
         """A fleet by its name, which may be left out where there is only one. UsageError for another."""
-        return FleetReader(self, query.the_name("fleet", name, self.fleets, "in this store"))
+        return FleetReader(self, the_name("fleet", name, self.fleets, "in this store"))
 
     def __repr__(self) -> str:
         return f"<store {self._store.where}>"
@@ -66,7 +70,7 @@ class FleetReader:
     @property
     def experiments(self) -> tuple[str, ...]:
         """Names of the experiments, sorted."""
-        return query.experiment_names(self._reader.store, self.name)
+        return Facts(self._reader.store).names(self.name)
 
     def experiment(self, name: str | None = None, unit: str | None = None) -> ExperimentReader:
         """An experiment by its name, which may be left out where there is only one.
@@ -75,7 +79,7 @@ class FleetReader:
         """
         where = f"in fleet {self.name}"
         return ExperimentReader(
-            self._reader, self.name, query.the_name("experiment", name, self.experiments, where), unit
+            self._reader, self.name, the_name("experiment", name, self.experiments, where), unit
         )
 
     def __repr__(self) -> str:
@@ -97,19 +101,17 @@ class ExperimentReader:
     @property
     def unit(self) -> str:
         """What readings are in; empty where nobody said it."""
-        return self._unit_of(self._selection())
+        return self._selected.unit if self._unit is None else self._unit
 
     @property
     def windows(self) -> tuple[str, ...]:
         """The windows with reports, oldest first: days such as 2026-11-21, hours 2026-11-21T14, or all."""
-        store = self._reader.store
-        return tuple(query.windows(store, query.versions(store, self._selection())))
+        return tuple(self._selected.there)
 
     @property
     def versions(self) -> tuple[str, ...]:
         """Digests of the versions in hexadecimal digits, oldest first."""
-        selected = query.versions(self._reader.store, self._selection())
-        return tuple(v.experiment.digest.hex() for v in selected)
+        return self._selected.digests
 
     def estimate(
         self,
@@ -126,10 +128,8 @@ class ExperimentReader:
         confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
         EstimateError for a window without reports or fewer than 2 reports in all.
         """
-        selection, store = self._selection(windows, version), self._reader.store
-        estimates = query.read(store, selection, weigh)
-        sources = query.sources(store, selection)
-        return FleetEstimate(estimates, str(selection), self._unit_of(selection), confidence, None, sources)
+        question = self._question(windows, version, weigh=weigh, confidence=confidence)
+        return estimate_of(self._facts, question.selection, question)
 
     def trend(
         self,
@@ -147,10 +147,13 @@ class ExperimentReader:
         Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row has
         the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
         """
-        selection, store = self._selection(windows, version), self._reader.store
-        by_window, unit = query.by_window(store, selection, weigh), self._unit_of(selection)
-        trends = trend(by_window, statistics, unit, confidence, quantiles, self.fleet, pair)
-        return second_epsilon.beside(trends, second_epsilon.of_each_window(store, selection, shuffling))
+        question = self._question(
+            windows, version, weigh=weigh, confidence=confidence, quantiles=tuple(quantiles), pair=pair
+        )
+        facts = self._facts
+        return second_epsilon.beside(
+            facts, over_time(facts, question, statistics), question.selection, shuffling
+        )
 
     def two_epsilons(
         self,
@@ -164,17 +167,22 @@ class ExperimentReader:
 
         The latter holds against whoever sees histograms only. apart: for whom each window is seen by itself.
         """
-        selection, store = self._selection(windows, version), self._reader.store
+        selection = self._question(windows, version).selection
         if apart:
-            return second_epsilon.of_windows(store, selection, shuffling)
-        return second_epsilon.of_selection(store, selection, shuffling)
+            return second_epsilon.of_windows(self._facts, selection, shuffling)
+        return second_epsilon.of_selections(self._facts, selection, shuffling=shuffling)
 
-    def _unit_of(self, selection: Selection) -> str:
-        return query.unit(self._reader.store, selection) if self._unit is None else self._unit
+    @property
+    def _facts(self) -> Facts:
+        return Facts(self._reader.store)
 
-    def _selection(self, windows: str | Sequence[str] = (), version: str = "") -> Selection:
+    @property
+    def _selected(self) -> Selected:
+        return self._facts.selected(self._question().selection)
+
+    def _question(self, windows: str | Sequence[str] = (), version: str = "", **how: Any) -> EstimateQuestion:
         chosen = (windows,) if isinstance(windows, str) else tuple(windows)
-        return Selection(self.name, self.fleet, chosen, version)
+        return EstimateQuestion(Selection(self.name, self.fleet, chosen, version), unit=self._unit, **how)
 
     def __repr__(self) -> str:
         return f"<experiment {self.name} of fleet {self.fleet}>"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from ...device.ldp_client import Experiment
 from ..epsilon import rounded_up
 from ..plain_text import visible
-from .answer import (
-    Answer,
+from .fitted_table import FittedTable, plain
+from .rows import (
+    AnswerRows,
     CandidateRow,
     CellRow,
     ChangeRow,
@@ -26,10 +26,6 @@ from .answer import (
     TopRow,
     TrendRow,
 )
-from .fitted_table import FittedTable, plain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class PlainConsole(Console):
@@ -45,6 +41,26 @@ class PlainConsole(Console):
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
+
+
+class Shown:
+    """What shows itself: as a table of 80 columns wherever it is printed, and as HTML in a notebook."""
+
+    def __rich__(self) -> RenderableType:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        # Without force_jupyter rich would print into a notebook's cell by itself.
+        console = Console(file=text, width=80, color_system=None, highlight=False, force_jupyter=False)
+        console.print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    __repr__ = __str__
+
 
 _BAR_CELLS = 14
 
@@ -80,7 +96,7 @@ class _Column:
     shortened: bool = False
 
 
-def answer(table_of: Answer, title: str = "") -> FittedTable:
+def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
     """An answer's table: shares in percent or readings in their unit, with intervals; it fits any width."""
     table_of = table_of.shown()
     columns = _columns(table_of)
@@ -100,7 +116,7 @@ def answer(table_of: Answer, title: str = "") -> FittedTable:
     return result
 
 
-def html(table_of: Answer) -> str:
+def html(table_of: AnswerRows) -> str:
     """The same table for a notebook."""
     table_of = table_of.shown()
     columns = _columns(table_of)
@@ -114,11 +130,11 @@ def html(table_of: Answer) -> str:
     return f"<table>{caption}<thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>{notes}"
 
 
-def _row_class(table_of: Answer) -> type[Row]:
+def _row_class(table_of: AnswerRows) -> type[Row]:
     return type(table_of.rows[0]) if table_of.rows else Row
 
 
-def _columns(table_of: Answer) -> list[_Column]:
+def _columns(table_of: AnswerRows) -> list[_Column]:
     kind = _row_class(table_of)
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
@@ -155,7 +171,7 @@ def _columns(table_of: Answer) -> list[_Column]:
     return columns
 
 
-def _heading(table_of: Answer) -> str:
+def _heading(table_of: AnswerRows) -> str:
     if table_of.quantity == "share" and table_of.kind in (
         "histogram",
         "ranges",
@@ -174,7 +190,7 @@ def _percent(x: float) -> str:
     return f"{round(x * 100, 2) + 0.0:.2f}"  # no -0.00
 
 
-def _reading(table_of: Answer) -> Callable[[float], str]:
+def _reading(table_of: AnswerRows) -> Callable[[float], str]:
     """How readings are written: with the digits that their intervals leave a meaning."""
     widths = [row.high - row.low for row in table_of.rows if row.high > row.low]
     narrowest = min(widths, default=1.0) / 2
@@ -188,21 +204,15 @@ def _p_value(p: float | None, level: float) -> Text:
     return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 
-def answers(tables: Sequence[Answer]) -> None:
+def answers(tables: Sequence[AnswerRows]) -> None:
     """Print several answers' tables."""
     out.print(stacked(tables))
 
 
-def stacked(tables: Sequence[Answer]) -> Group:
+def stacked(tables: Sequence[AnswerRows]) -> Group:
     """Several answers' tables, each with its note below it and an empty line between two."""
     parts: list[RenderableType] = []
     for number, one in enumerate(tables):
         parts += ["", answer(one)] if number else [answer(one)]
         parts += [plain(note) for note in one.notes]
     return Group(*parts)
-
-
-def plot(path: Path | None, experiment: Experiment, pictured: Answer) -> Figure:
-    """Draw an answer, with the ε of a report below its title, and write it to path, if any."""
-    subtitle = f"{pictured.reports:,} private reports, ε = {experiment.epsilon / 1e6:g} each"
-    return pictured.plot(path, "", f"{subtitle}; {pictured.confidence * 100:g} % intervals")

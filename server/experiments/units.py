@@ -148,3 +148,21 @@ def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
     if low == 0:
         return f"below {last}" if high < bins else "any"
     return f"{first} and above" if high == bins else f"{first} to {last}"
+
+
+def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
+    """The whole domain in at most most_rows ranges, or one for each label: labels are never put together.
+
+    A hierarchical histogram's own nodes come first: those were asked directly and are known best.
+    """
+    width, edges = 1, None
+    if experiment.type == "number":
+        widths = sorted({level.width for level in experiment.levels})
+        coarsest = -(-experiment.domain // most_rows)
+        width = next((w for w in widths if -(-experiment.domain // w) <= most_rows), coarsest)
+        edges = bin_edges(experiment)
+    starts = range(0, experiment.domain, width)
+    ends = [min(low + width, experiment.domain) for low in starts]
+    return [
+        IndexRange(lo, hi, range_name(experiment, lo, hi, edges)) for lo, hi in zip(starts, ends, strict=True)
+    ]

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..answers.second_epsilon import Facts
+from ..answers.query import Facts
 from ..answers.windows import SETTLED
 from ..errors import HushmoteError
 from ..planning import remaining

@@ -5,22 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ...device.ldp_client import Experiment
-from ..answers import query, second_epsilon
-from ..answers.answer import CONFIDENCE, Row
-from ..answers.fleet_estimate import FleetEstimate
-from ..answers.query import Selection
-from ..answers.second_epsilon import ENDED, LEARNS_SINGLE, Facts
+from ..answers import second_epsilon
+from ..answers.answer import Answers
+from ..answers.ask import asked_of, estimate_of
+from ..answers.query import Facts, Selected, Selection
+from ..answers.question import EstimateQuestion
+from ..answers.rows import CONFIDENCE, Row
+from ..answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ..answers.windows import has_ended
 from ..epsilon import MICRO, rounded_up
 from ..estimate.statistic import EstimateError
 from ..experiments.asking import OF_VALUES, answers_of, answers_only
+from ..plain import plain
 from ..plain_text import shortened, visible
-from ..store.store import Store, Version
+from ..store.store import Store
 
 MOST_BYTES = 4000
 """Of a document: with its topic it fits into a packet of 4 KiB."""
@@ -106,6 +108,8 @@ class Result:
     experiment: str
     type: str
     unit: str
+    purpose: str
+    owner: str
     windows: tuple[str, ...]
     window_count: int
     reports: int
@@ -115,29 +119,11 @@ class Result:
     statistics: tuple[Learned, ...] = ()
     histogram: tuple[Bar, ...] = ()
     note: str = ""
-    purpose: str = ""
-    owner: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
-        return {
-            "v": 1,
-            "fleet": self.fleet,
-            "experiment": self.experiment,
-            "type": self.type,
-            "unit": self.unit,
-            "purpose": self.purpose,
-            "owner": self.owner,
-            "windows": list(self.windows),
-            "window_count": self.window_count,
-            "reports": self.reports,
-            "at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "confidence": self.confidence,
-            "epsilon": asdict(self.epsilon),
-            "statistics": [asdict(one) for one in self.statistics],
-            "histogram": [bar.to_dict() for bar in self.histogram],
-            "note": self.note,
-        }
+        values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def to_json(self) -> bytes:
         """The document in UTF-8, at most MOST_BYTES."""
@@ -162,68 +148,52 @@ def result_of(
     Raises UsageError where the fleet or the experiment is not there, and StoreError.
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
-    versions = query.versions(store, Selection(name, fleet))
-    reports = facts.reports(fleet)
-    by_window: dict[str, int] = {}
-    for version in versions:
-        for window, n in reports.get(version.id, {}).items():
-            by_window[window] = by_window.get(window, 0) + n
-    seen = [w for w in sorted(by_window) if by_window[w] and (live or has_ended(w, at))]
+    whole = facts.selected(Selection(name, fleet))
+    seen = [window for window in whole.there if live or has_ended(window, at)]
     shown = seen if newest is None else seen[-newest:]
-    asked = _newest(versions)
+    of = whole.newest.experiment
     empty = Result(
-        fleet,
-        name,
-        asked.experiment.type,
-        shortened(query.unit(store, Selection(name, fleet)), _MOST_UNIT),
-        tuple(shown[-_MOST_WINDOWS:]),
-        len(shown),
-        sum(by_window[w] for w in shown),
-        at,
-        CONFIDENCE,
-        _nothing_shown(versions),
-        purpose=shortened(visible(asked.purpose), _MOST_WORDS),
-        owner=shortened(visible(asked.owner), _MOST_WORDS),
+        fleet=fleet,
+        experiment=name,
+        type=of.type,
+        unit=shortened(whole.unit, _MOST_UNIT),
+        purpose=shortened(visible(whole.newest.purpose), _MOST_WORDS),
+        owner=shortened(visible(whole.newest.owner), _MOST_WORDS),
+        windows=tuple(shown[-_MOST_WINDOWS:]),
+        window_count=len(shown),
+        reports=sum(sum(whole.there[window].values()) for window in shown),
+        at=at,
+        confidence=CONFIDENCE,
+        epsilon=_nothing_shown(whole),
     )
     if not shown:
         if live:
             return replace(empty, note="no report has been counted yet")
-        return replace(empty, note=ENDLESS if "all" in by_window else "no window with reports has ended yet")
-    if not answers_of(asked.experiment) & OF_VALUES:
-        return replace(empty, note=f"{answers_only(asked.experiment)}: {ASK}")
-    selection = Selection(name, fleet, tuple(shown))
+        return replace(
+            empty, note=ENDLESS if "all" in whole.there else "no window with reports has ended yet"
+        )
+    if not answers_of(of) & OF_VALUES:
+        return replace(empty, note=f"{answers_only(of)}: {ASK}")
+    question = EstimateQuestion(Selection(name, fleet, tuple(shown)), quantiles=(0.5,), unit=empty.unit)
     try:
-        estimates = query.read(store, selection)
+        estimate = estimate_of(facts, question.selection, question)
     except EstimateError as e:
         return replace(empty, note=visible(str(e)))
     # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
-    epsilons = _live(versions) if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
-    estimate = FleetEstimate(estimates, unit=empty.unit)
+    live_epsilons = replace(_nothing_shown(whole), holds=LIVE)
+    epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
+    if "quantiles" not in estimate.answers:
+        question = replace(question, quantiles=())
+    answers = asked_of(estimate, question)
+    learned, bars = _statistics(of, answers), _histogram(answers)
     return _fitting(
-        replace(
-            empty,
-            reports=estimate.reports,
-            epsilon=epsilons,
-            statistics=_statistics(estimate),
-            histogram=_histogram(estimate),
-        )
+        replace(empty, reports=estimate.reports, epsilon=epsilons, statistics=learned, histogram=bars)
     )
 
 
-def _newest(versions: Sequence[Version]) -> Version:
-    return max(versions, key=lambda v: v.serial)
-
-
-def _report_epsilon(versions: Sequence[Version]) -> float:
-    return max(v.experiment.epsilon for v in versions) / MICRO
-
-
-def _nothing_shown(versions: Sequence[Version]) -> Epsilons:
-    return Epsilons(_report_epsilon(versions), None, second_epsilon.Shuffling().delta, NOTHING)
-
-
-def _live(versions: Sequence[Version]) -> Epsilons:
-    return replace(_nothing_shown(versions), holds=LIVE)
+def _nothing_shown(whole: Selected) -> Epsilons:
+    report = max(v.experiment.epsilon for v in whole.versions) / MICRO
+    return Epsilons(report, None, second_epsilon.Shuffling().delta, NOTHING)
 
 
 def _of_each(facts: Facts, selection: Selection) -> Epsilons:
@@ -233,30 +203,29 @@ def _of_each(facts: Facts, selection: Selection) -> Epsilons:
     return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
 
 
-def _statistics(estimate: FleetEstimate) -> tuple[Learned, ...]:
-    learned: list[Learned] = []
-    if "mean" in estimate.answers:
-        mean = estimate.mean().rows[0]
-        learned.append(Learned("mean", mean.name, "reading", *_reading(mean)))
-    if "quantiles" in estimate.answers:
-        median = estimate.quantile(0.5).rows[0]
-        learned.append(Learned("median", median.name, "reading", *_reading(median)))
-    if estimate.experiment.type != "number":
-        rows = estimate.histogram(estimate.experiment.domain).rows
+def _statistics(experiment: Experiment, answers: Answers) -> tuple[Learned, ...]:
+    """A number's mean and median; otherwise the share of each label, where "no" is what "yes" leaves."""
+    if experiment.type == "number":
+        first = {one.kind: one.rows[0] for one in answers}
+        named = [
+            (id, first[kind]) for id, kind in (("mean", "moments"), ("median", "quantiles")) if kind in first
+        ]
+        learned = [Learned(id, row.name, "reading", *_reading(row)) for id, row in named]
+    else:
+        rows = next((one.rows for one in answers if one.kind == "histogram"), ())
         learned = [
             Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in enumerate(rows)
         ]
-        if estimate.experiment.type == "bool":
-            learned = learned[1:]  # no is what yes leaves
+        learned = learned[1:] if experiment.type == "bool" else learned
     return _largest([one for one in learned if _finite(one.value, one.low, one.high)], "value")
 
 
-def _histogram(estimate: FleetEstimate) -> tuple[Bar, ...]:
-    if "frequencies" not in estimate.answers:
-        return ()
+def _histogram(answers: Answers) -> tuple[Bar, ...]:
     bars = [
         Bar(visible(row.name), _short(row.lower), _short(row.upper), *_share(row))
-        for row in estimate.histogram(MOST_ROWS).rows
+        for answer in answers
+        if answer.kind == "histogram"
+        for row in answer.rows
     ]
     return _largest([bar for bar in bars if _finite(bar.share, bar.low, bar.high)], "share")
 

@@ -11,9 +11,9 @@ from command_line import Run, hushmote_process, runner
 from designs import bell, choice_payload, number_payload
 
 from hushmote.server.answers.answer import Answers
-from hushmote.server.answers.query import Selection
+from hushmote.server.answers.ask import ask as reply
+from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.question import EstimateQuestion
-from hushmote.server.answers.question import ask as reply
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
@@ -293,5 +293,5 @@ def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
     ]
     with StoreReader(url) as reader:
         for question in questions:
-            expected = json.loads(reply(reader, question).to_json())
+            expected = json.loads(reply(Facts(reader.store), question).to_json())
             assert ask(hushmote, *question.arguments()) == expected

@@ -19,8 +19,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import Row
 from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description

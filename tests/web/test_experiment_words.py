@@ -10,8 +10,10 @@ from babel import Locale
 from designs import bell, choice_payload, number_payload
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import ChangeRow, Row
-from hushmote.server.answers.query import Selection
+from hushmote.server.answers.answer import Answers
+from hushmote.server.answers.ask import FINE, answered
+from hushmote.server.answers.query import Facts, Kept, Selected, Selection
+from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.experiments.asking import answers_of
 from hushmote.server.experiments.units import UnitsError
@@ -20,6 +22,7 @@ from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
+from hushmote.web.experiment.asking import newest
 from hushmote.web.experiment.choices import (
     Choices,
     fitting,
@@ -29,8 +32,6 @@ from hushmote.web.experiment.choices import (
     typed_quantiles,
     typed_range,
 )
-from hushmote.web.experiment.counted import described
-from hushmote.web.experiment.looked import Looked, fine_enough
 from hushmote.web.reader import Reader
 
 ENGLISH, GERMAN = Reader(Locale("en", "US")), Reader(Locale("de", "DE"))
@@ -62,6 +63,14 @@ def store(tmp_path):
                 transaction.write({}, more, {})
 
     return url, grow
+
+
+def described(reader: StoreReader, fleet: str, name: str, kept: Kept | None = None) -> Selected:
+    return Facts(reader.store, kept=kept or Kept()).selected(Selection(name, fleet))
+
+
+def shown(asked: str, choices: Choices, of: Selected) -> Answers:
+    return answered(of.facts, files.question(asked, choices, of))[1]
 
 
 def test_an_address_keeps_all_choices_and_a_wrong_one_is_left_out():
@@ -134,11 +143,11 @@ def test_a_label_stays_what_it_is_where_a_sentence_begins(store):
     url, grow = store
     for day in DAYS[:2]:
         grow("mode", day, 1000)
-    looked, choices = Looked(), Choices(ranges=("a",), since=DAYS[:1])
+    choices = Choices(ranges=("a",), since=DAYS[:1])
     with StoreReader(url) as reader:
         of = described(reader, "home", "mode")
-        (trend,) = looked.over_time(reader, of, files.question("trend", choices, of))
-        (change,) = looked.change(reader, of, files.question("change", choices, of))
+        (trend,) = shown("trend", choices, of)
+        (change,) = shown("change", choices, of)
     assert sentences.trend(trend, ENGLISH)[0].startswith("a: If nothing had changed")
     (row,) = change.rows
     assert isinstance(row, ChangeRow)
@@ -154,20 +163,19 @@ def test_the_headline_names_its_windows_and_the_newest_where_it_changed(store):
     url, grow = store
     for day in DAYS[:2]:
         grow("mode", day, 4000)
-    looked = Looked()
 
-    def newest(name: str, choices: Choices):
+    def newest_of(name: str, choices: Choices):
         with StoreReader(url) as reader:
             of = described(reader, "home", name)
-            return looked.newest(reader, of, choices.newest("home", name, of.can, tuple(of.windows)))
+            return newest(of.facts, choices.newest(of))
 
-    assert newest("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
+    assert newest_of("mode", Choices(ranges=("a",), windows=DAYS[:1])) is None  # one window is no change
     with Store(url) as opened:
         (version,) = (v for v in opened.experiments("home") if v.experiment.name == "mode")
         with opened.ingest() as transaction:
             transaction.write({}, {(version.id, DAYS[2], 0): 3000, (version.id, DAYS[2], 1): 1000}, {})
     for ranges in (("a",), ("a", "b, c")):
-        found = newest("mode", Choices(ranges=ranges))
+        found = newest_of("mode", Choices(ranges=ranges))
         assert found is not None
         window, answer = found
         assert window == DAYS[2]
@@ -258,11 +266,11 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
     url, grow = store
     for day in DAYS:
         grow("temp", day, 3000)
-    looked, selection = Looked(), Selection("temp", "home")
+    kept = Kept()
     with StoreReader(url) as reader:
 
         def windows() -> dict:
-            return looked.kept.by_window(reader.store, described(reader, "home", "temp"), selection)
+            return described(reader, "home", "temp", kept).by_window()
 
         before = windows()
         grow("temp", DAYS[2], 50)
@@ -271,15 +279,14 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
         # And what is kept is what the library says.
         of = described(reader, "home", "temp")
-        asked = Choices(ranges=("3:10",), over="share").over_time("home", "temp", of.can, DAYS)
-        (kept,) = looked.over_time(reader, of, asked)
+        trend = shown("trend", Choices(ranges=("3:10",), over="share"), of)[0]
         library = reader.fleet("home").experiment("temp").trend("3:10")[0]
         plain = [replace(row, histogram_epsilon=None) for row in library.rows]
-        assert list(kept.rows) == plain
-        assert kept.p_values == library.p_values
-        estimate = looked.kept.estimate(reader.store, of, selection, 0.95)
+        assert list(trend.rows) == plain
+        assert trend.p_values == library.p_values
+        estimate, answers = answered(of.facts, replace(Choices().question(of), rows=FINE))
         assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
-        assert fine_enough(estimate) == 16  # few reports: 64 bins would be noise
+        assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
 
 
 def test_without_a_choice_the_rest_is_compared_with(store):
@@ -294,7 +301,6 @@ def test_without_a_choice_the_rest_is_compared_with(store):
         with opened.ingest() as transaction:
             transaction.write({}, {(version.id, DAYS[2], c): int(n) for c, n in enumerate(counts) if n}, {})
     old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
-    looked = Looked()
     with StoreReader(url) as reader:
         of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
         cases: tuple[tuple[Choices, dict[str, Any], dict[str, Any]], ...] = (
@@ -307,11 +313,11 @@ def test_without_a_choice_the_rest_is_compared_with(store):
             ),
         )
         for choices, before, after in cases:
-            shown = looked.change(reader, of, files.question("change", choices, of))
+            changed = shown("change", choices, of)
             library = experiment.estimate(**after).change_since(
                 experiment.estimate(**before), "3:10", quantiles=choices.quantiles
             )
-            assert shown == library
+            assert changed == library
 
 
 def test_the_command_line_hides_a_password_and_quotes_labels(store):

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import Answers, ChangeRow
+from ...server.answers.answer import Answers
+from ...server.answers.rows import ChangeRow
 from ..frame import heading
 from ..reader import Reader
 from . import charts, sentences

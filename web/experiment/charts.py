@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...server.answers.answer import Answer, ChangeRow, PostRow, TrendRow
+from ...server.answers.answer import Answer
+from ...server.answers.rows import ChangeRow, PostRow, TrendRow
 from ...server.plain_text import shortened, visible
 
 INK, GRID = "var(--ink)", "var(--line)"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import CONFIDENCE
 from ...server.answers.fleet_estimate import MEAN
-from ...server.answers.query import Selection
+from ...server.answers.query import Selected
 from ...server.answers.question import EstimateQuestion
+from ...server.answers.rows import CONFIDENCE
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, index_names, parse_range
 from ...server.plain_text import shortened, visible
@@ -57,18 +57,11 @@ class Choices:
         """Whether a comparison is asked for."""
         return bool(self.since or self.earlier)
 
-    def selection(self, fleet: str, name: str) -> Selection:
-        """The reports that are looked at."""
-        return Selection(name, fleet, self.windows, self.version)
-
-    def question(self, fleet: str, name: str, can: Set[str]) -> EstimateQuestion:
-        """What is asked, as the command `estimate` asks it; can: what the experiment answers.
-
-        rows must be settled: see fine_enough().
-        """
-        number = "quantiles" in can
+    def question(self, of: Selected) -> EstimateQuestion:
+        """What is asked of an experiment, as the command `estimate` asks it."""
+        number = "quantiles" in of.can
         return EstimateQuestion(
-            self.selection(fleet, name),
+            replace(of.selection, windows=self.windows, version=self.version),
             ranges=self.ranges,
             together=len(self.ranges) > 1,
             quantiles=self.quantiles if number else (),
@@ -77,41 +70,38 @@ class Choices:
             confidence=self.confidence,
         )
 
-    def over_time(self, fleet: str, name: str, can: Set[str], windows: Sequence[str]) -> EstimateQuestion:
-        """The trend that is shown, as the command asks for it: over the newest of these windows."""
+    def over_time(self, of: Selected) -> EstimateQuestion:
+        """The trend that is shown, as the command asks for it: over the newest windows."""
         quantile = _number(self.over)
-        wants_share = MEAN not in can or self.over == SHARE
-        newest = tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ()
+        wants_share = MEAN not in of.can or self.over == SHARE
         return EstimateQuestion(
-            Selection(name, fleet, newest, self.version),
+            replace(of.selection, windows=_newest(of), version=self.version),
             ranges=self.ranges if wants_share else (),
-            quantiles=() if quantile is None or "quantiles" not in can else (quantile,),
+            quantiles=() if quantile is None or "quantiles" not in of.can else (quantile,),
             trend=True,
             confidence=self.confidence,
         )
 
-    def newest(self, fleet: str, name: str, can: Set[str], windows: Sequence[str]) -> EstimateQuestion:
-        """The share in each of the windows that are looked at, or the newest of these windows."""
-        asked = replace(self.question(fleet, name, can), quantiles=(), rows=None)
-        looked_at = self.windows or (tuple(windows[-NEWEST:]) if len(windows) > NEWEST else ())
-        return replace(asked, selection=replace(asked.selection, windows=looked_at))
+    def newest(self, of: Selected) -> EstimateQuestion:
+        """The share in each of the windows that are looked at, or in the newest windows."""
+        asked = replace(self.question(of), quantiles=(), rows=None)
+        return replace(asked, selection=replace(asked.selection, windows=self.windows or _newest(of)))
 
-    def change(
-        self, fleet: str, name: str, can: Set[str], windows: Sequence[str], versions: Sequence[str]
-    ) -> EstimateQuestion:
-        """The comparison that is shown; windows, versions: of the experiment, oldest first.
-
-        Where none are chosen to be looked at, those that are not compared with.
-        """
-        question = replace(self.question(fleet, name, can), together=False, post="raw", rows=None)
-        against = Selection(name, fleet, self.since or self.windows, self.earlier or self.version)
+    def change(self, of: Selected) -> EstimateQuestion:
+        """The comparison that is shown; without a choice of windows, those that are not compared with."""
+        asked = replace(self.question(of), together=False, post="raw", rows=None)
         looked_at, version = self.windows, self.version
         if self.since and not self.earlier:
-            looked_at = looked_at or tuple(w for w in windows if w not in self.since)
+            looked_at = looked_at or tuple(w for w in of.there if w not in self.since)
         if self.earlier and not version:
-            others = [digest for digest in versions if not digest.startswith(self.earlier)]
+            others = [digest for digest in of.digests if not digest.startswith(self.earlier)]
             version = others[-1] if others else ""
-        return replace(question, selection=Selection(name, fleet, looked_at, version), against=against)
+        before = {"windows": self.since or self.windows, "version": self.earlier or self.version}
+        return replace(
+            asked,
+            selection=replace(of.selection, windows=looked_at, version=version),
+            against=replace(of.selection, **before),
+        )
 
     def query(self) -> str:
         """The part of an address after ?; empty where nothing was chosen."""
@@ -122,6 +112,11 @@ class Choices:
             values = value if isinstance(value, tuple) else (value,)
             pairs += [(name, f"{v:.10g}" if isinstance(v, float) else f"{v}") for v in values or ("",)]
         return urlencode(pairs)
+
+
+def _newest(of: Selected) -> tuple[str, ...]:
+    windows = tuple(of.there)
+    return windows[-NEWEST:] if len(windows) > NEWEST else ()
 
 
 def from_query(query: str) -> Choices:

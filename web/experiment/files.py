@@ -14,12 +14,13 @@ from fastapi.responses import PlainTextResponse, Response
 from nicegui import app
 from sqlalchemy.engine import make_url
 
-from ...server.answers.question import EstimateQuestion, Reply, ask
+from ...server.answers.ask import Reply, ask
+from ...server.answers.query import Facts, Selected, Selection
+from ...server.answers.question import EstimateQuestion
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .counted import Counted, described
 
 ASKED = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -27,14 +28,9 @@ KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "i
 _drawing = threading.Lock()  # matplotlib's settings are the process's
 
 
-def question(asked: str, choices: Choices, of: Counted) -> EstimateQuestion:
+def question(asked: str, choices: Choices, of: Selected) -> EstimateQuestion:
     """What is asked of the experiment: an estimate, a trend, a change."""
-    can = of.can
-    if asked == "trend":
-        return choices.over_time(of.fleet, of.name, can, tuple(of.windows))
-    if asked == "change":
-        return choices.change(of.fleet, of.name, can, tuple(of.windows), of.digests)
-    return choices.question(of.fleet, of.name, can)
+    return {"estimate": choices.question, "trend": choices.over_time, "change": choices.change}[asked](of)
 
 
 def command_line(asked: EstimateQuestion, store: str) -> str:
@@ -73,12 +69,13 @@ def register(page: Page) -> None:
         choices = from_query(request.url.query)
 
         def write(store: StoreReader) -> bytes:
-            of = described(store, fleet, name)
+            facts = Facts(store.store)
+            of = facts.selected(Selection(name, fleet))
             fitted = fitted_to(choices, of)
             one = question(asked, fitted, of)
             if kind == "png" and asked == "estimate":  # what the page draws
                 one = replace(one, ranges=(), together=False, quantiles=())
-            return file_of(ask(store, one), kind)
+            return file_of(ask(facts, one), kind)
 
         try:
             data = await page.live.ask(("file", fleet, name, asked, kind, choices), write)
@@ -92,9 +89,9 @@ def register(page: Page) -> None:
         )
 
 
-def fitted_to(choices: Choices, of: Counted) -> Choices:
+def fitted_to(choices: Choices, of: Selected) -> Choices:
     """The choices, as far as the experiment has them."""
-    return fitting(choices, of.newest.experiment, of.can, tuple(of.windows), of.digests)
+    return fitting(choices, of.newest.experiment, of.can, tuple(of.there), of.digests)
 
 
 def shown(page: Page, fleet: str) -> bool:

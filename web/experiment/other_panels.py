@@ -5,7 +5,8 @@ from __future__ import annotations
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import TITLES, Answer, Answers
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.rows import TITLES
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ..frame import heading, sentence

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import Answer, ChangeRow, Row
+from ...server.answers.answer import Answer
 from ...server.answers.guide import half_width
+from ...server.answers.query import Selected
+from ...server.answers.rows import ChangeRow, Row
 from ...server.answers.second_epsilon import Overview, TwoEpsilons
 from ...server.epsilon import belief, rounded_up
 from ...server.estimate.shuffled import LIMITS
@@ -18,7 +20,6 @@ from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.results.result import LIVE
 from .choices import ends
-from .counted import Counted
 
 BEFOREHAND = (
     "An interval holds for a range chosen beforehand. One that was picked because it stands out holds less "
@@ -234,20 +235,27 @@ def _epsilon(nats: float | None, reader: Numbers) -> str:
     return text if nats is None or "e" in text else reader.number(float(text), len(text.partition(".")[2]))
 
 
-def head(of: Counted, today: datetime.date, reader: Numbers) -> list[str]:
+def head(of: Selected, today: datetime.date, reader: Numbers) -> list[str]:
     """Who asks what until when, and how many reports came: a line for each."""
     version, lines = of.newest, []
     if version.purpose:
         lines.append(visible(version.purpose))
     asks = f"Asked by {visible(version.owner)}. " if version.owner else ""
     lines.append(f"{asks}{_until(of, today, reader)}")
-    of_today, total = of.reports_on(today), reader.number(of.reports, 0)
+    of_today, total = _reports_on(of, today), reader.number(of.reports, 0)
     counted = f"{total} report{'' if of.reports == 1 else 's'} in all"
     lines.append(counted if of_today is None else f"{reader.number(of_today, 0)} reports today, {counted}")
     return lines
 
 
-def _until(of: Counted, today: datetime.date, reader: Numbers) -> str:
+def _reports_on(of: Selected, day: datetime.date) -> int | None:
+    """Reports of one day, UTC; None where counts are not kept by the day."""
+    if of.newest.experiment.window == "all":
+        return None
+    return sum(sum(n.values()) for window, n in of.there.items() if window[:10] == day.isoformat())
+
+
+def _until(of: Selected, today: datetime.date, reader: Numbers) -> str:
     current = [v for v in of.versions if v.current]
     if not current:
         last = max((v.counted_until for v in of.versions if v.counted_until), default=None)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from nicegui import ui
 
 from ...device.ldp_client import Experiment
-from ...server.answers.answer import OUTSIDE, Answer, Answers, PostRow
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ..frame import heading

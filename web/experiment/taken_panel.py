@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nicegui import ui
 
+from ...server.answers.query import Selected
 from ...server.experiments.asking import OF_VALUES
 from ..frame import heading
 from .choices import Choices
-from .counted import Counted
 from .files import ASKED, KINDS, address, command_line, question
 
 _CALLED = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
@@ -34,15 +34,18 @@ class TakenPanel:
                 command = ui.label().props(f'id="command-{asked}" role="code" tabindex="0"')
                 self._commands[asked] = command.classes("experiment-command")
 
-    def show(self, of: Counted, choices: Choices) -> None:
+    def show(self, of: Selected, choices: Choices) -> None:
         """Show files and commands of these choices."""
+        s = of.selection
         for asked in ASKED:
             there = asked == "estimate" or (bool(of.can & OF_VALUES) and (
-                (asked == "trend" and len(of.windows) > 1) or (asked == "change" and choices.compares)
+                (asked == "trend" and len(of.there) > 1) or (asked == "change" and choices.compares)
             ))  # fmt: skip
             self._rows[asked].visible = there
             if there:
                 self._commands[asked].text = command_line(question(asked, choices, of), self._store)
                 for kind in KINDS:
-                    self._links[asked, kind].props["href"] = address(of.fleet, of.name, asked, kind, choices)
+                    self._links[asked, kind].props["href"] = address(
+                        s.fleet, s.experiment, asked, kind, choices
+                    )
                     self._links[asked, kind].update()

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 from nicegui import ui
 
-from ...server.answers.answer import Answers
+from ...server.answers.answer import Answer
 from ..frame import heading
 from ..reader import Reader
 from . import charts, sentences
@@ -74,11 +74,9 @@ class TimePanel:
         self._first.value = (chosen or windows or [None])[0]
         self._last.value = (chosen or windows or [None])[-1]
 
-    def show(self, choices: Choices, answers: Answers) -> None:
+    def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over all windows; the chosen ones are marked."""
-        answer = answers[0]
-        said = [sentence for one in answers for sentence in sentences.trend(one, self._reader)]
-        self._said.text = " ".join(said)
+        self._said.text = " ".join(sentences.trend(answer, self._reader))
         self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         at = [i for i, window in enumerate(self._shown) if window in choices.windows]
         area = (at[0], at[-1]) if at else None

@@ -5,43 +5,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answers
-from ...server.answers.question import EstimateQuestion
-from ...server.answers.store_reader import StoreReader
+from ...server.answers.query import Selected, Selection
+from ...server.answers.question import FINE, EstimateQuestion
+from ...server.answers.rows import Kind
 from ...server.epsilon import nats
-from ...server.errors import HushmoteError
-from ...server.experiments.asking import OF_VALUES
+from ...server.errors import HushmoteError, UsageError
+from ...server.experiments.asking import OF_VALUES, NotAnswered
 from ...server.plain_text import visible
 from ...server.store.versions import Version
 from ..frame import frame, heading, sentence
 from ..page import Page
 from ..reader import Reader, reader
 from . import files, sentences
+from .asking import Asking
 from .change_panel import ChangePanel
 from .choices import Choices, from_query, left_out
 from .controls import Controls
-from .counted import Counted, described
-from .looked import Looked
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .taken_panel import TakenPanel
 from .time_panel import TimePanel
-
-T = TypeVar("T")
 
 _PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
 
 
 def register(page: Page) -> None:
     """Put the view and its files on their routes."""
-    looked = Looked()
+    ask = Asking(page.live)
     files.register(page)
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
@@ -50,7 +47,7 @@ def register(page: Page) -> None:
         client = context.client
         choices = from_query(client.request.url.query)
         with frame(page, f"{visible(name)} of {visible(fleet)}"):
-            view = ExperimentView(page, looked, fleet, name, reader(), choices)
+            view = ExperimentView(page, ask, fleet, name, reader(), choices)
         if files.shown(page, fleet):
             await view.describe()  # so that the browser fetches what draws while numbers are worked out
         else:
@@ -77,12 +74,10 @@ class Areas:
 class ExperimentView:
     """One reader's view of one experiment."""
 
-    def __init__(
-        self, page: Page, looked: Looked, fleet: str, name: str, to: Reader, choices: Choices
-    ) -> None:
-        self._page, self._looked, self._fleet, self._name = page, looked, fleet, name
+    def __init__(self, page: Page, ask: Asking, fleet: str, name: str, to: Reader, choices: Choices) -> None:
+        self._page, self._ask, self._selection = page, ask, Selection(name, fleet)
         self._reader, self._choices = to, choices
-        self._of: Counted | None = None
+        self._of: Selected | None = None
         self._built: object = None
         self._client = context.client
         self._seen_at: datetime.datetime | None = None  # when the numbers were worked out that are shown
@@ -114,9 +109,8 @@ class ExperimentView:
 
     async def describe(self) -> bool:
         """Show what is known without an estimate; return whether one can be asked for."""
-        fleet, name = self._fleet, self._name
         try:
-            of = await self._page.live.ask(("experiment", fleet, name), lambda s: described(s, fleet, name))
+            of = await self._ask.selected(self._selection)
         except HushmoteError as e:
             self._hinders(e)
             return False
@@ -134,7 +128,7 @@ class ExperimentView:
         self._areas.body.visible = not few
         return not few
 
-    def _build(self, of: Counted) -> None:
+    def _build(self, of: Selected) -> None:
         """Make the panels, once for each kind of reading."""
         e = of.newest.experiment
         shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit, of.can)
@@ -199,8 +193,8 @@ class ExperimentView:
         if not isinstance(self._main, AskedPanel):
             versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
             self._controls.show(choices, versions)
-            self._time.show_windows(choices, tuple(of.windows))
-            self._change.show_windows(choices, tuple(of.windows), versions)
+            self._time.show_windows(choices, tuple(of.there))
+            self._change.show_windows(choices, tuple(of.there), versions)
         try:
             await self._show_main(choices)
         except HushmoteError as e:
@@ -215,29 +209,38 @@ class ExperimentView:
         """Show what the experiment answers first: its shares, its mean, or how it is asked."""
         asked, main = self._question("estimate"), self._main
         if isinstance(main, AskedPanel):
-            answers = await self._ask("asked", asked, self._looked.unasked, slow=True)
+            answers = Answers()  # where something has to be named
+            with contextlib.suppress(NotAnswered, UsageError):
+                answers = await self._ask.answers(asked, slow=True)
             if self._still(choices):
                 main.show(answers, files.command_line(asked, self._page.settings.store))
             return
+        readings = await self._tables(asked, "moments")
         if isinstance(main, MeanPanel):
-            mean = await self._ask("mean", asked, self._looked.mean)
             if self._still(choices):
-                main.show(mean, self._when())
+                main.show(readings[0], self._when())
             return
-        histogram = await self._ask("histogram", replace(asked, ranges=()), self._looked.histogram)
-        shares = await self._ask("shares", asked, self._looked.shares)
-        readings = Answers()
-        if asked.quantiles:
-            readings = await self._ask("readings", replace(asked, ranges=()), self._looked.readings)
+        histogram = await self._tables(replace(asked, rows=asked.rows or FINE), "histogram")
+        shares = await self._tables(asked, "ranges")
+        quantiles = await self._tables(asked, "quantiles")
         if self._still(choices):
-            main.show(choices, self._when(), histogram, shares, readings)
+            of_number = Answers([*readings, *quantiles] if quantiles else ())
+            main.show(choices, self._when(), histogram[0], shares[0], of_number)
+
+    async def _tables(self, asked: EstimateQuestion, kind: Kind) -> Answers:
+        """One kind of tables, asked without what the others need: so it is kept whatever is dragged over."""
+        needless: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
+        needless |= {} if kind == "quantiles" else {"quantiles": ()}
+        needless |= {} if kind == "histogram" else {"rows": None}
+        needless |= {} if kind in ("histogram", "ranges") else {"post": "raw"}
+        return await self._ask.answers(replace(asked, tables=(kind,), **needless))
 
     async def _show_share(self, panel: SharesPanel) -> None:
         choices = self._choices
         with contextlib.suppress(HushmoteError):  # the next picture says it
-            shares = await self._ask("shares", self._question("estimate"), self._looked.shares)
+            shares = await self._tables(self._question("estimate"), "ranges")
             if self._still(choices):
-                panel.show_share(choices, self._when(), shares)
+                panel.show_share(choices, self._when(), shares[0])
 
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
@@ -267,10 +270,10 @@ class ExperimentView:
     async def _show_newest(self, panel: SharesPanel) -> None:
         choices, of = self._choices, self._of
         assert of is not None
-        asked = choices.newest(of.fleet, of.name, of.can, tuple(of.windows))
+        asked = choices.newest(of)
         found = None
         with contextlib.suppress(HushmoteError):  # the trend says it
-            found = await self._ask("newest", asked, self._looked.newest, slow=True)
+            found = await self._ask.newest(asked)
         if self._still(choices):
             said = sentences.newest(found[1].rows[0], found[0], self._reader) if found else ""
             panel.show_newest(said)
@@ -278,12 +281,12 @@ class ExperimentView:
     async def _show_time(self) -> None:
         choices, asked = self._choices, self._question("trend")
         try:
-            answers = await self._ask("trend", asked, self._looked.over_time, slow=True)
+            answers = await self._ask.answers(asked, slow=True)
         except HushmoteError as e:
             self._time.nothing(sentence(visible(str(e))))
         else:
             if self._still(choices):
-                self._time.show(choices, answers)
+                self._time.show(choices, answers[-1] if asked.quantiles else answers[0])
 
     async def _show_change(self) -> None:
         choices = self._choices
@@ -291,7 +294,7 @@ class ExperimentView:
             self._change.nothing("")
             return
         try:
-            answers = await self._ask("change", self._question("change"), self._looked.change, slow=True)
+            answers = await self._ask.answers(self._question("change"), slow=True)
         except HushmoteError as e:
             self._change.nothing(sentence(visible(str(e))))
         else:
@@ -299,13 +302,8 @@ class ExperimentView:
                 self._change.show(answers)
 
     async def _show_private(self) -> None:
-        selection, of = self._question("estimate").selection, self._of
-        assert of is not None
-        key = ("epsilons", selection, of.mark)
         try:
-            both = await self._page.live.ask(
-                key, lambda s: self._looked.epsilons(s, of, selection), slow=True
-            )
+            both = await self._ask.epsilons(self._question("estimate").selection)
         except HushmoteError as e:
             lines = [sentence(visible(str(e)))]
         else:
@@ -322,25 +320,12 @@ class ExperimentView:
         """Which windows are looked at, in words."""
         of = self._of
         assert of is not None
-        chosen = tuple(w for w, counts in of.counts(self._question("estimate").selection) if counts)
-        return sentences.period(chosen, tuple(of.windows), self._reader)
+        chosen = tuple(of.facts.selected(self._question("estimate").selection).counts)
+        return sentences.period(chosen, tuple(of.there), self._reader)
 
     def _question(self, asked: str) -> EstimateQuestion:
         assert self._of is not None
         return files.question(asked, self._choices, self._of)
-
-    async def _ask(
-        self,
-        what: str,
-        asked: EstimateQuestion,
-        answer: Callable[[StoreReader, Counted, EstimateQuestion], T],
-        *,
-        slow: bool = False,
-    ) -> T:
-        of = self._of
-        assert of is not None
-        question = (what, asked, of.mark)
-        return await self._page.live.ask(question, lambda store: answer(store, of, asked), slow=slow)
 
 
 def _called(version: Version) -> str:

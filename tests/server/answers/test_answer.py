@@ -13,6 +13,7 @@ from designs import bell, choice, draw, number
 
 from hushmote.server.answers import answer, change, tables
 from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.rows import PostRow, Row, TopRow, coverage
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.units import UnitsError, parse_range
 from hushmote.server.plain_text import cell
@@ -58,7 +59,7 @@ def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
         "-5 to 3",
         "a\nb",
     ]
-    rows = tuple(answer.Row(text, -0.5, -1.0, 0.0) for text in texts)
+    rows = tuple(Row(text, -0.5, -1.0, 0.0) for text in texts)
     found = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", found)
     assert len(found.splitlines()) == 1 + len(texts)
@@ -67,7 +68,7 @@ def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
     assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
     assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
     for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
-        one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (answer.Row(plain, 0.5, 0.0, 1.0),))
+        one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
         assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
 
 
@@ -127,7 +128,7 @@ def test_truth_beside_an_estimate_is_that_of_the_same_bins():
     wanted = "-13:-7"  # the indices 3 to 8
     assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
     kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]
-    hits, judged = answer.coverage(kinds)
+    hits, judged = coverage(kinds)
     assert judged == len(kinds[0].rows) + 1
     assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
 
@@ -143,7 +144,7 @@ def test_the_most_common_come_with_the_chance_that_they_are():
     (found,) = FleetEstimate(COMMON).top(2)
     assert [row.name for row in found.rows][:2] == ["idle", "heating"]
     for row in found.rows[:2]:
-        assert isinstance(row, answer.TopRow)
+        assert isinstance(row, TopRow)
         assert row.probability > 0.99
     with pytest.raises(EstimateError, match="k"):
         FleetEstimate(COMMON).top(6)
@@ -154,7 +155,7 @@ def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_pla
         found = FleetEstimate(FOUND).histogram(32, post=name)
         plain = FleetEstimate(FOUND).histogram(32)
         for row, raw in zip(found.rows, plain.rows, strict=True):
-            assert isinstance(row, answer.PostRow)
+            assert isinstance(row, PostRow)
             assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
             assert row.processed >= 0
         assert found.note.startswith(f"{name}: ")

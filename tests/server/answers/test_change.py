@@ -11,11 +11,11 @@ from scipy import stats
 
 from hushmote.server import estimate as estimates
 from hushmote.server.answers import change, moments
-from hushmote.server.answers.answer import ChangeRow, TrendRow, histogram_ranges
+from hushmote.server.answers.rows import ChangeRow, TrendRow
 from hushmote.server.estimate.fisher import fisher
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, mean
-from hushmote.server.experiments.units import IndexRange
+from hushmote.server.experiments.units import IndexRange, histogram_ranges
 
 NUMBER = number(32, 2, high=32_000)
 F = bell(32, 14, 4)

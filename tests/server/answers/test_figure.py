@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from hushmote.server.answers import figure
+from hushmote.server.answers.headline import headline
 from hushmote.server.errors import UsageError
 
 
@@ -106,8 +107,8 @@ def test_many_points_are_a_line_in_a_band_and_few_have_error_bars():
     ],
 )
 def test_a_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
-    assert figure.headline("temp", "home", windows, "°C") == text
-    assert figure.headline("temp") == "temp"
+    assert headline("temp", "home", windows, "°C") == text
+    assert headline("temp") == "temp"
 
 
 def test_settings_of_whoever_calls_stay_and_texts_are_no_formulas(tmp_path: Path):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from hushmote.server.answers.answer import Answer, Row
+from hushmote.server.answers.answer import Answer
 from hushmote.server.answers.guide import guide
+from hushmote.server.answers.rows import Row
 from hushmote.server.answers.second_epsilon import TwoEpsilons
 
 

@@ -7,8 +7,8 @@ import pytest
 from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import ChangeRow, PostRow
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
+from hushmote.server.answers.rows import ChangeRow, PostRow
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers.answer import Answer, Answers, CellRow, DifferenceRow, TrendRow
+from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
 from hushmote.server.answers.pair_tables import PairQuestion
+from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.statistic import EstimateError

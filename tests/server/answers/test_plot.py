@@ -10,8 +10,9 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from hushmote.server.answers import figure
-from hushmote.server.answers.answer import Answer, Answers, ChangeRow, Row, TrendRow
+from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.rows import ChangeRow, Row, TrendRow
 
 NUMBER = number(64, 2, low=-16_000, high=48_000, name="temp")
 F = bell(64, 34, 6)

@@ -11,9 +11,9 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon
-from hushmote.server.answers.answer import TrendRow
-from hushmote.server.answers.query import Selection
-from hushmote.server.answers.second_epsilon import ENDED, RUNNING, Facts, Shuffling, TwoEpsilons
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.rows import TrendRow
+from hushmote.server.answers.second_epsilon import ENDED, RUNNING, Shuffling, TwoEpsilons
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.answers.windows import SETTLED
 from hushmote.server.errors import UsageError
@@ -57,7 +57,9 @@ def _report_again(folder: Path) -> None:
 
 def _of(folder: Path, *windows: str, **how: float) -> TwoEpsilons:
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
-        return second_epsilon.of_selection(store, Selection("door", "home", windows), Shuffling(**how))
+        return second_epsilon.of_selections(
+            Facts(store), Selection("door", "home", windows), shuffling=Shuffling(**how)
+        )
 
 
 def _known(both: TwoEpsilons) -> float:
@@ -90,8 +92,8 @@ def test_boards_with_two_reports_count_twice(folder: Path) -> None:
 def test_windows_that_are_each_seen_are_as_bad_as_the_worst(folder: Path) -> None:
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
         asked = Selection("door", "home")
-        each = second_epsilon.of_each_window(store, asked)
-        together = second_epsilon.of_windows(store, asked)
+        each = second_epsilon.of_each_window(Facts(store), asked)
+        together = second_epsilon.of_windows(Facts(store), asked)
     assert {day: one.reports for day, one in each.items()} == DAYS
     assert together.histogram == max(map(_known, each.values()))
     assert together.histogram == histograms_epsilon([(ASKED, n) for n in DAYS.values()])
@@ -157,9 +159,11 @@ def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window
     assert (both.report, both.own, both.reports) == (2.0, 1, 32_501)
     with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
         door = reader.fleet("home").experiment("door")
-        each = second_epsilon.of_each_window(reader.store, Selection("door", "home"))
-        change = second_epsilon.of_change(
-            reader.store, Selection("door", "home", ("2026-11-20",)), Selection("door", "home", (window,))
+        each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
+        change = second_epsilon.of_selections(
+            Facts(reader.store),
+            Selection("door", "home", ("2026-11-20",)),
+            Selection("door", "home", (window,)),
         )
         assert [change.histogram, door.two_epsilons().histogram, door.two_epsilons(apart=True).histogram] == (
             [None] * 3
@@ -251,5 +255,5 @@ def test_the_devices_are_asked_at_most_once_for_all_windows(
         with store.ingest() as transaction:
             counts = {(version.id, day, code): 500 for day in DAYS for code in (0, 1)}
             transaction.write({("home", "door", "b1"): NumberSet().add(1)}, counts, {})
-        each = second_epsilon.of_each_window(store, Selection("door", "home"))
+        each = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
     assert ([one.own for one in each.values()], sum(calls)) == ([1, 1, 1], asked)

@@ -12,9 +12,9 @@ from filled import fill
 from kinds import MEAN, TEXT, fill_kinds
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
-from hushmote.server.answers import query, second_epsilon
+from hushmote.server.answers import second_epsilon
 from hushmote.server.answers.fleet_estimate import FleetEstimate
-from hushmote.server.answers.query import Selection
+from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.windows import SETTLED, end_of, has_ended
 from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
@@ -98,8 +98,8 @@ def test_its_epsilon_is_of_each_window_seen(store: Store) -> None:
     """Who reads the sums of every day knows each day by their differences, however few are shown later."""
     fill(store, "home", DOOR, {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60})
     ended = ("2026-11-20", "2026-11-21")
-    each = second_epsilon.of_windows(store, Selection("door", "home", ended))
-    added_up = second_epsilon.of_selection(store, Selection("door", "home", ended))
+    each = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
+    added_up = second_epsilon.of_selections(Facts(store), Selection("door", "home", ended))
     assert each.histogram is not None
     assert added_up.histogram is not None
     assert each.histogram > added_up.histogram
@@ -237,7 +237,7 @@ def test_versions_answer_what_all_of_them_do(store: Store) -> None:
     assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
     assert both["reports"] == 6_000
     with pytest.raises(NotAnswered, match="delay answers only its mean in all of its versions"):
-        FleetEstimate(query.read(store, Selection("delay", "home"))).histogram()
+        FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
 
 
 def at_mechanism(word: str) -> bytes:

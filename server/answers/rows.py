@@ -1,0 +1,260 @@
+"""What estimates say in the experiment's own units: frozen rows, data only.
+
+What each kind of row has besides its share or reading is in its class: the truth, where it is known (Row),
+the probability of belonging to the top (TopRow), before and after (ChangeRow), the window (TrendRow), the
+post-processed share (PostRow), the texts that it is of (CandidateRow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+CONFIDENCE = 0.95
+
+Kind = Literal[
+    "histogram",
+    "ranges",
+    "cdf",
+    "quantiles",
+    "moments",
+    "top",
+    "ties",
+    "change",
+    "trend",
+    "joint",
+    "marginal",
+    "conditional",
+    "difference",
+    "candidates",
+    "discovery",
+]
+
+TITLES: dict[Kind, str] = {
+    "histogram": "share of the fleet",
+    "ranges": "ranges",
+    "cdf": "share of the fleet below",
+    "quantiles": "quantiles",
+    "moments": "mean and spread",
+    "top": "most common",
+    "ties": "may belong there as well",
+    "change": "what changed",
+    "trend": "over time",
+    "joint": "share of the fleet",
+    "marginal": "share of the fleet",
+    "conditional": "one part given another",
+    "difference": "the difference",
+    "candidates": "share of the fleet",
+    "discovery": "texts found",
+}
+"""What an answer shows, by its kind."""
+
+OUTSIDE = (
+    "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
+    "is: the interval tells what is likely."
+)
+"""Said once below a table with such a share."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A share of the fleet, or a reading, with its interval, and the truth where it is known.
+
+    lower, upper: the edges of the bins that a share is of, in the reading's unit; None where there are none.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    truth: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds the truth; None where the truth is not known."""
+        return None if self.truth is None else self.low <= self.truth <= self.high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return vars(self) | {"covered": self.covered}
+
+
+@dataclass(frozen=True)
+class TopRow(Row):
+    """One of the most common values; probability: that it belongs to the true ones."""
+
+    probability: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChangeRow(Row):
+    """A change, after less before; p of no change, and p with all rows of the table taken into account."""
+
+    before: float = 0.0
+    after: float = 0.0
+    p: float = 1.0
+    p_adjusted: float = 1.0
+
+    def adjusted_away(self, confidence: float) -> bool:
+        """Whether it is a change by itself, but may be chance with all rows of the table looked at."""
+        return self.p < 1 - confidence <= self.p_adjusted
+
+
+@dataclass(frozen=True)
+class TrendRow(Row):
+    """A statistic in one window, with the window's number of reports and the ε of its histogram.
+
+    histogram_epsilon: None where it is not known, or the window has not ended.
+    """
+
+    window: str = ""
+    reports: int = 0
+    histogram_epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class PostRow(Row):
+    """A share with a post-processed one beside it, which has no interval; value, low and high are the raw."""
+
+    processed: float = 0.0
+
+
+@dataclass(frozen=True)
+class CellRow(Row):
+    """The share of a cell of a joint table; cell: each part's name and its value's, in order."""
+
+    cell: tuple[tuple[str, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; each part has a key of its own."""
+        plain = super().to_dict()
+        del plain["cell"]
+        return {f"part_{part}": value for part, value in self.cell} | plain
+
+
+@dataclass(frozen=True)
+class DifferenceRow(Row):
+    """What holds in one case less what holds in another, both, and p of no difference."""
+
+    first: float = 0.0
+    second: float = 0.0
+    p: float = 1.0
+
+
+@dataclass(frozen=True)
+class CandidateRow(Row):
+    """A share that texts of one slot have together; without any, that of all texts that are not listed.
+
+    p: one-sided, that noise alone shows as much where no board has them, and p_adjusted with all rows of the
+    table taken into account; None where there are no texts.
+    """
+
+    texts: tuple[str, ...] = ()
+    p: float | None = None
+    p_adjusted: float | None = None
+
+
+@dataclass(frozen=True)
+class FoundRow(Row):
+    """A text that nobody listed; whole: not cut by the last prefix, behind which it may go on."""
+
+    text: str = ""
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class AnswerRows:
+    """The rows of an answer, and what they are of.
+
+    kind        what was asked
+    experiment  name
+    quantity    what values are: "share" of the fleet (0 to 1), or "reading" in the experiment's unit
+    unit        the reading's unit, or an empty text
+    reports     how many reports it rests on
+    confidence  that an interval holds the population's value, each row for itself
+    rows        the rows, all of one class
+    note        what has to be said with it, or an empty text
+    about       which reports: fleet, windows and version in words, as far as they are known
+    against     of a change: which reports those before it are
+    post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
+    p_values    of a trend: each statistic's name with the p of no change over the windows
+    title       what the table shows, where its kind does not say all of it
+    most        how many rows tables and pictures have besides the last one; 0 for all
+    """
+
+    kind: Kind
+    experiment: str
+    quantity: Literal["share", "reading"]
+    unit: str
+    reports: int
+    confidence: float
+    rows: tuple[Row, ...]
+    note: str = ""
+    about: str = ""
+    against: str = ""
+    post: str = ""
+    p_values: tuple[tuple[str, float], ...] = ()
+    title: str = ""
+    most: int = 0
+
+    @property
+    def heading(self) -> str:
+        """The table's heading."""
+        return self.title or TITLES[self.kind]
+
+    def shown(self) -> Self:
+        """The same with the rows that tables and pictures have."""
+        if not self.most or len(self.rows) <= self.most + 1:
+            return self
+        return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
+        notes = [self.note] if self.note else []
+        if self.quantity == "share" and any(map(_outside, self.shown().rows)):
+            processed = self.kind in ("histogram", "ranges") and not self.post
+            better = (
+                " Post-processing (--post nonnegative of estimate) gives possible shares."
+                if processed
+                else ""
+            )
+            notes.append(OUTSIDE + better)
+        changes = [row for row in self.rows if isinstance(row, ChangeRow)]
+        if len(changes) > 1:
+            alone = sum(row.adjusted_away(self.confidence) for row in changes)
+            taken = f" {alone} would count as changed if looked at alone." if alone else ""
+            notes.append(f"p takes into account that {len(changes)} rows are compared (Holm).{taken}")
+        return tuple(notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        apart = ("rows", "note", "p_values", "title", "most")
+        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        head |= {"title": self.title} if self.title else {}
+        head |= {"p_values": dict(self.p_values)} if self.p_values else {}
+        return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
+
+
+def _outside(row: Row) -> bool:
+    """Whether a share is shown as less than nothing or more than all."""
+    shown = [row.value, row.low, row.high]
+    if isinstance(row, ChangeRow):
+        shown = [row.before, row.after]
+    elif isinstance(row, DifferenceRow):
+        shown = [row.first, row.second]
+    return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
+
+
+def quantile_name(q: float) -> str:
+    """How a quantile is called."""
+    return "median" if q == 0.5 else f"{q * 100:g} % quantile"
+
+
+def coverage(answers: Iterable[AnswerRows]) -> tuple[int, int]:
+    """How many of the answers' intervals hold the truth, and out of how many."""
+    known = [row for a in answers for row in a.rows if row.covered is not None]
+    return sum(row.covered is True for row in known), len(known)

@@ -1,0 +1,61 @@
+"""One question to a store: its versions are read once, whatever is asked and whoever asks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from experiments import experiment_json
+from filled import fill
+
+from hushmote.server.answers.ask import ask
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.question import EstimateQuestion
+from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.store import Store
+
+DAYS = ("2026-11-20", "2026-11-21", "2026-11-22")
+HOME = Selection("temp", "home")
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[StoreReader]:
+    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+    temp = experiment_json(
+        name="temp", type="number", low=0, high=32_000, bins=32, mechanism="grr", epsilon=3_000_000
+    )
+    with Store(url) as store:
+        fill(store, "home", temp, dict.fromkeys(DAYS, 500), unit="°C")
+    with StoreReader(url) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        EstimateQuestion(HOME, ranges=("18:22",), quantiles=(0.5,)),
+        EstimateQuestion(HOME, trend=True),
+        EstimateQuestion(Selection("temp", "home", DAYS[2:]), Selection("temp", "home", DAYS[:1])),
+    ],
+)
+def test_a_question_reads_versions_and_counts_once(
+    reader: StoreReader, question: EstimateQuestion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    for name in ("experiments", "window_reports", "fleets"):
+        whole = getattr(Store, name)
+        monkeypatch.setattr(
+            Store, name, lambda *given, _name=name, _whole=whole: read.append(_name) or _whole(*given)
+        )
+    ask(Facts(reader.store), question)
+    assert sorted(read) == ["experiments", "window_reports"]
+
+
+def test_python_reads_versions_once_for_an_estimate(
+    reader: StoreReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temp, read, whole = reader.fleet("home").experiment("temp"), list[object](), Store.experiments
+    monkeypatch.setattr(Store, "experiments", lambda *given: read.append(given) or whole(*given))
+    temp.estimate(DAYS[0])
+    assert len(read) == 1
+    temp.trend("mean")
+    assert len(read) == 2

@@ -1,0 +1,108 @@
+"""What the readers of one page ask of a store together: facts of a commit, estimates, both ε for a minute."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from ...server.answers import second_epsilon
+from ...server.answers.answer import Answer, Answers
+from ...server.answers.ask import answered
+from ...server.answers.query import Facts, Kept, Selected, Selection
+from ...server.answers.question import EstimateQuestion
+from ...server.answers.rows import TrendRow
+from ...server.answers.second_epsilon import Overview, TwoEpsilons
+from ...server.answers.store_reader import StoreReader
+from ..live import LiveStore
+
+EPSILONS_S = 60.0
+"""How long both ε stand: to work them out, all devices' rows are read."""
+
+
+@dataclass(frozen=True)
+class BothEpsilons:
+    """Both ε of what is looked at, and of everything that can be; at: when they were worked out, UTC."""
+
+    shown: TwoEpsilons
+    overview: Overview
+    at: datetime.datetime
+
+
+@dataclass
+class Asking:
+    """What the readers of one page share."""
+
+    live: LiveStore
+    _kept: Kept = field(default_factory=Kept)
+    _epsilons: dict[Hashable, tuple[float, BothEpsilons]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def facts(self, store: StoreReader) -> Facts:
+        """What a store says now."""
+        return Facts(store.store, kept=self._kept)
+
+    async def facts_now(self) -> Facts:
+        """The same, read once for each commit. Raises StoreError."""
+        return await self.live.ask("facts", self.facts)
+
+    async def selected(self, selection: Selection) -> Selected:
+        """What a selection's reports are. Raises UsageError where fleet or name is not there."""
+        facts = await self.facts_now()
+
+        def read(_: StoreReader) -> Selected:
+            selected = facts.selected(selection)
+            assert selected.there is not None  # it is read here, in a thread
+            return selected
+
+        return await self.live.ask(("selected", selection), read)
+
+    async def answers(self, question: EstimateQuestion, *, slow: bool = False) -> Answers:
+        """The answers to a question, without any ε. Errors as ask(); slow: see LiveStore.ask()."""
+        facts = await self.facts_now()
+        return await self.live.ask(question, lambda _: answered(facts, question)[1], slow=slow)
+
+    async def newest(self, question: EstimateQuestion) -> tuple[str, Answer] | None:
+        """What newest() says."""
+        facts = await self.facts_now()
+        return await self.live.ask(("newest", question), lambda _: newest(facts, question), slow=True)
+
+    async def epsilons(self, selection: Selection) -> BothEpsilons:
+        """Both ε, at most EPSILONS_S old."""
+        facts = await self.facts_now()
+        return await self.live.ask(("ε", selection), lambda _: self._both(facts, selection), slow=True)
+
+    def _both(self, facts: Facts, selection: Selection) -> BothEpsilons:
+        # A new window has not ended, whatever is known of the others.
+        key = selection, tuple(facts.selected(replace(selection, windows=(), version="")).there)
+        with self._lock:
+            kept = self._epsilons.get(key)
+            if kept is not None and time.monotonic() - kept[0] < EPSILONS_S:
+                return kept[1]
+        facts = replace(facts, at=datetime.datetime.now(datetime.UTC))
+        overview = second_epsilon.overview(facts, replace(selection, windows=()))
+        shown = second_epsilon.overview(facts, selection).added_up
+        result = BothEpsilons(shown, overview, facts.at)
+        with self._lock:
+            self._epsilons[key] = time.monotonic(), result
+            while len(self._epsilons) > 100:
+                self._epsilons.pop(next(iter(self._epsilons)))
+        return result
+
+
+def newest(facts: Facts, question: EstimateQuestion) -> tuple[str, Answer] | None:
+    """The newest window with its share, where a trend's windows differ by more than chance makes them.
+
+    Of several labels each is looked at, and p takes that into account (Bonferroni). Errors as ask().
+    """
+    if len(facts.selected(question.selection).counts) < 2:
+        return None
+    trend = answered(facts, replace(question, trend=True, together=False, post="raw"))[1][0]
+    if min(p for _, p in trend.p_values) * len(trend.p_values) >= 1 - question.confidence:
+        return None
+    last = trend.rows[-1]
+    assert isinstance(last, TrendRow)
+    window = replace(question, selection=replace(question.selection, windows=(last.window,)))
+    return last.window, answered(facts, replace(window, tables=("ranges",)))[1][0]

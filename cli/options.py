@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -38,18 +38,30 @@ def print_json(value: Any) -> None:
 
 
 def command(options: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:
-    """A command for typer whose arguments and options are the fields of a dataclass; run gets them."""
+    """A command for typer whose arguments and options are the fields of a dataclass; run gets them.
+
+    A field that is annotated with a text is an option with this help.
+    """
 
     def call(**values: Any) -> None:
         run(options(**values))
 
-    hints = get_type_hints(options, include_extras=True)
+    hints = {name: _option(name, hint) for name, hint in get_type_hints(options, include_extras=True).items()}
     fields = inspect.signature(options).parameters.values()
     call.__doc__ = run.__doc__
     call.__annotations__ = hints
     parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields]
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
     return call
+
+
+def _option(name: str, hint: Any) -> Any:
+    texts = [text for text in getattr(hint, "__metadata__", ()) if isinstance(text, str)]
+    if not texts:
+        return hint
+    kind = get_args(hint)[0]
+    names = [f"--{name.replace('_', '-')}"] if kind is bool else []
+    return Annotated[kind, typer.Option(*names, help=texts[0], show_default=False)]
 
 
 def on_command_line(context: typer.Context, option: str) -> bool:

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from html import escape
-from typing import Any, Literal
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ParamSpec, get_type_hints
 
-from rich.table import Table
+from rich.console import RenderableType
 
-from hushmote.server.answers.tables import Shown, table
-from hushmote.server.epsilon import belief, rounded_up
-from hushmote.server.estimate.shuffled import LIMITS
-from hushmote.server.planning.devices import MICRO, Plan, PlanError, solve
-from hushmote.server.planning.expected_error import Question
-from hushmote.server.planning.second_epsilon import HistogramEpsilon, histogram
-from hushmote.server.planning.words import assumed, mechanism
+from hushmote.server.answers import facts
+from hushmote.server.answers.tables import Shown
+from hushmote.server.planning.answer import PlanAnswer, answer
+from hushmote.server.planning.devices import Plan, PlanError
+from hushmote.server.planning.lifetime import LifetimePlan
+from hushmote.server.planning.second_epsilon import HistogramEpsilon
+from hushmote.server.planning.wish import Wish, in_python
+from hushmote.server.planning.words import mechanism
 
-_ASKED = {
-    "frequency": "the share of one value",
-    "range": "the share of any range of bins",
-    "quantile": "the share of devices below a quantile",
-    "mean": "the mean of a number",
-}
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, repr=False)
 class FleetPlan(Shown):
-    """What a fleet will show when every device has sent one report; printed, it is a table.
+    """What a fleet will show; printed, it is what `hushmote plan` prints.
 
-    plan: the same with the question, the mechanism's design and the standard error.
+    answer: its sentences, facts and tables, and the experiment's file.
     """
 
-    plan: Plan
+    answer: PlanAnswer
+
+    @property
+    def plan(self) -> Plan | LifetimePlan:
+        """With the question, the mechanism's design and the standard error; or how a life is spent."""
+        return self.answer.plan
 
     @property
     def devices(self) -> int:
@@ -43,7 +43,7 @@ class FleetPlan(Shown):
     @property
     def epsilon(self) -> float:
         """Privacy of one report, against everybody, nats."""
-        return self.plan.epsilon
+        return self.plan.design.epsilon / 1e6
 
     @property
     def values(self) -> int:
@@ -52,90 +52,52 @@ class FleetPlan(Shown):
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, as a share of the devices, or of a mean as a part of the range."""
-        return self.plan.error
+        """Half-width of the 95 % interval, a share of the devices, of a mean a part of the range.
+
+        Of a life it is that of the longest window at the end.
+        """
+        return self.answer.error
 
     @property
     def mechanism(self) -> str:
         """The mechanism with the least error, and its parameters."""
         return mechanism(self.plan.design)
 
-    @cached_property
+    @property
     def histogram(self) -> HistogramEpsilon:
         """What the histogram of all reports gives away, and against whom that holds."""
-        return histogram(self.plan.design, self.devices)
+        return self.answer.seen["all of it"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, those of `hushmote plan --json` but for its sentences."""
-        return self.plan.to_dict() | {"histogram": self.histogram.to_dict() | {"wanted": None}}
+        """Plain values, those of `hushmote plan --json`."""
+        return self.answer.to_dict()
 
-    def _rows(self) -> list[tuple[str, str]]:
-        question, seen = self.plan.question, self.histogram
-        held = "" if question.share is None else f" that holds {question.share:g} of the devices"
-        held = f": {question.share:g}" if question.kind == "quantile" else held
-        if question.kind == "mean":
-            held = f", {assumed(question, self.plan.design)}"
-        solved = {"domain": "values"}.get(self.plan.solved, self.plan.solved)
-        rows = {
-            "devices": f"{self.devices:,}",
-            "epsilon": f"{self.epsilon:g}",
-            "it means": belief(self.epsilon),
-            "its histogram": f"ε = {rounded_up(seen.epsilon)}, δ = {seen.delta:g}, {LIMITS}",
-            "values": f"{self.values:,}",
-            "error": f"±{self.error:.3%} of the {'range' if question.kind == 'mean' else 'devices'}",
-            "asked": _ASKED[question.kind] + held,
-            "mechanism": self.mechanism,
-        }
-        rows[solved] += "   <- the answer"
-        return list(rows.items())
-
-    def __rich__(self) -> Table:
-        result = table(header=False)
-        for row in self._rows():
-            result.add_row(*row)
-        return result
+    def __rich__(self) -> RenderableType:
+        return facts.printed(self.answer.lines, self.answer.facts, self.answer.tables)
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in self._rows())
-        return f"<table>{''.join(rows)}</table>"
+        return facts.html(self.answer.lines, self.answer.facts)
 
 
-def plan(
-    *,
-    devices: int | None = None,
-    epsilon: float | None = None,
-    bins: int | None = None,
-    labels: Sequence[str] = (),
-    yes_no: bool = False,
-    error: float | None = None,
-    of: Literal["frequency", "range", "quantile", "mean"] | None = None,
-    share: float | None = None,
-    spread: float | None = None,
-) -> FleetPlan:
-    """Give three of devices, epsilon, values and error; get the fourth.
+def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
+    """A function with a wish's fields as its parameters, so that they are said once."""
 
-    epsilon: privacy of one report, nats, 0.001 to 16. Values: the bins of a number, the labels of a choice,
-    to which "other" is added, or yes and no. error: half-width of the 95 % interval, a share of the devices:
-    0.01 is ±1 %. of: what the error is of; a number's ranges and other readings' frequencies, if left out.
-    share: what the value or range holds, or the quantile; the worst one if left out, 0.5 for a quantile.
-    spread: standard deviation of the readings that a mean is of, a part of the range, 0 to 0.5; the worst
-    readings there can be if left out. A mean's error is a part of the range.
+    @functools.wraps(wish, assigned=(), updated=())
+    def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
+        """Give three of devices, epsilon, values (bins, labels or yes_no) and error; get the fourth.
 
-    Raises PlanError with one line where that cannot be planned.
-    """
-    values = 2 if yes_no else len(labels) + 1 if labels else bins
-    kind = of or ("frequency" if yes_no or labels else "range")
-    if kind not in _ASKED:
-        known = ", ".join(_ASKED)
-        raise PlanError(
-            f"of is one of {known}, not {kind}; labels and pairs are planned with `hushmote plan`"
-        )
-    if kind == "quantile" and share is None:
-        share = 0.5
-    if kind == "mean" and (share is not None or labels or yes_no):
-        raise PlanError("a mean is of a number: leave share, labels and yes_no out")
-    if kind != "mean" and spread is not None:
-        raise PlanError(f"spread is for a mean, not for a {kind}")
-    micro = None if epsilon is None else round(epsilon * MICRO)
-    question = Question(kind, share, spread=spread)
-    return FleetPlan(solve(question, devices=devices, epsilon=micro, domain=values, error=error))
+        With lifetime, horizon and call in the place of epsilon: how a board best spends what it may give away
+        in its life. Raises PlanError with one line where that cannot be planned.
+        """
+        try:
+            return FleetPlan(answer(wish(*arguments, **named)))
+        except PlanError as e:
+            raise PlanError(in_python(str(e)), e.field) from None
+
+    hints = get_type_hints(Wish, include_extras=True)
+    lines = (f"    {field.name}: {in_python(hints[field.name].__metadata__[0])}" for field in fields(Wish))
+    plan.__doc__ = "\n".join([plan.__doc__ or "", *lines])
+    return plan
+
+
+plan = _planner(Wish)

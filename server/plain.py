@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 def plain(value: Any) -> Any:
     """Return a value in dicts, lists, texts and numbers: a dataclass by its fields, in their order.
 
-    What has a method to_dict() says itself what it is.
+    A date is in ISO 8601. What has a method to_dict() says itself what it is.
     """
     if hasattr(value, "to_dict"):
         return value.to_dict()
@@ -20,4 +21,4 @@ def plain(value: Any) -> Any:
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    return value
+    return value.isoformat() if isinstance(value, datetime.date) else value

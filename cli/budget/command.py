@@ -17,6 +17,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import belief, micro_nats, nats
 from ...server.errors import UsageError
 from ...server.experiments.budget import cap_in_nats
+from ...server.plain import plain
 from ...server.planning import policy
 from ...server.planning.policy import Policy
 from ..options import AsJson, print_json
@@ -118,7 +119,7 @@ def policy_command(
     if as_json:
         reports = {nats(e): n for e, n in policy.examples(made).items()}
         told = {"guarantee": plain_guarantee(promised), "answer": _belief(promised)}
-        print_json({"policy": made.to_dict(), **told, "reports": reports})
+        print_json({"policy": plain(made), **told, "reports": reports})
         return
     typer.echo(statement, nl=False)
     if write is not None:

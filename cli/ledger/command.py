@@ -13,6 +13,7 @@ import typer
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError
+from ...server.plain import plain
 from ...server.planning import board_status, policy
 from ...server.planning import remaining as fleet_ledger
 from ...server.planning.board_status import BoardStatus
@@ -87,7 +88,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
     return {
         "fleet": ledger.fleet,
         "day": today.isoformat(),
-        "policy": ledger.policy and ledger.policy.to_dict(),
+        "policy": plain(ledger.policy),
         "experiments": [line.to_dict() for line in lines],
         "devices": {
             device: {

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...server.planning import experiment_file, sentences
-from ...server.planning.devices import Plan, PlanError, error_of, solve
-from ...server.planning.experiment_file import Reading
-from ...server.planning.lifetime import LifetimePlan, plan_lifetime
-from ...server.planning.second_epsilon import histogram, lifetime_histograms
-from .. import output
+from ...server.answers import facts
+from ...server.answers import tables as show
+from ...server.planning.answer import PlanAnswer, answer, number_of_reports
+from ...server.planning.devices import Plan, PlanError
+from .. import output, tables
 from ..options import command, print_json
 from ..progress import progress
 from . import guided
-from . import tables as plan_show
 from .options import EXPERIMENT, PlanOptions
 
 if TYPE_CHECKING:  # the simulator takes a while to load
-    from ...simulator.plan_check import CheckRow, PlanCheck, Unmeasured
+    from ...simulator.plan_check import PlanCheck, Unmeasured
 
 
 def _plan(options: PlanOptions) -> None:
@@ -32,42 +29,46 @@ def _plan(options: PlanOptions) -> None:
     if options.says_nothing:
         guided.plan(options)
         return
-    reading = options.reading()
-    question = options.question(reading)
-    density = options.devices_per_unit(reading, question)
-    error = options.share_error(density, question)
     if not 2 <= options.fleets <= 100_000:
         raise PlanError(f"--fleets must be from 2 to 100000, not {options.fleets}")
     if not options.check and (options.worker_count is not None or options.dask is not None):
         raise PlanError("--workers and --dask are for the fleets of --check")
-    paths = options.files(reading)
-    if options.lifetime is None:
-        options.check_no_lifetime()
-        epsilon = options.epsilon_of_report(question, reading.domain)
-        plan = solve(question, devices=options.devices, epsilon=epsilon, domain=reading.domain, error=error)
-        _one_report(plan, reading, density, options, paths)
+    paths = options.files()
+    made = answer(options)
+    checked = _measured(made, options) if options.check else []
+    for path in paths:
+        if path.suffix.lower() == EXPERIMENT:
+            output.write(path, made.file(options.named(path)))
+            continue
+        from .plot import plot  # matplotlib takes a second to load
+
+        plot(path, made.plan)
+    if options.as_json:
+        print_json(made.to_dict() | ({"check": [row.to_dict() for row in checked]} if checked else {}))
         return
-    if options.epsilon is not None:
-        raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
-    budget, rhythm, most = options.lifetime_parts()
-    if options.devices is None or reading.domain is None:
-        raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
-    if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be {error_of(question)} between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
-    plan = plan_lifetime(question, options.devices, reading.domain, budget, rhythm, most)
-    _life(plan, reading, density, error, options, paths)
+    show.out.print(facts.printed(made.lines, made.facts, made.tables))
+    if checked:
+        _show(checked)
+    show.out.print()
+    for path in paths:
+        show.out.print(f"wrote {path}")
+    written = [path for path in paths if path.suffix.lower() == EXPERIMENT]
+    add = "add --output NAME.toml to write the experiment's file"
+    show.out.print(f"next: {f'hushmote experiment show {written[0]}' if written else add}")
 
 
 plan_command = command(PlanOptions, _plan)
 
 
-def _measured(rows: Sequence[CheckRow | Unmeasured], options: PlanOptions) -> list[PlanCheck | Unmeasured]:
-    """Draw the rows' fleets; a terminal sees how far that is."""
+def _measured(made: PlanAnswer, options: PlanOptions) -> list[PlanCheck | Unmeasured]:
+    """Draw the plan's fleets; a terminal sees how far that is."""
     import numpy as np
 
-    from ...simulator.plan_check import CheckRow, measure
+    from ...simulator.plan_check import CheckRow, lifetime_rows, measure, plan_row
     from ...simulator.workers import workers
 
+    plan, fleets = made.plan, options.fleets
+    rows = [plan_row(plan, fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, fleets)
     seeds = np.random.SeedSequence(options.seed).spawn(len(rows))
     total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
     with (
@@ -80,62 +81,32 @@ def _measured(rows: Sequence[CheckRow | Unmeasured], options: PlanOptions) -> li
         ]
 
 
-def _one_report(
-    plan: Plan, reading: Reading, density: float | None, options: PlanOptions, paths: Sequence[Path]
-) -> None:
-    checked: list[PlanCheck | Unmeasured] = []
-    if options.check:
-        from ...simulator import plan_check
+def _show(checked: Sequence[PlanCheck | Unmeasured]) -> None:
+    from ...simulator.plan_check import FALSE_ALARM, Unmeasured
 
-        checked = _measured([plan_check.plan_row(plan, options.fleets)], options)
-    seen = histogram(plan.design, plan.devices, 1, options.histogram_delta)
-    for path in paths:
-        if path.suffix.lower() != EXPERIMENT:
-            from .plot import plot_plan  # matplotlib takes a second to load
-
-            plot_plan(path, plan)
+    show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
+    headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")
+    table = tables.table(None, headings, 2)
+    notes: list[str] = []
+    for row in checked:
+        name = f"{row.name}: " if row.name else ""
+        if isinstance(row, Unmeasured):
+            notes.append(f"{name}not measured: {row.why}")
             continue
-        output.write(path, experiment_file.of_one_report(plan, reading, options.named(path)))
-    if options.as_json:
-        result = plan.to_dict() | plan_show.in_unit(plan.error, plan.design.domain, reading, density)
-        result["histogram"] = seen.to_dict() | {"wanted": options.histogram_epsilon}
-        result["answer"] = sentences.one_report(plan, reading.yes_no).split("\n")
-        print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
-        return
-    plan_show.one_report(plan, reading, density, seen, options.histogram_epsilon)
-    plan_show.after(checked, paths)
-
-
-def _life(
-    life: LifetimePlan,
-    reading: Reading,
-    density: float | None,
-    error: float | None,
-    options: PlanOptions,
-    paths: Sequence[Path],
-) -> None:
-    checked: list[PlanCheck | Unmeasured] = []
-    if options.check:
-        from ...simulator import plan_check
-
-        checked = _measured(plan_check.lifetime_rows(life, options.fleets), options)
-    seen_by_window = lifetime_histograms(life)
-    for path in paths:
-        if path.suffix.lower() == EXPERIMENT:
-            output.write(path, experiment_file.of_life(life, reading, options.named(path)))
-            continue
-        from .plot import plot_lifetime  # matplotlib takes a second to load
-
-        plot_lifetime(path, life)
-    if options.as_json:
-        result = life.to_dict()
-        result["histograms"] = [{"window": name, **seen.to_dict()} for name, seen in seen_by_window.items()]
-        if error is not None:
-            result["devices_for_error"] = {
-                name: plan_show.devices_needed(life, days, error) for name, days in life.windows().items()
-            }
-        result["answer"] = sentences.lifetime(life, error, reading.yes_no).split("\n")
-        print_json(result | ({"check": [c.to_dict() for c in checked]} if checked else {}))
-        return
-    plan_show.lifetime(life, reading, density, error, seen_by_window)
-    plan_show.after(checked, paths)
+        table.add_row(
+            row.name,
+            row.population,
+            f"{row.fleets:,}",
+            number_of_reports(row.reports),
+            f"{row.predicted:.3%}",
+            f"{row.measured:.3%} ({row.uncertainty:.3%})",
+            "yes" if row.agrees else "no",
+        )
+        if row.why:
+            notes.append(f"{name}{row.why}")
+    if table.row_count:
+        show.out.print(table)
+        show.out.print("  half-widths; in brackets the standard error of what was measured; a right plan")
+        show.out.print(f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows")
+    for note in notes:
+        show.out.print(f"  {note}")

@@ -19,6 +19,11 @@ _POINTS = 25
 _HALF_WIDTH = "half-width of 95 % interval, ±%"
 
 
+def plot(path: Path, plan: Plan | LifetimePlan) -> None:
+    """Write a plan's picture; PNG, PDF or SVG by its name. Raises PlanError for a life of hardly a day."""
+    plot_plan(path, plan) if isinstance(plan, Plan) else plot_lifetime(path, plan)
+
+
 def plot_plan(path: Path, plan: Plan) -> None:
     """Write the error against devices, and against epsilon, around a plan; PNG, PDF or SVG by its name."""
     question, design = plan.question, plan.design

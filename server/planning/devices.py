@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from ...device.ldp_client import EPSILON_MAX
 from ..epsilon import MICRO, check_epsilon
@@ -32,7 +31,11 @@ Z = normal_quantile(CONFIDENCE)
 
 
 class PlanError(HushmoteError):
-    """A plan that cannot be made; the text says what is possible."""
+    """A plan that cannot be made; the text says what is possible. field: which one to change, or empty."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -64,22 +67,6 @@ class Plan:
     def error(self) -> float:
         """Half-width of the 95 % interval."""
         return Z * self.stderr
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "solved": self.solved,
-            "devices": self.devices,
-            "epsilon": self.epsilon,
-            "domain": self.design.domain,
-            "for": self.question.kind,
-            "share": self.question.share,
-            "spread": self.question.spread,
-            "half_width_95": self.error,
-            "standard_error": self.stderr,
-            "wanted": self.wanted,
-            **self.design.choice.fields(),
-        }
 
 
 def workload_of(question: Question, domain: int) -> Workload:
@@ -167,8 +154,7 @@ def solve(
     check_sizes(question, devices, domain)
     if epsilon is not None:
         check_epsilon(epsilon, PlanError)
-    if error is not None and not 0 < error < 0.5:
-        raise PlanError(f"error must be {error_of(question)} between 0 and 0.5 (0.01 is ±1 %), not {error:g}")
+    check_error(question, error)
     if devices is None:
         assert epsilon is not None
         assert domain is not None
@@ -193,7 +179,7 @@ def solve(
 def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
     """Raise PlanError for a fleet, a domain or a question outside of what is planned; None is left open."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
-        raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}")
+        raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
     if question.share is not None and not 0 <= question.share <= 1:
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
@@ -207,19 +193,22 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
             )
         return
     if not 2 <= domain <= 1 << 24:
-        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}")
+        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}", "domain")
     check_ranges(question, domain)
 
 
-def error_of(question: Question) -> str:
-    """What an error is, in words."""
-    return "a part of the range" if question.kind == "mean" else "a share of devices"
+def check_error(question: Question, error: float | None) -> None:
+    """Raise PlanError for an error that says nothing; None is left open."""
+    if error is not None and not 0 < error < 0.5:
+        of = "a part of the range" if question.kind == "mean" else "a share of devices"
+        raise PlanError(f"error must be {of} between 0 and 0.5 (0.01 is ±1 %), not {error:g}", "error")
 
 
 def check_ranges(question: Question, domain: int) -> None:
     """Raise PlanError unless what is asked lies inside range(domain), and is not all of it."""
     if question.kind != "frequency" and domain > MOST_VALUES:
-        raise PlanError(f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}")
+        text = f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}"
+        raise PlanError(text, "domain")
     if question.width is not None and not 1 <= question.width < domain:
         raise PlanError(
             f"a width must be from 1 to {domain - 1} of the {domain} values, not {question.width}"

@@ -4,7 +4,7 @@ import datetime
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import epsilon
@@ -12,8 +12,8 @@ from ..experiments.definition import parse
 from ..experiments.reading import DefinitionError
 from . import words
 from .devices import Plan, PlanError
-from .expected_error import Design
 from .lifetime import LifetimePlan
+from .wish import Reading
 
 NEEDS_RANGE = (
     "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"
@@ -24,41 +24,11 @@ class FileRefused(PlanError):
     """A plan that makes no experiment; field: the file's field that is wrong, or empty. reason: why."""
 
     def __init__(self, error: DefinitionError) -> None:
-        super().__init__(f"this plan makes no experiment: {error}")
-        self.field = error.field
+        super().__init__(f"this plan makes no experiment: {error}", error.field)
         self.reason = str(error).removeprefix(f"{error.field}: ")
 
 
 _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a reading is: yes or no, one of labels, or a number from low to high in bins; None: not said."""
-
-    yes_no: bool = False
-    labels: tuple[str, ...] = ()
-    bins: int | None = None
-    low: float | None = None
-    high: float | None = None
-    unit: str = ""
-
-    @property
-    def domain(self) -> int | None:
-        """Number of values, or None where it is left open."""
-        if self.yes_no:
-            return 2
-        return len(self.labels) + 1 if self.labels else self.bins
-
-
-def labels_in(text: str, name: str = "labels") -> tuple[str, ...]:
-    """The labels in "a,b,c". Raises PlanError, which calls them by their name, unless each is good."""
-    labels = tuple(label.strip() for label in text.split(","))
-    if "" in labels or len(set(labels)) < len(labels):
-        raise PlanError(f"{name} reads a,b,c: different, none empty, not {text!r}")
-    if "other" in labels:
-        raise PlanError("the label other is always there, as the last one: leave it out")
-    return labels
 
 
 @dataclass(frozen=True)
@@ -69,22 +39,6 @@ class Named:
     purpose: str | None
     owner: str
     today: datetime.date
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a file says besides: how often a board reports, and what it may spend.
-
-    cap: nats for the rule "sum", reports for "count"; written as it is.
-    """
-
-    every: int
-    rule: str
-    cap: str
-    expires: datetime.date
-    name: str
-    purpose: str
-    owner: str
 
 
 def name_from(path: Path) -> str:
@@ -98,37 +52,43 @@ def nats(micro: int) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def of_one_report(plan: Plan, reading: Reading, named: Named) -> str:
-    """The text of the file that asks each device once, for a year. Raises PlanError."""
-    said = f"{words.asked(plan.question)}, to ±{plan.error:.2%} with {plan.devices:,} devices"
-    return toml(
-        sized(reading, plan.design.domain),
-        plan.design,
-        _terms(named, said, 365, 1, "sum", nats(plan.design.epsilon)),
-    )
+def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
+    """The text of an experiment's file: one report of each device within a year, or a planned life.
 
-
-def sized(reading: Reading, domain: int) -> Reading:
-    """The reading with this many values, if it does not say how many."""
-    return reading if reading.domain else replace(reading, bins=domain)
-
-
-def of_life(life: LifetimePlan, reading: Reading, named: Named) -> str:
-    """The text of the file that asks for a planned life. Raises PlanError."""
-    best, rhythm = life.best, life.rhythm
-    said = f"{words.asked(life.question)}, {life.devices:,} devices, for {words.length(rhythm.horizon_s)}"
-    cap = nats(best.cap * best.epsilon) if best.rule == "sum" else str(best.cap)
-    return toml(reading, best.design, _terms(named, said, rhythm.days, best.every, best.rule, cap))
-
-
-def _terms(named: Named, said: str, days: float, every: int, rule: str, cap: str) -> Terms:
-    until = named.today + datetime.timedelta(days=math.ceil(days))
-    return Terms(every, rule, cap, until, named.name, named.purpose or said, named.owner)
-
-
-def toml(reading: Reading, design: Design, terms: Terms) -> str:
-    """The text of an experiment file. Raises FileRefused where a board would refuse it."""
-    text = "\n".join(_lines(reading, design, terms)) + "\n"
+    Raises PlanError for a number without its range, FileRefused where a board would refuse it.
+    """
+    if not reading.yes_no and not reading.labels and reading.span is None:
+        raise PlanError(NEEDS_RANGE, "low")
+    said, design = words.asked(plan.question), plan.design
+    if isinstance(plan, Plan):
+        said += f", to ±{plan.error:.2%} with {plan.devices:,} devices"
+        days, every, rule, cap = 365.0, 1, "sum", nats(design.epsilon)
+    else:
+        said += f", {plan.devices:,} devices, for {words.length(plan.rhythm.horizon_s)}"
+        best, days = plan.best, plan.rhythm.days
+        every, rule = best.every, best.rule
+        cap = nats(best.cap * best.epsilon) if rule == "sum" else str(best.cap)
+    lines = [
+        "# Written by `hushmote plan`; check it with `hushmote experiment show`.",
+        f"name = {_text(named.name)}",
+        f"purpose = {_text(named.purpose or said)}",
+        f"owner = {_text(named.owner)}",
+        f"expires = {named.today + datetime.timedelta(days=math.ceil(days))}",
+        "",
+        *_reading(reading, design.domain),
+        "",
+        "# What the plan's errors were computed for; without these lines a mechanism is chosen anew.",
+        *(f"{key} = {json.dumps(value)}" for key, value in design.choice.fields().items()),
+        "",
+        f"epsilon = {nats(design.epsilon)}",
+        f"every = {every}",
+        'window = "day"',
+        "",
+        "[budget]",
+        f"rule = {_text(rule)}",
+        f"cap = {cap}",
+    ]
+    text = "\n".join(lines) + "\n"
     try:
         parse(text).payload()
     except DefinitionError as e:
@@ -136,23 +96,14 @@ def toml(reading: Reading, design: Design, terms: Terms) -> str:
     return text
 
 
-def _lines(reading: Reading, design: Design, terms: Terms) -> list[str]:
-    out = ["# Written by `hushmote plan`; check it with `hushmote experiment show`."]
-    out += [f"{key} = {_text(getattr(terms, key))}" for key in ("name", "purpose", "owner")]
-    out += [f"expires = {terms.expires}", ""]
+def _reading(reading: Reading, domain: int) -> list[str]:
     if reading.yes_no:
-        out.append('type = "bool"')
-    elif reading.labels:
-        out += ['type = "choice"', f"labels = [{', '.join(map(_text, reading.labels))}]"]
-    else:
-        if reading.low is None or reading.high is None:
-            raise PlanError(NEEDS_RANGE)
-        out += ['type = "number"', *([f"unit = {_text(reading.unit)}"] if reading.unit else [])]
-        out += [f"low = {_number(reading.low)}", f"high = {_number(reading.high)}", f"bins = {design.domain}"]
-    out += ["", "# What the plan's errors were computed for; without these lines a mechanism is chosen anew."]
-    out += [f"{key} = {json.dumps(value)}" for key, value in design.choice.fields().items()]
-    out += ["", f"epsilon = {nats(design.epsilon)}", f"every = {terms.every}", 'window = "day"', ""]
-    return [*out, "[budget]", f"rule = {_text(terms.rule)}", f"cap = {terms.cap}"]
+        return ['type = "bool"']
+    if reading.labels:
+        return ['type = "choice"', f"labels = [{', '.join(map(_text, reading.labels))}]"]
+    unit = [f"unit = {_text(reading.unit)}"] if reading.unit else []
+    ends = [f"{end} = {_number(getattr(reading, end))}" for end in ("low", "high")]
+    return ['type = "number"', *unit, *ends, f"bins = {domain}"]
 
 
 def _text(value: str) -> str:

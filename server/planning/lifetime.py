@@ -13,7 +13,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from scipy import special
 from ...device.ldp_client import EPSILON_MIN
 from ..accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..epsilon import MICRO, check_epsilon
-from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, half_width
+from .devices import MOST_RANGE_VALUES, PlanError, best_design, check_ranges, devices_for, half_width
 from .expected_error import Design, Question
 
 MOST_EVERY = 1 << 24
@@ -39,20 +39,20 @@ _SHORT = {"h": "hour", "d": "day", "w": "week", "y": "year", "second": "s", "min
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str, field: str = "") -> float:
     """Seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
 
-    Raises PlanError for any other text, and for none or more than 100 years.
+    field: where the text stands. Raises PlanError for any other text, and for none or more than 100 years.
     """
     match = _DURATION.fullmatch(text.lower())
     unit = match and _SHORT.get(match[2], match[2])
     if text.lower().strip() == "s":
         unit = "s"
     if not match or unit not in _UNITS_S:
-        raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}")
+        raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
     seconds = float(match[1] or 1) * _UNITS_S[unit]
     if not 0 < seconds <= 100 * _UNITS_S["year"]:
-        raise PlanError(f"a time must be above 0 and up to 100 years, not {text!r}")
+        raise PlanError(f"a time must be above 0 and up to 100 years, not {text!r}", field)
     return seconds
 
 
@@ -172,6 +172,15 @@ class LifetimePlan:
         near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
         return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
 
+    @property
+    def design(self) -> Design:
+        """The best spending's."""
+        return self.best.design
+
+    def devices_for(self, days: float, error: float) -> int:
+        """Fewest devices with which the last days meet an error."""
+        return devices_for(self.best.design, self.question, error, self.best.per_device(days))
+
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
@@ -183,54 +192,6 @@ class LifetimePlan:
         """Names and days of the windows that fit into the horizon; of all of it where none does."""
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-
-        def spent(s: Spending) -> dict[str, Any]:
-            return {
-                "composition": s.composition,
-                "reports_per_device": s.cap,
-                "epsilon": s.epsilon / MICRO,
-                "every": s.every,
-                "budget_used": s.used,
-                **s.design.choice.fields(),
-                "windows": [
-                    {
-                        "days": days,
-                        "reports_last": self.devices * s.per_device(days),
-                        "reports_first": self.devices * s.per_device(days, first=True),
-                        "half_width_95_last": self.error(s, days),
-                        "half_width_95_first": self.error(s, days, first=True),
-                    }
-                    for days in self.windows().values()
-                ],
-            }
-
-        return {
-            "for": self.question.kind,
-            "share": self.question.share,
-            "spread": self.question.spread,
-            "devices": self.devices,
-            "domain": self.best.design.domain,
-            "lifetime_epsilon": self.budget.epsilon / MICRO,
-            "lifetime_delta": self.budget.delta,
-            "calls_per_device": self.rhythm.calls,
-            "days": self.rhythm.days,
-            "best": spent(self.best),
-            "shows": [
-                {
-                    "days": days,
-                    **{kind: self.error(self.best, days, q) for kind, q in self.shown().items()},
-                }
-                for days in self.windows().values()
-            ],
-            "compared": [spent(s) for s in self.spendings],
-            "refused": [
-                {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
-                for r in self.refused
-            ],
-        }
 
     def shown(self) -> dict[str, Question]:
         """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
@@ -272,7 +233,8 @@ def plan_lifetime(
     if devices < 2:
         raise PlanError(f"devices must be at least 2, not {devices}")
     if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
-        raise PlanError(f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}")
+        text = f"a lifetime epsilon must be from 0.001 to 1000, not {budget.epsilon / MICRO:g}"
+        raise PlanError(text, "lifetime")
     if not 0 <= budget.delta < 1:
         raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
     check_epsilon(limit, PlanError, "the most that one report may cost")

@@ -8,7 +8,7 @@ import ast
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,6 @@ class Policy:
 
     def __post_init__(self) -> None:
         _check(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as the client takes them."""
-        return asdict(self)
 
     def left(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
         """How many reports of epsilon micro-nats the life still holds after Σε = total and Σε² = squares.

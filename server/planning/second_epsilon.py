@@ -5,7 +5,6 @@ against the broker, the aggregator's operator or the database's journal.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...device.ldp_client import EPSILON_MAX
 from ..accounting import AccountingError
@@ -19,22 +18,16 @@ from .lifetime import LifetimePlan
 
 @dataclass(frozen=True)
 class HistogramEpsilon:
-    """A histogram of these reports, at most `own` of them one board's, is (epsilon, delta)-DP; nats."""
+    """A histogram of these reports, at most own_reports of one board, is (epsilon, delta)-DP; nats.
+
+    holds: against whom.
+    """
 
     reports: int
-    own: int
+    own_reports: int
     epsilon: float
     delta: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "reports": self.reports,
-            "own_reports": self.own,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "holds": LIMITS,
-        }
+    holds: str = LIMITS
 
 
 def histogram(

@@ -1,43 +1,45 @@
-"""A plan's answer in sentences, which stands before its tables: what to take, how private, how exact."""
+"""A plan's answer in sentences, which stands before its tables: what to take, how exact, how private."""
 
 from __future__ import annotations
 
 from ..epsilon import MICRO, belief, nats
 from ..experiments import words
-from .devices import Plan, devices_for, half_width
+from .devices import Plan, half_width
 from .lifetime import LifetimePlan
 from .words import NOTHING, asked, length, percent, points
 
 ALL_SEEN = "all that a board ever sends"
 
 
-def one_report(plan: Plan, yes_no: bool = False) -> str:
-    """What to take for one report of each device, how exact that is and how private."""
+def sentences(plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False) -> tuple[str, str, str]:
+    """What to take, how exact that is, and how private. error: wanted half-width, as Plan.error."""
     what = "share of yes" if yes_no else asked(plan.question)
+    if isinstance(plan, Plan):
+        return _take(plan), _known(plan, what), belief(plan.epsilon)
+    best = plan.best
+    rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
+    spends = f"Let a board make {words.reports(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    return spends, _exactness(plan, error, what), _privacy(plan)
+
+
+def _take(plan: Plan) -> str:
     epsilon, devices = f"{plan.epsilon:g}", f"{plan.devices:,}"
     from_all = f"one report of ε = {epsilon} from each of {devices} devices"
-    take = {
+    return {
         "devices": f"Take {devices} devices, each with one report of ε = {epsilon}.",
         "epsilon": f"Take ε = {epsilon} for one report of each of {devices} devices.",
         "domain": f"Tell {plan.design.domain:,} values apart, with {from_all}.",
         "error": f"Take {from_all}.",
     }[plan.solved]
+
+
+def _known(plan: Plan, what: str) -> str:
     if plan.error >= NOTHING:
-        known = f"The {what} is not known then: take more devices, a larger ε or fewer values."
-    else:
-        known = f"The {what} is then known to {points(plan.error, plan.question)}."
-    return f"{take} {known}\n{belief(plan.epsilon)}"
+        return f"The {what} is not known then: take more devices, a larger ε or fewer values."
+    return f"The {what} is then known to {points(plan.error, plan.question)}."
 
 
-def lifetime(life: LifetimePlan, error: float | None, yes_no: bool = False) -> str:
-    """How a board spends its budget, how exact that is at the end, and how private."""
-    best = life.best
-    rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
-    spends = f"Let a board make {words.reports(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
-    return "\n".join([spends, exactness(life, error, "share of yes" if yes_no else ""), privacy(life)])
-
-
-def privacy(life: LifetimePlan) -> str:
+def _privacy(life: LifetimePlan) -> str:
     """What all reports of a board tell at most, and whom that holds against."""
     best, budget = life.best, life.budget
     if best.composition == "basic":
@@ -46,23 +48,19 @@ def privacy(life: LifetimePlan) -> str:
     return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
 
 
-def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
-    """What the last windows and all reports show, and how many devices it takes where that is not enough.
-
-    error: wanted half-width, share of devices. what: the error is of, instead of the question's own words.
-    """
+def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
+    """What the last windows and all reports show, and how many devices it takes where that is not enough."""
     best = life.best
     shown = {name: life.error(best, days) for name, days in life.windows().items()}
-    until = length(life.rhythm.horizon_s)
     everything = half_width(life.devices * best.used * best.cap, best.design, life.question)
     useful = [f"{percent(half)} over {name}" for name, half in shown.items() if half < NOTHING]
     if everything >= NOTHING:
-        return f"The {what or asked(life.question)} is not known at all: take more devices, or allow more."
-    text = f"The {what or asked(life.question)} is then known to {points(everything, life.question)}"
-    text += f", with all reports of {until}"
+        return f"The {what} is not known at all: take more devices, or allow more."
+    text = f"The {what} is then known to {points(everything, life.question)}"
+    text += f", with all reports of {length(life.rhythm.horizon_s)}"
     if "all of it" not in shown:
         few = f"{list(shown)[-1]} has too few reports to show it"
-        text += f"; at the end, {', '.join(useful)}" if useful else f"; at the end, {few}"
+        text += f"; at the end, {', '.join(useful) or few}"
     text += "."
     if error is None:
         return text
@@ -70,13 +68,13 @@ def exactness(life: LifetimePlan, error: float | None, what: str = "") -> str:
     if meets:
         return f"{text} {percent(error)} is met from {meets[0]} of reports on."
     longest, days = list(life.windows().items())[-1]
-    needed = devices_for(best.design, life.question, error, best.per_device(days))
+    needed = life.devices_for(days, error)
     return f"{text} {percent(error)} for each {longest} alone is not met: that takes {needed:,} devices."
 
 
 def cost(life: LifetimePlan) -> str:
     """What a board sends in its life, and how its reports are spread."""
-    best, size = life.best, 9 + life.best.design.experiment.code_bytes
+    best, size = life.best, 9 + life.design.experiment.code_bytes
     text = f"a board sends {words.reports(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(life.rhythm.horizon_s)}"
     if best.every == 1:

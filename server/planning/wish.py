@@ -1,204 +1,287 @@
-"""What somebody wants to learn of a fleet, as words say it, and the plan that follows from it."""
+"""What somebody wants to learn of a fleet, and at what cost: the command's options, and Python's names.
+
+Texts name a field as the command's option does, such as --unit-error; `in_python` makes unit_error of it.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
-from ...device.ldp_client import EPSILON_MIN
+from ..accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..epsilon import MICRO
-from .devices import MOST_DEVICES, PlanError
-from .expected_error import Question
-from .experiment_file import Reading
-from .lifetime import DEFAULT_LIMIT, LifetimeBudget, LifetimePlan, Rhythm, parse_duration, plan_lifetime
+from .devices import PlanError, check_error, check_sizes
+from .expected_error import Kind, Question
+from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
+from .second_epsilon import epsilon_for_histogram
 
-BEFORE = 0.1
-"""The chance that somebody gave a reading beforehand, in the question about privacy."""
-
-_NUMBER = r"([-+]?\d+(?:\.\d+)?)"
-_RANGE = re.compile(rf"(?:from\s+)?{_NUMBER}\s*(?:to|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
-_ERROR = re.compile(r"(.*?)(?:,|\bto\b|\bwithin\b)?\s*(?:±|\+-)?\s*(\d+(?:\.\d+)?)\s*(%?)", re.IGNORECASE)
-_BELIEF = re.compile(r"(?:.*\bto\b)?\s*(?:at most\s*)?(\d+(?:\.\d+)?)\s*(?:in\s*(\d+)|%|)", re.IGNORECASE)
-_QUANTILE = re.compile(r"(?:the\s+)?(\d+(?:\.\d+)?)\s*%(?:\s*quantile)?", re.IGNORECASE)
-_SIDE = re.compile(rf"(above|over|below|under)\s+{_NUMBER}.*", re.IGNORECASE)
-_YES_NO = ("yes/no", "yes or no", "yes no", "yes", "no", "y/n", "bool")
-_SHARES = ("", "share", "the share", "shares", "the shares")
-_STEPS = (1.0, 2.0, 5.0)
-_USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
-_USUAL_ERROR = 0.05
+_KINDS: dict[str, Kind] = {"frequencies": "frequency", "ranges": "range", "quantiles": "quantile"}
+_KINDS |= {"frequency": "frequency", "range": "range", "quantile": "quantile", "mean": "mean"}
+_ONLY_OF: dict[str, Kind] = {"deviation": "mean", "width": "range", "ranges": "range", "quantile": "quantile"}
+_NO_SHARE = {
+    "quantile": "a quantile's share is its own: say --quantile 0.9, not --share",
+    "mean": "a mean has no share: say --deviation, or nothing for the worst case",
+}
+_SPECIAL = {"ranges": "--range"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is to be learned, and the reading that it takes: a threshold makes a yes or no of a number.
+    """What boards read, what is asked of how many of them, and how exactly; None: not said."""
 
-    error: wanted half-width of the 95 % interval, share of devices, of a mean part of the range. purpose: the
-    question as a sentence.
-    """
+    devices: Annotated[int | None, "Number of devices."] = None
+    epsilon: Annotated[float | None, "Privacy of one report, nats: 0.001 to 16."] = None
+    bins: Annotated[int | None, "Bins of a number."] = None
+    labels: Annotated[
+        str | Sequence[str] | None, "Labels of a choice: a,b,c. 'other' is added as the last one."
+    ] = None
+    yes_no: Annotated[bool, "The reading is yes or no."] = False
+    error: Annotated[
+        float | None,
+        "Wanted half-width of the 95 % interval, share of devices, of a mean part of the range: 0.01 is"
+        " ±1 %.",
+    ] = None
+    unit_error: Annotated[
+        float | None, "The same for a mean or a quantile, in the reading's unit; it needs --low and --high."
+    ] = None
+    statistics: Annotated[
+        str | None, "What the error is of: frequencies (the share of one value), ranges, quantiles or mean."
+    ] = None
+    share: Annotated[float | None, "Share that the value or range holds; without it the worst one."] = None
+    width: Annotated[int | None, "Ranges of n bins; without it all ranges."] = None
+    ranges: Annotated[
+        Sequence[str] | None, "low:high in the unit, or in bins without --low; either may be empty."
+    ] = None
+    quantile: Annotated[float | None, "Which quantile; without it the median."] = None
+    deviation: Annotated[
+        float | None,
+        "Of a mean: standard deviation of the readings, in the unit, or part of the range without --low;"
+        " without it the worst readings there can be.",
+    ] = None
+    low: Annotated[float | None, "Least reading of a number."] = None
+    high: Annotated[float | None, "Largest reading of a number."] = None
+    unit: Annotated[str, "The reading's unit, for what is printed."] = ""
 
-    reading: Reading
-    question: Question
-    error: float
-    purpose: str
+
+@dataclass(frozen=True, kw_only=True)
+class Wish(Asked):
+    """All that a plan is made from: what is asked, and what one report or a board's whole life may cost."""
+
+    histogram_epsilon: Annotated[
+        float | None,
+        "In place of --epsilon: the ε that the histogram of all reports may have, against whoever sees"
+        " histograms only; not against the broker, the aggregator's operator or the database's journal.",
+    ] = None
+    lifetime: Annotated[float | None, "Plan a life: the ε that all of a board's reports may cost."] = None
+    delta: Annotated[
+        float | None,
+        "With --lifetime: the δ that goes with it, otherwise 0; with --histogram-epsilon: the histogram's,"
+        " otherwise 1e-6.",
+    ] = None
+    horizon: Annotated[str | None, "With --lifetime: how long, such as 2y."] = None
+    call: Annotated[str | None, "With --lifetime: time between calls to report(), such as 10min."] = None
+    limit: Annotated[
+        float | None,
+        "With --lifetime: most ε that the boards' policy allows one report, otherwise"
+        f" {DEFAULT_LIMIT / MICRO:g}.",
+    ] = None
+
+    def words(self) -> list[str]:
+        """The options of `hushmote plan` that say the same."""
+        result: list[str] = []
+        for field in fields(Wish):
+            value: Any = getattr(self, field.name)
+            name = _SPECIAL.get(field.name, f"--{field.name.replace('_', '-')}")
+            if value is None or value is False or value == "":
+                continue
+            if value is True:
+                result.append(name)
+                continue
+            if field.name == "labels" and not isinstance(value, str):
+                value = ",".join(value)
+            for part in value if isinstance(value, tuple | list) else [value]:
+                result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]
+        return result
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A question to a fleet, and what an answer may cost.
+class Reading:
+    """What a reading is: yes or no, one of labels, or a number from low to high in bins; None: not said."""
 
-    total: micro-nats, the ε of all that a board ever sends. rhythm: how long, and how often boards look.
-    """
+    yes_no: bool = False
+    labels: tuple[str, ...] = ()
+    bins: int | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
 
-    asked: Asked
-    devices: int
-    total: int
-    rhythm: Rhythm
+    @property
+    def domain(self) -> int | None:
+        """Number of values, or None where it is left open."""
+        if self.yes_no:
+            return 2
+        return len(self.labels) + 1 if self.labels else self.bins
+
+    @property
+    def span(self) -> float | None:
+        """From the least reading to the largest, in the unit."""
+        return None if self.low is None or self.high is None else self.high - self.low
 
 
-def parse_reading(text: str) -> Reading:
-    """Return what a board reads: "yes/no", labels "a, b, c", or a range with its unit "-30 to 34 °C"."""
-    text = text.strip()
-    if text.lower() in _YES_NO:
-        return Reading(yes_no=True)
-    ends = _RANGE.fullmatch(text)
-    if ends:
-        low, high = float(ends[1]), float(ends[2])
-        if not low < high:
-            raise PlanError(f"a range goes from the lower number to the higher one, unlike {text}")
-        return Reading(bins=_bins(high - low), low=low, high=high, unit=ends[3].strip())
-    labels = tuple(label.strip() for label in text.split(","))
-    if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
-        raise PlanError(
-            "write yes/no, or different labels with commas (heating, cooling, idle), or a range with its unit"
-            " (-30 to 34 °C)"
-        )
+def in_python(text: str) -> str:
+    """A text with fields as Python and the page name them: unit_error for --unit-error."""
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
+
+
+def reading_of(wish: Asked) -> Reading:
+    """What boards read; raises PlanError where a wish contradicts itself."""
+    low, high = wish.low, wish.high
+    if sum((wish.bins is not None, wish.labels is not None, wish.yes_no)) > 1:
+        raise PlanError("a reading is one of --bins (a number), --labels (a choice) and --yes-no")
+    if (low is None) != (high is None):
+        raise PlanError("--low and --high go together", "low")
+    if low is not None and high is not None:
+        if wish.labels is not None or wish.yes_no:
+            raise PlanError("--low and --high are for a number: they go with --bins")
+        if not finite("--low", low) < finite("--high", high):
+            raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}", "high")
+    return Reading(wish.yes_no, _labels(wish.labels), wish.bins, low, high, wish.unit)
+
+
+def _labels(said: str | Sequence[str] | None) -> tuple[str, ...]:
+    if said is None or said == ():
+        return ()
+    labels = tuple(label.strip() for label in (said.split(",") if isinstance(said, str) else said))
+    if "" in labels or len(set(labels)) < len(labels):
+        raise PlanError(f"--labels reads a,b,c: different, none empty, not {','.join(labels)!r}", "labels")
     if "other" in labels:
-        raise PlanError("the label other is always there, as the last one: leave it out")
-    return Reading(labels=labels)
+        raise PlanError("the label other is always there, as the last one: leave it out", "labels")
+    return labels
 
 
-def _bins(span: float) -> int:
-    """As many bins as make each 1, 2 or 5 of some decimal place wide, some 64."""
-    steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
-    counts = [span / step for step in steps]
-    whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _FEWEST_BINS <= n <= _MOST_BINS]
-    return min(whole, key=lambda n: abs(math.log(n / _USUAL_BINS)), default=_USUAL_BINS)
+def question_of(wish: Asked, reading: Reading) -> Question:
+    """What is asked of the readings; raises PlanError where it cannot be."""
+    single = reading.yes_no or bool(reading.labels)
+    usual = "quantile" if wish.quantile is not None else "frequency" if single else "range"
+    kind = _KINDS.get(wish.statistics or usual)
+    if kind is None:
+        known = "frequencies, ranges, quantiles and mean"
+        raise PlanError(f"--statistics is one of {known}, not {wish.statistics}")
+    for name, only in _ONLY_OF.items():
+        if getattr(wish, name) is not None and kind != only:
+            raise PlanError(f"{_SPECIAL.get(name, f'--{name}')} is for a {only}, not for a {kind}")
+    if single and kind != "frequency":
+        raise PlanError(f"a {kind} is asked of a number (--bins); labels and yes or no have frequencies")
+    if wish.width is not None and wish.ranges:
+        raise PlanError("--width and --range do not go together: one is any place, the other stated ones")
+    if wish.share is not None and kind in _NO_SHARE:
+        raise PlanError(_NO_SHARE[kind])
+    share = wish.share
+    if kind == "quantile":
+        share = 0.5 if wish.quantile is None else wish.quantile
+    check_sizes(Question("frequency"), wish.devices, reading.domain)
+    spread = None if wish.deviation is None else wish.deviation / (reading.span or 1.0)
+    ranges = tuple(_indices(text, reading) for text in wish.ranges or ())
+    question = Question(kind, share, wish.width, ranges, spread)
+    check_sizes(question, wish.devices, reading.domain)
+    return question
 
 
-def parse_devices(text: str) -> int:
-    """Return a number of boards: "20000", "20,000"."""
+def _indices(text: str, reading: Reading) -> tuple[int, int]:
+    """Half-open indices of "low:high": in the reading's unit where its range is known, else in bins."""
+    if reading.bins is None:
+        raise PlanError("--range needs --bins: leave another of the four open, or take --width")
+    low_text, colon, high_text = text.partition(":")
+    low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
     try:
-        devices = int(re.sub(r"[,_ ]", "", text))
+        ends = float(low_text) if low_text else low, float(high_text) if high_text else high
     except ValueError:
-        raise PlanError(f"the number of boards is a whole number such as 20,000, not {text}") from None
-    if not 2 <= devices <= MOST_DEVICES:
-        raise PlanError(f"there must be from 2 to {MOST_DEVICES:,} boards, not {devices:,}")
-    return devices
-
-
-def parse_asked(text: str, reading: Reading) -> Asked:
-    """Return what is to be learned of a reading, and how exactly: "above 8 to 5 %".
-
-    It is ±5 % where that is not said. What is said of a number alone is about all of its values.
-    """
-    what, error = _exactness(text)
-    if not reading.bins and what not in _SHARES:
-        raise PlanError(f"write how exactly the share is to be known: 5 %, not {text}")
-    if reading.yes_no:
-        return Asked(reading, Question("frequency"), error, "Which share of the boards says yes?")
-    if reading.labels:
-        purpose = f"Which share of the boards says which of {', '.join(reading.labels)}?"
-        return Asked(reading, Question("frequency"), error, purpose)
-    unit = f" {reading.unit}".rstrip()
-    if what in ("", "everything", "all", "the spread"):
-        return Asked(reading, Question("range"), error, f"How do the readings spread{_in(unit)}?")
-    if what in ("median", "the median"):
-        return Asked(reading, Question("quantile", 0.5), error, f"What is the median reading{_in(unit)}?")
-    if what in ("mean", "the mean", "average", "the average"):
-        return Asked(reading, Question("mean"), error, f"What is the mean reading{_in(unit)}?")
-    quantile = _QUANTILE.fullmatch(what)
-    if quantile and 0 < float(quantile[1]) < 100:
-        purpose = f"Below which reading{_in(unit)} are {quantile[1]} % of the boards?"
-        return Asked(reading, Question("quantile", float(quantile[1]) / 100), error, purpose)
-    return Asked(Reading(yes_no=True), Question("frequency"), error, _threshold(what, reading, unit))
-
-
-def _in(unit: str) -> str:
-    return f" (in{unit})" if unit else ""
-
-
-def _threshold(what: str, reading: Reading, unit: str) -> str:
-    """The question that a board can answer with yes or no."""
-    side, ends = _SIDE.fullmatch(what), _RANGE.fullmatch(what)
-    if not side and not ends:
+        ends = (math.nan,)
+    if not colon or not all(map(math.isfinite, ends)):
+        raise PlanError(f"a range reads low:high, for example 20:25 or 8:, not {text}")
+    places = [(end - low) / (high - low) * reading.bins for end in ends]
+    first, last = (round(min(max(place, 0), reading.bins)) for place in places)
+    if first >= last:
         raise PlanError(
-            "write above 8, below 5, 18 to 22, the mean, the median, 90 % quantile or everything, then how"
-            " exactly: to 5 %"
+            f"{text} lies within half a bin, outside {low:g} to {high:g}, or is the wrong way round"
         )
-    assert reading.low is not None
-    assert reading.high is not None
-    numbers = [float(side[2])] if side else [float(ends[1]), float(ends[2])] if ends else []
-    if not all(reading.low <= x <= reading.high for x in numbers) or numbers != sorted(set(numbers)):
-        raise PlanError(f"{what} must lie within {reading.low:g} to {reading.high:g}, the lower number first")
-    if side:
-        above = side[1].lower() in ("above", "over")
-        return (
-            f"Which share of the boards reads {numbers[0]:g}{unit} or more?"
-            if above
-            else (f"Which share of the boards reads less than {numbers[0]:g}{unit}?")
-        )
-    return (
-        f"Which share of the boards reads {numbers[0]:g}{unit} or more, and less than {numbers[1]:g}{unit}?"
-    )
+    return first, last
 
 
-def _exactness(text: str) -> tuple[str, float]:
-    """What stands before a trailing "to 5 %", in small letters, and the 5 % as a share."""
-    text = text.strip().lower()
-    found = _ERROR.fullmatch(text)
-    alone = found is not None and not found[1].strip(" ±")
-    said = found is not None and (alone or re.search(r"(,|\bto|\bwithin|±|\+-)\s*±?\s*[\d.]+\s*%$", text))
-    if not found or not said:
-        return text, _USUAL_ERROR
-    error = float(found[2]) / 100
+def of_unit(reading: Reading, question: Question) -> float | None:
+    """The part of the range that a unit is, and of a quantile the share of devices there, spread evenly.
+
+    None where it is not known.
+    """
+    return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
+
+
+def wanted_error(wish: Asked, question: Question, unit: float | None) -> float | None:
+    """The wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
+    if wish.unit_error is None:
+        check_error(question, wish.error)
+        return wish.error
+    if wish.error is not None or unit is None:
+        raise PlanError(
+            "--unit-error is for a mean or a quantile with --low and --high, in the place of --error"
+        )
+    error = wish.unit_error * unit
     if not 0 < error < 0.5:
-        raise PlanError(f"how exactly is a share of the boards above 0 and below 50 %, not {found[2]} %")
-    return found[1].strip(), error
+        of = "range" if question.kind == "mean" else "fleet"
+        raise PlanError(f"--unit-error {wish.unit_error:g} is {error:.3g} of the {of}, not between 0 and 0.5")
+    return error
 
 
-def parse_belief(text: str) -> int:
-    """Return the micro-nats that take a chance of 1 in 10 to this one at most: "46", "46 in 100", "1 in 2".
-
-    Rounded down to a thousandth of a nat.
-    """
-    found = _BELIEF.fullmatch(text.strip())
-    after = float(found[1]) / float(found[2] or 100) if found and found[2] != "0" else 0.0
-    if not BEFORE < after < 1:
+def epsilon_of_report(wish: Wish, question: Question, domain: int | None) -> int | None:
+    """Micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
+    for name in ("horizon", "call", "limit", "delta"):
+        given = getattr(wish, name) is not None
+        if given and not (name == "delta" and wish.histogram_epsilon is not None):
+            raise PlanError(f"--{name} goes with --lifetime, the budget of a board's whole life")
+    if wish.histogram_epsilon is None:
+        return micro("epsilon", wish.epsilon)
+    if wish.epsilon is not None:
+        raise PlanError("--histogram-epsilon finds the ε of a report: leave --epsilon out")
+    if wish.devices is None or domain is None or wish.error is not None or wish.unit_error is not None:
         raise PlanError(
-            f"it was 10 in 100 before: write what it may become at most, from 11 to 99 in 100, not {text}"
+            "--histogram-epsilon needs --devices and one of --bins, --labels and --yes-no, and no error:"
+            " what ε a report may have depends on how many there are, and the error follows"
         )
-    nats = math.log(after / (1 - after)) - math.log(BEFORE / (1 - BEFORE))
-    total = math.floor(nats * 1000) * (MICRO // 1000)
-    if total < EPSILON_MIN:
-        raise PlanError(f"{text} leaves no room for a report: allow a little more")
-    return total
+    wanted = finite("histogram-epsilon", wish.histogram_epsilon)
+    return epsilon_for_histogram(question, wish.devices, domain, wanted, histogram_delta(wish))
 
 
-def parse_rhythm(text: str) -> Rhythm:
-    """Return for how long, and how often: "2 years, every hour"."""
-    long, _, often = re.sub(r",?\s*\bevery\b\s*", ",", text.strip(), flags=re.IGNORECASE).partition(",")
-    if not often.strip():
-        raise PlanError("write for how long, and how often: 2 years, every hour")
-    rhythm = Rhythm(parse_duration(often.strip()), parse_duration(long.strip()))
-    if not rhythm.calls:
-        raise PlanError(f"a board that looks every {often.strip()} never looks within {long.strip()}")
-    return rhythm
+def histogram_delta(wish: Wish) -> float:
+    """δ of the histograms' ε."""
+    if wish.histogram_epsilon is None or wish.delta is None:
+        return USUAL_HISTOGRAM_DELTA
+    return finite("delta", wish.delta)
 
 
-def plan_for(wish: Wish) -> LifetimePlan:
-    """The best way to spend what a board may give away. Raises PlanError where there is none."""
-    asked, budget = wish.asked, LifetimeBudget(wish.total)
-    domain = asked.reading.domain
-    assert domain is not None
-    return plan_lifetime(asked.question, wish.devices, domain, budget, wish.rhythm, DEFAULT_LIMIT)
+def life_of(wish: Wish) -> tuple[LifetimeBudget, Rhythm, int]:
+    """Budget, rhythm, and the most micro-nats of one report; raises PlanError."""
+    if wish.epsilon is not None:
+        raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
+    if wish.histogram_epsilon is not None:
+        raise PlanError("--histogram-epsilon is for one report of each device: leave --lifetime out")
+    if wish.horizon is None or wish.call is None:
+        raise PlanError("--lifetime needs --horizon and --call, for example --horizon 2y --call 10min")
+    budget = LifetimeBudget(micro("lifetime", wish.lifetime) or 0, finite("delta", wish.delta or 0.0))
+    rhythm = Rhythm(parse_duration(wish.call, "call"), parse_duration(wish.horizon, "horizon"))
+    most = micro("limit", wish.limit)
+    return budget, rhythm, DEFAULT_LIMIT if most is None else most
+
+
+def finite(name: str, value: float) -> float:
+    """The value; raises PlanError for infinities and nan."""
+    if not math.isfinite(value):
+        raise PlanError(f"{name} must be a number, not {value}", name)
+    return value
+
+
+def micro(name: str, nats: float | None) -> int | None:
+    """Micro-nats of nats, rounded; raises PlanError for infinities and nan."""
+    return None if nats is None else round(finite(name, nats * MICRO))

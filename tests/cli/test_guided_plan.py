@@ -8,9 +8,9 @@ import pytest
 from command_line import Run, runner
 from terminal import INTERRUPT, on_terminal
 
-from hushmote.cli.plan.guided import asked, recommendation
 from hushmote.server.experiments.definition import load
-from hushmote.server.planning.wish import plan_for
+from hushmote.server.planning.answer import answer
+from hushmote.server.planning.five_questions import asked, recommendation
 
 FRIDGES = ["-30 to 34 °C", "20,000", "above 8 to 5 %", "80", "2 years, every hour"]
 
@@ -22,7 +22,7 @@ def test_five_answers_on_a_terminal_end_in_a_recommendation_and_a_file(tmp_path:
     assert [f"{n}. " in text for n in range(1, 7)] == [True] * 5 + [False]
     assert "Which share of the boards reads 8 °C or more? Boards answer it with yes or no" in text
     assert "How private: Who gave a reading 1 chance in 10 gives it at most 80 in 100" in text
-    assert "How exact: The share is then known to ±" in text
+    assert "How exact: The share of yes is then known to ±" in text
     assert "What it costs: a board sends 2 reports of 10 bytes" in text
     assert "What next: plan.toml is written." in text
     definition = load(tmp_path / "plan.toml")
@@ -80,7 +80,7 @@ def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        (["a, b", "50000", "5 %", "90", "1 year, every day"], "share of one label"),
+        (["a, b", "50000", "5 %", "90", "1 year, every day"], "share of one value"),
         (["0 to 50 °C", "50000", "the median to 10 %", "90", "1y, 1d"], "The median is then known to"),
         (["0 to 50 °C", "50000", "everything", "90", "1y, 1d"], "The share of any range of bins is then"),
         (["yes/no", "2", "1 %", "12", "1 day, every hour"], "is not known at all: take more devices"),
@@ -88,8 +88,8 @@ def test_in_a_pipe_it_says_which_options_to_give(tmp_path, monkeypatch, capsys):
 )
 def test_other_questions_are_answered_too(answers: list[str], says: str):
     left = iter(answers)
-    wish = asked(lambda question, default: next(left))
-    lines = recommendation(wish, plan_for(wish), Path("my plan.toml"), "my_plan")
+    wish, purpose = asked(lambda question, default: next(left))
+    lines = recommendation(answer(wish), purpose, Path("my plan.toml"), "my_plan")
     assert says in "\n".join(lines)
     assert "yes or no, and send no number" not in lines[0]
     assert "hushmote experiment show 'my plan.toml'" in lines[-3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def ledger(*arguments: str):
 def boot(device: str, storage: Any, payloads=(A, B)) -> Any:
     if not storage.slots:
         provision(storage)
-    client = Client(POLICY.to_dict(), storage, device_id=device)
+    client = Client(asdict(POLICY), storage, device_id=device)
     for payload in payloads:
         client.enroll(payload)
     return client
@@ -227,7 +228,7 @@ def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
 
 
 def test_a_locked_board_says_so():
-    locked: Any = Client(POLICY.to_dict(), MemoryStorage(), device_id="d")
+    locked: Any = Client(asdict(POLICY), MemoryStorage(), device_id="d")
     found = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
     assert "no reports: locked: no ledger; provision this board" in found.output
 

@@ -10,7 +10,6 @@ from shown import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
-from hushmote.cli.plan.options import QuestionOptions
 from hushmote.server.answers import tables as show
 from hushmote.server.epsilon import rounded_up
 from hushmote.server.errors import UsageError
@@ -18,7 +17,8 @@ from hushmote.server.experiments.definition import load
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.planning.devices import PlanError
 from hushmote.server.planning.expected_error import Question
-from hushmote.server.planning.experiment_file import Reading, name_from, nats
+from hushmote.server.planning.experiment_file import name_from, nats
+from hushmote.server.planning.wish import Asked, question_of, reading_of
 
 app = typer.Typer()
 app.command()(plan_cli.plan_command)
@@ -80,8 +80,6 @@ def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
     assert by_unit["devices"] == by_share["devices"]
     assert by_unit["half_width_95_in_unit"] == pytest.approx(1, rel=1e-3)
     assert by_unit["half_bin_in_unit"] == pytest.approx(50 / 64)
-    stated = json.loads(plan(f"{common} --density 0.1 --unit-error 0.2"))
-    assert stated["devices"] == by_share["devices"]
 
 
 def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
@@ -119,7 +117,7 @@ def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
 )
 def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: Path) -> None:
     path = tmp_path / "My fridges!.toml"
-    result = json.loads(plan(f"{line} --json --write '{path}' --owner me@example.org"))
+    result = json.loads(plan(f"{line} --json --output '{path}' --owner me@example.org"))
     definition = load(path)
     experiment = definition.experiment()
     definition.check_not_expired()
@@ -233,13 +231,16 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --epsilon 1 --bins 16 --for mean --share 0.2", "say --deviation"),
         (
             "--devices 1000 --epsilon 1 --bins 16 --deviation 0.2",
-            "--deviation goes with --for mean, not range",
+            "--deviation is for a mean, not for a range",
         ),
         (
             "--devices 1000 --epsilon 1 --bins 16 --for mean --deviation 0.6",
-            "from 0 to half of the range, 0.5",
+            "at most half of the range, not 0.6 of it",
         ),
-        ("--epsilon 1 --bins 16 --for mean --unit-error 0.6", "--unit-error is for a mean with --low"),
+        (
+            "--epsilon 1 --bins 16 --for mean --unit-error 0.6",
+            "--unit-error is for a mean or a quantile with --low",
+        ),
         ("--epsilon 1 --bins 16 --for mean --error 0.6", "error must be a part of the range"),
         ("--devices 1000 --epsilon 1 --bins 16 --range five", "reads low:high"),
         ("--devices 1000 --epsilon 1 --bins 16 --range :", "not all of it"),
@@ -251,17 +252,20 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --epsilon 1 --bins 16 --quantile 0.5 --share 0.5", "--quantile 0.9"),
         ("--devices 1000 --epsilon 1 --bins 16 --low 1", "go together"),
         ("--devices 1000 --epsilon 1 --bins 16 --low 2 --high 1", "must be below"),
-        ("--devices 1000 --epsilon 1 --bins 16 --density 1", "--density goes with"),
+        (
+            "--devices 1000 --epsilon 1 --bins 16 --statistics pairs",
+            "frequencies, ranges, quantiles and mean",
+        ),
         ("--devices 1000 --bins 16 --for quantile --unit-error 1", "--unit-error is for"),
         ("--devices 1000 --bins 16 --for quantile --low 0 --high 1 --unit-error 9", "between 0 and 0.5"),
         ("--devices 1000 --epsilon 1 --bins 16 --horizon 2y", "goes with --lifetime"),
         ("--devices 1000 --epsilon 1 --bins 16 --plot plan.txt", "must end in .toml or .png"),
         ("--devices 1000 --epsilon 1 --bins 16 --check --fleets 1", "from 2 to 100000"),
         (
-            "--devices 1000 --epsilon 1 --bins 16 --write /nowhere/e.toml --low 0 --high 1",
+            "--devices 1000 --epsilon 1 --bins 16 --output /nowhere/e.toml --low 0 --high 1",
             "there is no folder /nowhere",
         ),
-        ("--devices 1000 --epsilon 1 --bins 16 --write e.toml", "--low and --high"),
+        ("--devices 1000 --epsilon 1 --bins 16 --output e.toml", "--low and --high"),
         (LIFE, "needs --devices and one of"),
         (LIFE + " --bins 16 --epsilon 1", "leave --epsilon out"),
         (LIFE + " --bins 16 --error 3", "between 0 and 0.5"),
@@ -278,9 +282,11 @@ def test_mistakes_are_one_line(line: str, text: str) -> None:
 
 
 def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
-    reading = Reading(bins=10, low=-5, high=5)
-    assert QuestionOptions(ranges=["0:"]).question(reading) == Question(ranges=((5, 10),))
-    assert QuestionOptions(ranges=["2:4"]).question(Reading(bins=10)).ranges == ((2, 4),)
+    for wish, indices in (
+        (Asked(ranges=["0:"], bins=10, low=-5, high=5), (5, 10)),
+        (Asked(ranges=["2:4"], bins=10), (2, 4)),
+    ):
+        assert question_of(wish, reading_of(wish)) == Question(ranges=(indices,))
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import gc
+import inspect
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import hushmote
+from hushmote.cli.main import app
+from hushmote.server.planning.wish import Wish
 
 HEAVY = ("numpy", "scipy", "sqlalchemy", "matplotlib", "rich", "typer", "pandas")
 
@@ -97,14 +102,12 @@ def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: 
         home.experiment("mode")
 
 
-@pytest.mark.parametrize("of", ["pairs", "labels", "x"])
-def test_a_plan_of_what_is_not_planned_here_says_what_is(of: str):
+@pytest.mark.parametrize("statistics", ["pairs", "labels", "x"])
+def test_a_plan_of_what_is_not_planned_here_says_what_is(statistics: str):
     with pytest.raises(hushmote.HushmoteError) as raised:
-        hushmote.plan(devices=1000, epsilon=1, bins=16, of=of)  # type: ignore[arg-type]
-    assert str(raised.value) == (
-        f"of is one of frequency, range, quantile, mean, not {of}; labels and pairs are planned with "
-        "`hushmote plan`"
-    )
+        hushmote.plan(devices=1000, epsilon=1, bins=16, statistics=statistics)
+    known = "frequencies, ranges, quantiles and mean"
+    assert str(raised.value) == f"statistics is one of {known}, not {statistics}"
 
 
 def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
@@ -205,7 +208,6 @@ def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.Experiment
 
 
 def test_three_of_four_give_the_fourth():
-    """The numbers are those of `hushmote plan` with the same options."""
     plan = hushmote.plan(devices=20_000, bins=64, epsilon=2)
     assert f"{plan.error:.3%}" == "2.881%"
     assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
@@ -213,10 +215,35 @@ def test_three_of_four_give_the_fourth():
     assert "±2.881% of the devices   <- the answer" in str(plan)
     assert hushmote.plan(epsilon=1, yes_no=True, error=0.01).to_dict()["solved"] == "devices"
     assert hushmote.plan(epsilon=1, labels=["a", "b"], error=0.01).values == 3
-    assert "gives it at most 46 in 100" in " ".join(str(plan).split())
-    assert "a quantile: 0.5" in str(hushmote.plan(devices=20_000, bins=64, epsilon=2, of="quantile"))
+    assert (
+        hushmote.plan(devices=20_000, bins=64, epsilon=2, statistics="quantiles").plan.question.share == 0.5
+    )
     with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, domain"):
         hushmote.plan(devices=10)
+    with pytest.raises(hushmote.HushmoteError, match="unit_error is for a mean or a quantile with low and"):
+        hushmote.plan(devices=10, bins=4, unit_error=0.1)
+
+
+LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
+def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
+    """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
+    wish = Wish(devices=20_000, bins=16, **cost)
+    plan = hushmote.plan(devices=20_000, bins=16, **cost)
+    done = [CliRunner().invoke(app, ["plan", *wish.words(), *more]) for more in ((), ("--json",))]
+    printed, _, following = done[0].stdout.rpartition("\n\n")
+    assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()
+    assert following.startswith("next: ")
+    assert json.loads(done[1].stdout) == plan.to_dict()
+
+
+def test_a_plan_s_help_has_a_line_for_each_field():
+    said = inspect.getdoc(hushmote.plan) or ""
+    assert set(inspect.signature(hushmote.plan).parameters) == {f.name for f in dataclasses.fields(Wish)}
+    assert "horizon: With lifetime: how long, such as 2y." in said
+    assert "--" not in said
 
 
 def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):

@@ -25,7 +25,7 @@ from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.experiment_file import FileRefused, Named
 from hushmote.server.store.store import Store
 from hushmote.web.plan.answer import answered
-from hushmote.web.plan.question import FIELDS, FieldRefused, Setting
+from hushmote.web.plan.question import FIELDS, Setting
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 NAMED = Named("room", "Is it warm; isn't it?", "me@example.org", TODAY)
@@ -59,7 +59,7 @@ def test_the_command_line_that_is_shown_writes_the_same_file(setting, tmp_path, 
         result = run(answer.command(named))
         assert result.exit_code == 0, result.output
         written = tmp_path / f"{named.name}.toml"
-        assert written.read_text() == answer.file(named)
+        assert written.read_text() == answer.made.file(named)
         assert run(f"hushmote experiment show {shlex.quote(str(written))}").exit_code == 0
 
 
@@ -68,23 +68,23 @@ def test_what_is_shown_is_what_the_command_says(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = answered(setting)
     told = json.loads(run(f"{answer.command(NAMED)} --json").output)
-    assert told["answer"][: len(answer.sentences)] == answer.sentences
+    assert told["answer"] == list(answer.made.lines)
     histograms = told["histograms"] if setting.lasting else [told["histogram"]]
-    shown = [w.epsilon for w in answer.windows] or [answer.seen.epsilon]
+    shown = [w.epsilon for w in answer.windows] or [answer.made.seen["all of it"].epsilon]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 
 
 def test_three_give_the_fourth_as_the_planner_does():
     plan = solve(Question("range"), devices=20_000, epsilon=2_000_000, domain=8)
-    assert answered(SMALL).plan == plan
+    assert answered(SMALL).made.plan == plan
     at = dict(answered(replace(SMALL, answer="devices", error=100 * plan.error)).steps)
     assert 20_000 in at
 
 
 def test_the_field_and_the_sentence_show_the_same_error():
     answer = answered(SMALL)
-    assert f"±{answer.solved:g} percentage points, 95 times in 100" in answer.sentences[0]
-    assert answer.solved == pytest.approx(100 * answer.plan.error, rel=0.01)
+    assert f"±{answer.solved:g} percentage points, 95 times in 100" in answer.made.lines[0]
+    assert answer.solved == pytest.approx(100 * answer.fourth.error, rel=0.01)
 
 
 AGAIN = Setting(answer="devices", lasting=True)
@@ -93,30 +93,30 @@ AGAIN = Setting(answer="devices", lasting=True)
 def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answered(AGAIN)
     assert answer.life is not None
-    assert answer.error <= 0.02
-    assert "is met" in answer.sentences[1]
-    assert answer.said[0] == f"Take {answer.plan.devices:,} devices."
+    assert answer.made.error <= 0.02
+    assert "is met" in answer.made.sentences[1]
+    assert answer.said[0] == f"Take {answer.devices:,} devices."
     assert (answer.solved, answer.life.devices, answer.not_met) == (
-        answer.plan.devices,
-        answer.plan.devices,
+        answer.devices,
+        answer.devices,
         "",
     )
-    fewer = answered(replace(AGAIN, answer="error", devices=answer.plan.devices * 0.99 // 1))
-    assert fewer.error > 0.02
-    assert fewer.solved == pytest.approx(100 * fewer.error, rel=0.01)
+    fewer = answered(replace(AGAIN, answer="error", devices=answer.devices * 0.99 // 1))
+    assert fewer.made.error > 0.02
+    assert fewer.solved == pytest.approx(100 * fewer.made.error, rel=0.01)
 
 
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
     answer = answered(replace(AGAIN, answer="epsilon"))
-    assert "is not met" in answer.sentences[1]
+    assert "is not met" in answer.made.sentences[1]
     assert answer.not_met.startswith("This does not reach the ±2% that you asked for")
 
 
 def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
     answer = answered(replace(AGAIN, bins=8))
     devices, errors = zip(*answer.curve, strict=True)
-    assert devices[len(devices) // 2] == pytest.approx(answer.plan.devices)
-    assert errors[len(errors) // 2] == pytest.approx(100 * answer.error)
+    assert devices[len(devices) // 2] == pytest.approx(answer.devices)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.made.error)
 
 
 @pytest.mark.parametrize("answer", ["devices", "error"])
@@ -124,17 +124,17 @@ def test_more_devices_in_a_life_are_drawn_as_its_longest_window_has_them():
 def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
     ranges = answered(Setting(answer=answer, lasting=lasting))
     assert ranges.fixed is not None
-    assert ranges.fixed < ranges.plan.devices
+    assert ranges.fixed < ranges.devices
     assert f"Asked as yes or no, the same takes {ranges.fixed:,} devices." in ranges.fixed_limit
-    error = 2.0 if answer == "devices" else 100 * ranges.error
+    error = 2.0 if answer == "devices" else 100 * ranges.made.error
     asked_so = answered(Setting(form="yes_no", answer="devices", error=error, lasting=lasting))
-    assert (asked_so.plan.devices, asked_so.fixed_limit) == (ranges.fixed, "")
+    assert (asked_so.devices, asked_so.fixed_limit) == (ranges.fixed, "")
 
 
 def test_the_curve_goes_through_the_plan_and_falls():
     answer = answered(SMALL)
     devices, errors = zip(*answer.curve, strict=True)
-    assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan.error)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.fourth.error)
     assert devices[len(devices) // 2] == pytest.approx(20_000)
     assert sorted(errors, reverse=True) == list(errors)
 
@@ -176,7 +176,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
     ],
 )
 def test_what_a_field_cannot_hold_is_one_line_at_the_field(fields, field, text):
-    with pytest.raises(FieldRefused) as caught:
+    with pytest.raises(PlanError) as caught:
         answered(replace(SMALL, **fields))
     assert caught.value.field == field
     assert text in str(caught.value)
@@ -239,14 +239,14 @@ def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
 )
 def test_a_file_that_would_be_refused_says_which_field(setting, changes, field):
     with pytest.raises(FileRefused) as caught:
-        answered(setting).file(replace(NAMED, **changes))
+        answered(setting).made.file(replace(NAMED, **changes))
     assert caught.value.field == field
     assert "\n" not in caught.value.reason
 
 
 def test_a_file_of_a_number_needs_its_range():
-    with pytest.raises(FieldRefused, match="the lowest and the highest reading"):
-        answered(replace(SMALL, low=None)).file(NAMED)
+    with pytest.raises(PlanError, match="needs a number's range"):
+        answered(replace(SMALL, low=None)).made.file(NAMED)
 
 
 def test_a_search_that_nobody_waits_for_ends():

@@ -7,17 +7,18 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.errors import HushmoteError
+from ...server.planning.devices import PlanError
 from ...server.planning.experiment_file import FileRefused, Named
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import PlanAnswer
+from .answer import Worked
 
 _PLAIN = {
     "name": "write 1 to 32 of a-z, 0-9, _ and -",
     "owner": "write who answers for it: 1 to 200 characters, such as an address",
 }
+_NO_RANGE = "write the lowest and the highest reading: the file needs both"
 
 
 class FilePart:
@@ -25,7 +26,7 @@ class FilePart:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._answer: PlanAnswer | None = None
+        self._answer: Worked | None = None
         self._text = ""
         heading("The experiment's file", 2)
         self._inputs: dict[str, Any] = {}
@@ -52,7 +53,7 @@ class FilePart:
             self._next.props["aria-label"] = "What to do next"
         self._ready.set_visibility(False)
 
-    def show(self, answer: PlanAnswer | None) -> None:
+    def show(self, answer: Worked | None) -> None:
         """Write the file anew for this answer; for none there is no file."""
         self._answer = answer
         self._write()
@@ -76,14 +77,14 @@ class FilePart:
             self._hint.set_visibility(True)
             return
         try:
-            self._text = self._answer.file(named)
+            self._text = self._answer.made.file(named)
         except FileRefused as e:
             if e.field in self._inputs:
                 self._inputs[e.field].error = _PLAIN.get(e.field, e.reason)
             else:
                 self._fault.set_text(str(e))
-        except HushmoteError as e:
-            self._fault.set_text(sentence(str(e)))
+        except PlanError as e:
+            self._fault.set_text(sentence(_NO_RANGE if e.field == "low" else str(e)))
         else:
             self._ready.set_visibility(True)
             self._short.set_text(in_locale(self._answer.not_met, self._reader))

@@ -1,4 +1,4 @@
-"""What somebody set in the Plan view, and what it asks of the planner; pure."""
+"""What somebody set in the Plan view, and the wish that it is; pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...server.epsilon import MICRO, check_epsilon
-from ...server.errors import HushmoteError
-from ...server.planning.devices import PlanError, check_sizes
-from ...server.planning.expected_error import Kind, Question
-from ...server.planning.experiment_file import Reading, labels_in
-from ...server.planning.lifetime import LifetimeBudget, Rhythm, parse_duration
+from ...server.planning.devices import PlanError
+from ...server.planning.expected_error import Kind
+from ...server.planning.wish import Wish
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Form = Literal["number", "labels", "yes_no"]
@@ -22,14 +20,6 @@ FIELDS: dict[Fourth, str] = {
     "error": "error",
 }
 """Where `Setting` holds each of the four."""
-
-
-class FieldRefused(HushmoteError):
-    """What stands in a field cannot be planned; field: its name in `Setting`. The text says what would be."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(text)
-        self.field = field
 
 
 @dataclass(frozen=True)
@@ -64,97 +54,58 @@ class Setting:
         return replace(self, **{FIELDS[self.answer]: None})
 
 
-@dataclass(frozen=True)
-class PlanQuestion:
-    """A setting as the planner takes it: micro-nats, error a share of devices; None: the answer."""
+def wished(setting: Setting) -> Wish:
+    """The wish that a setting is; of a life also with the ε of a report, then the most that one may cost.
 
-    question: Question
-    reading: Reading
-    devices: int | None
-    epsilon: int | None
-    error: float | None
-    life: tuple[LifetimeBudget, Rhythm] | None
-
-
-def asked(setting: Setting) -> PlanQuestion:
-    """Return what a setting asks. Raises FieldRefused for the first field that cannot be."""
-    reading = reading_of(setting)
-    question = _question(setting)
-    devices = None if setting.answer == "devices" else _whole("devices", setting.devices, "boards")
-    epsilon = None if setting.answer == "epsilon" else _micro("epsilon", setting.epsilon)
-    error = None if setting.answer == "error" else _error(setting)
-    try:
-        check_sizes(question, devices, None)
-    except PlanError as e:
-        raise FieldRefused("devices", str(e)) from None
-    try:
-        check_sizes(question, None, reading.domain)
-    except PlanError as e:
-        raise FieldRefused("domain", str(e)) from None
-    return PlanQuestion(question, reading, devices, epsilon, error, _life(setting))
-
-
-def reading_of(setting: Setting) -> Reading:
-    """What a board reads; a number's bins are left out where they are the answer."""
-    if setting.form != "number" and setting.answer == "domain":
-        raise FieldRefused("domain", "only of a number can it be found how many values to tell apart")
-    if setting.form == "yes_no":
-        return Reading(yes_no=True)
-    if setting.form == "labels":
-        try:
-            return Reading(labels=labels_in(setting.labels))
-        except PlanError as e:
-            raise FieldRefused("labels", str(e)) from None
-    if setting.low is not None and setting.high is not None and setting.low >= setting.high:
-        raise FieldRefused("high", f"write a number above the lowest reading, {setting.low:g}")
-    bins = None if setting.answer == "domain" else _whole("domain", setting.bins, "values")
-    return Reading(bins=bins, low=setting.low, high=setting.high, unit=setting.unit)
+    Raises PlanError with the first field that cannot be.
+    """
+    number, answer = setting.form == "number", setting.answer
+    if not number and answer == "domain":
+        raise PlanError("only of a number can it be found how many values to tell apart", "domain")
+    ends = number and setting.low is not None and setting.high is not None
+    if ends and setting.low >= setting.high:  # type: ignore[operator]
+        raise PlanError(f"write a number above the lowest reading, {setting.low:g}", "high")
+    kind = setting.kind if number else "frequency"
+    level, total, lasting = setting.quantile, setting.lifetime, setting.lasting
+    if kind == "quantile" and (level is None or not 0 < level < 100):
+        raise PlanError("write a number between 0 and 100: 50 is the median", "quantile")
+    if lasting and (total is None or not 0.001 <= total <= 1000):
+        raise PlanError("write a number from 0.001 to 1000", "lifetime")
+    return Wish(
+        devices=None if answer == "devices" else _whole("devices", setting.devices, "boards"),
+        epsilon=None if answer == "epsilon" else _nats(setting.epsilon),
+        error=None if answer == "error" else _error(setting.error),
+        bins=_whole("domain", setting.bins, "values") if number and answer != "domain" else None,
+        labels=setting.labels if setting.form == "labels" else None,
+        yes_no=setting.form == "yes_no",
+        low=setting.low if ends else None,
+        high=setting.high if ends else None,
+        unit=setting.unit if number else "",
+        statistics=kind if number else None,
+        quantile=level / 100 if kind == "quantile" and level is not None else None,
+        lifetime=total if lasting else None,
+        horizon=setting.horizon if lasting else None,
+        call=setting.call if lasting else None,
+    )
 
 
-def _question(setting: Setting) -> Question:
-    if setting.form != "number" or setting.kind == "frequency":
-        return Question("frequency")
-    if setting.kind in ("range", "mean"):
-        return Question(setting.kind)
-    level = setting.quantile
-    if level is None or not 0 < level < 100:
-        raise FieldRefused("quantile", "write a number between 0 and 100: 50 is the median")
-    return Question("quantile", level / 100)
-
-
-def _error(setting: Setting) -> float:
-    percent = setting.error
+def _error(percent: float | None) -> float:
     if percent is None or not 0 < percent < 50:
-        raise FieldRefused("error", "write a number above 0 and below 50 %")
+        raise PlanError("write a number above 0 and below 50 %", "error")
     return percent / 100
 
 
 def _whole(field: str, value: float | None, what: str) -> int:
     if value is None or not math.isfinite(value) or value != int(value) or abs(value) > 1e15:
-        raise FieldRefused(field, f"write a whole number of {what}")
+        raise PlanError(f"write a whole number of {what}", field)
     return int(value)
 
 
-def _micro(field: str, value: float | None) -> int:
+def _nats(value: float | None) -> float:
     if value is None or not math.isfinite(value):
-        raise FieldRefused(field, "write a number: 1 is usual")
+        raise PlanError("write a number: 1 is usual", "epsilon")
     try:
         check_epsilon(round(value * MICRO), PlanError, "ε", f"{value:g}")
     except PlanError as e:
-        raise FieldRefused(field, str(e)) from None
-    return round(value * MICRO)
-
-
-def _life(setting: Setting) -> tuple[LifetimeBudget, Rhythm] | None:
-    if not setting.lasting:
-        return None
-    total = setting.lifetime
-    if total is None or not 0.001 <= total <= 1000:
-        raise FieldRefused("lifetime", "write a number from 0.001 to 1000")
-    lengths = {}
-    for field in ("horizon", "call"):
-        try:
-            lengths[field] = parse_duration(getattr(setting, field))
-        except PlanError as e:
-            raise FieldRefused(field, str(e)) from None
-    return LifetimeBudget(round(total * MICRO)), Rhythm(lengths["call"], lengths["horizon"])
+        raise PlanError(str(e), "epsilon") from None
+    return round(value * MICRO) / MICRO

@@ -13,7 +13,7 @@ from ..frame import heading, sentence, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import PlanAnswer, Window
+from .answer import Window, Worked
 from .file import FilePart
 
 _HALF_WIDTH = "error, ± %"
@@ -52,7 +52,7 @@ class ResultPart:
         self._rest.classes(add="plan-old")
         self._file.show(None)
 
-    def show(self, answer: PlanAnswer) -> None:
+    def show(self, answer: Worked) -> None:
         """Show an answer in the place of the last one."""
         self._busy.set_visibility(False)
         self._fault.set_text("" if answer.met else self._written(answer.not_met))
@@ -74,9 +74,9 @@ class ResultPart:
         self._show_life(answer)
         self._file.show(answer)
 
-    def _options(self, answer: PlanAnswer) -> dict[str, Any]:
+    def _options(self, answer: Worked) -> dict[str, Any]:
         tag = self._reader.tag
-        here = [float(answer.plan.devices), 100 * answer.error]
+        here = [float(answer.devices), 100 * answer.made.error]
         series: list[dict[str, Any]] = [
             {
                 "type": "line", "name": "error", "showSymbol": False, "data": [list(p) for p in answer.curve],
@@ -84,8 +84,8 @@ class ResultPart:
             },
             {"type": "scatter", "name": "this plan", "data": [here], "symbolSize": 12, "color": COLOURS[1]},
         ]  # fmt: skip
-        if answer.asked.error is not None:
-            wanted = {"yAxis": 100 * answer.asked.error, "name": "wanted"}
+        if answer.made.wanted is not None:
+            wanted = {"yAxis": 100 * answer.made.wanted, "name": "wanted"}
             series[0]["markLine"] = {
                 "symbol": "none", "silent": True, "data": [wanted], "lineStyle": {"color": COLOURS[2]},
                 "label": {"formatter": "wanted", "position": "insideStartTop"},
@@ -99,7 +99,7 @@ class ResultPart:
             "series": series,
         }
 
-    def _show_life(self, answer: PlanAnswer) -> None:
+    def _show_life(self, answer: Worked) -> None:
         self._life.clear()
         if answer.life is None:
             return

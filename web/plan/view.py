@@ -13,22 +13,24 @@ from nicegui import background_tasks, ui
 
 from ...server.epsilon import belief
 from ...server.errors import HushmoteError
+from ...server.planning.devices import PlanError
 from ...server.planning.sentences import ALL_SEEN
+from ...server.planning.wish import in_python
 from .. import charts
 from ..frame import frame
 from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import PlanAnswer, answered
+from .answer import Worked, answered
 from .form import FormPart
-from .question import FIELDS, FieldRefused, Setting
+from .question import FIELDS, Setting
 from .result import ResultPart
 
 log = logging.getLogger(__name__)
 
 _WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
-_KEPT: dict[Setting, PlanAnswer] = {}
+_KEPT: dict[Setting, Worked] = {}
 _MOST_KEPT = 256
 _PAUSE_S = 0.1  # no work before the slider has rested so long
 
@@ -118,8 +120,9 @@ class PlanView:
                 _KEPT[setting] = answer
         except Superseded:
             return
-        except FieldRefused as e:
-            self._result.refuse("" if self._form.refuse(e.field, str(e)) else str(e))
+        except PlanError as e:
+            text = in_python(str(e))
+            self._result.refuse("" if self._form.refuse(e.field, text) else text)
         except HushmoteError as e:
             self._result.refuse(str(e))
         except Exception:
@@ -129,7 +132,7 @@ class PlanView:
             if setting == self._now.given:
                 self._show(answer)
 
-    def _show(self, answer: PlanAnswer) -> None:
+    def _show(self, answer: Worked) -> None:
         """The number that was worked out stays where it is when another one is chosen to be the answer."""
         self._now = replace(self._now, **{FIELDS[answer.setting.answer]: answer.solved})
         self._form.show(answer.setting.answer, answer.solved)

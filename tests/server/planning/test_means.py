@@ -86,7 +86,7 @@ def test_three_of_the_four_give_the_fourth(left: str):
     plan = solve(Question("mean", spread=0.1), **{k: v for k, v in given.items() if k != left})
     assert plan.solved == left
     assert left == "error" or plan.error <= 0.012
-    assert plan.to_dict()["spread"] == 0.1
+    assert plan.question.spread == 0.1
 
 
 def test_what_cannot_be_planned_is_said_in_the_means_own_words():

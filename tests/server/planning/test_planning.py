@@ -20,6 +20,7 @@ from hushmote.server.mechanisms.choice import Choice
 from hushmote.server.mechanisms.flat_choice import best_channel, flat_channel, primes
 from hushmote.server.mechanisms.supports import SupportMechanism
 from hushmote.server.mechanisms.workload import FREQUENCIES
+from hushmote.server.planning.answer import answer
 from hushmote.server.planning.devices import (
     MICRO,
     PlanError,
@@ -46,6 +47,7 @@ from hushmote.server.planning.lifetime import (
     plan_lifetime,
     reports_made,
 )
+from hushmote.server.planning.wish import Wish
 
 TREE = Choice("hh", (("fanout", 3), ("cells", (3, 3)), ("weights", (1, 2))), 0.0)
 HASH = Choice("olh", (("g", 3),), 0.0)
@@ -420,7 +422,11 @@ def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rh
 
 def test_plans_are_plain_values() -> None:
     plan = solve(Question(), devices=1000, epsilon=MICRO, domain=16)
-    life = plan_lifetime(Question(), 1000, 16, LifetimeBudget(MICRO), YEAR)
-    for result in (plan.to_dict(), life.to_dict()):
+    wishes = (
+        Wish(devices=1000, bins=16, epsilon=1),
+        Wish(devices=1000, bins=16, lifetime=1, horizon="1y", call="1h"),
+    )
+    for wish in wishes:
+        result = answer(wish).to_dict()
         assert json.loads(json.dumps(result)) == result
     assert devices_for(plan.design, plan.question, plan.error * (1 + 1e-9)) == 1000

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def boot(policy: Policy, storage: Any = None) -> Any:
     if storage is None:
         storage = MemoryStorage()
         provision(storage)
-    return Client(policy.to_dict(), storage, device_id="board-1")
+    return Client(asdict(policy), storage, device_id="board-1")
 
 
 def exact_delta(epsilons: list[int], total: float) -> float:
@@ -141,7 +142,7 @@ def test_without_a_delta_only_the_sum_counts_and_everything_is_pure():
 
 def test_the_example_firmware_allows_what_its_comment_says():
     made = policy.read(Path(main.__file__))
-    assert made.to_dict() == main.POLICY
+    assert asdict(made) == main.POLICY
     best = policy.policy_for(8, 1e-6, made.experiments)
     assert (made.sum, made.epsilon, made.rules) == (best.sum, best.epsilon, best.rules)
     assert best.squares - 10**9 < made.squares <= best.squares
@@ -153,15 +154,15 @@ def test_the_command_prints_a_statement_that_the_client_takes_and_says_what_it_g
     assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
     assert max(map(len, output.splitlines())) <= 100
     found = ast.literal_eval(output[output.index("{") :])
-    assert found == policy.policy_for(8, 1e-6, ("room_temp", "door")).to_dict()
+    assert found == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
     Client(found, MemoryStorage(), device_id="b")
     (tmp_path / "p.py").write_text(output, encoding="utf-8")
-    assert policy.read(tmp_path / "p.py").to_dict() == found
+    assert asdict(policy.read(tmp_path / "p.py")) == found
     fields = json.loads(
         run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
     )
     (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
-    assert policy.read(tmp_path / "p.json").to_dict() == found
+    assert asdict(policy.read(tmp_path / "p.json")) == found
     assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
 

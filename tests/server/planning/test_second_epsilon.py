@@ -4,6 +4,7 @@ import pytest
 
 from hushmote.device.ldp_client import EPSILON_MAX
 from hushmote.server.estimate.shuffled import LIMITS, histogram_epsilon
+from hushmote.server.plain import plain
 from hushmote.server.planning.devices import EPSILON_STEP, MICRO, PlanError, best_design
 from hushmote.server.planning.expected_error import Question
 from hushmote.server.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
@@ -56,7 +57,7 @@ def test_reports_of_one_board_in_one_histogram_add_up() -> None:
     assert best.cap == 4
     seen = lifetime_histograms(life)
     assert list(seen) == ["a day", "a week", "30 days", "all of it"]
-    assert all(one.own == 4 for one in seen.values())
+    assert all(one.own_reports == 4 for one in seen.values())
     assert seen["all of it"].reports == int(50_000 * best.used * 4)
     alone = histogram_epsilon(best.design.experiment, seen["a week"].reports)
     assert alone < seen["a week"].epsilon <= best.epsilon * 4 / MICRO
@@ -66,11 +67,11 @@ def test_reports_of_one_board_in_one_histogram_add_up() -> None:
 def test_boards_that_call_once_a_day_have_one_report_in_a_day() -> None:
     daily = Rhythm(86_400, 90 * 86_400)
     life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
-    assert [one.own for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]
+    assert [one.own_reports for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]
 
 
 def test_the_limits_are_in_the_same_sentence() -> None:
-    seen = histogram(best_design(2, MICRO, Question("frequency")), 1000).to_dict()
+    seen = plain(histogram(best_design(2, MICRO, Question("frequency")), 1000))
     assert seen["holds"] == LIMITS
     for word in ("histograms only", "broker", "operator", "journal"):
         assert word in LIMITS

@@ -1,0 +1,367 @@
+"""A plan's answer, made once: sentences, facts, tables, JSON and the experiment's file; others render it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..epsilon import MICRO, rounded_up
+from ..estimate.shuffled import LIMITS
+from ..experiments import words
+from ..plain import plain
+from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, solve
+from .expected_error import Question
+from .experiment_file import Named, file_text, nats
+from .lifetime import LifetimePlan, Spending, plan_lifetime
+from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
+from .sentences import sentences
+from .wish import (
+    Reading,
+    Wish,
+    epsilon_of_report,
+    histogram_delta,
+    life_of,
+    of_unit,
+    question_of,
+    reading_of,
+    wanted_error,
+)
+from .words import NOTHING, asked, assumed, length, mechanism, percent
+
+_UNIT = "half_width_95_in_unit"
+_SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
+_SEEN |= {"all of it": "all reports"}
+_BESIDE = {
+    "a value that hardly any device holds": Question("frequency", 0.0),
+    "any one value, at its worst share": Question("frequency"),
+    "any range": Question("range"),
+    "the median": Question("quantile", 0.5),
+}
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """A table of a plan: rows of texts, the first column words, the others numbers; "> " marks the best.
+
+    notes: lines that stand below it; without rows there are only these.
+    """
+
+    title: str = ""
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What follows from a wish.
+
+    reading  what boards read
+    plan     one report of each device, or how a board spends its life
+    wanted   half-width that was asked for, as Plan.error; None where it was not
+    unit     part of the range or, of a quantile, share of devices for one unit; None where not known
+    """
+
+    wish: Wish
+    reading: Reading
+    plan: Plan | LifetimePlan
+    wanted: float | None
+    unit: float | None
+
+    @property
+    def error(self) -> float:
+        """Half-width of the 95 % interval, as Plan.error; of a life, over its longest window at the end."""
+        if isinstance(self.plan, Plan):
+            return self.plan.error
+        return self.plan.error(self.plan.best, list(self.plan.windows().values())[-1])
+
+    @cached_property
+    def sentences(self) -> tuple[str, str, str]:
+        """What to take, how exact that is, and how private."""
+        return sentences(self.plan, self.wanted, self.reading.yes_no)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The sentences as lines of their own."""
+        take, exact, private = self.sentences
+        return (f"{take} {exact}", private) if isinstance(self.plan, Plan) else self.sentences
+
+    @cached_property
+    def seen(self) -> Mapping[str, HistogramEpsilon]:
+        """What histograms give away: by the window of a life, and of all reports."""
+        if isinstance(self.plan, Plan):
+            return {
+                "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.wish))
+            }
+        return lifetime_histograms(self.plan)
+
+    @cached_property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What there is to say of the plan in a few words each: a name, and what it is; one may go on."""
+        about = (
+            ("asked", f"{asked(self.plan.question)} ({assumed(self.plan.question, self.plan.design)})"),
+            ("mechanism", mechanism(self.plan.design)),
+        )
+        plan = self.plan
+        return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(plan, about)
+
+    @cached_property
+    def tables(self) -> tuple[PlanTable, ...]:
+        """What the plan shows besides, and what it was compared with."""
+        if isinstance(self.plan, Plan):
+            return (_beside(self.plan, self.reading),)
+        return _ways(self.plan), _shows(self, self.plan)
+
+    def in_unit(self, error: float) -> dict[str, float]:
+        """A quantile's or a mean's half-width in the reading's unit, and half of a bin, which is added."""
+        if self.unit is None:
+            return {}
+        assert self.reading.span is not None
+        half_bin = self.reading.span / self.plan.design.domain / 2
+        return {_UNIT: error / self.unit, "half_bin_in_unit": half_bin}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        plan, said = self.plan, {"answer": list(self.lines)}
+        if isinstance(plan, Plan):
+            seen = plain(self.seen["all of it"]) | {"wanted": self.wish.histogram_epsilon}
+            return _plan_values(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
+        seen = [{"window": name, **plain(one)} for name, one in self.seen.items()]
+        values = _life_values(plan) | {"histograms": seen}
+        if self.wanted is not None:
+            needed = {name: plan.devices_for(days, self.wanted) for name, days in plan.windows().items()}
+            values["devices_for_error"] = needed
+        return values | said
+
+    def file(self, named: Named) -> str:
+        """The text of the experiment's file. Raises PlanError where the plan makes none."""
+        return file_text(self.plan, self.reading, named)
+
+
+def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer:
+    """Work a wish out; up to seconds where many designs are looked at.
+
+    before_each: called before each of them; what it raises ends the work. Raises PlanError, with the field to
+    change where one is to blame, for a wish that contradicts itself or that nothing fulfils.
+    """
+    reading = reading_of(wish)
+    question = question_of(wish, reading)
+    unit = of_unit(reading, question)
+    error = wanted_error(wish, question, unit)
+    if wish.lifetime is None:
+        epsilon = epsilon_of_report(wish, question, reading.domain)
+        parts = {"devices": wish.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
+        return PlanAnswer(wish, reading, solve(question, **parts, before_each=before_each), error, unit)
+    spent = life_of(wish)
+    if wish.devices is None or reading.domain is None:
+        raise PlanError("--lifetime needs --devices and one of --bins, --labels and --yes-no")
+    return PlanAnswer(
+        wish, reading, plan_lifetime(question, wish.devices, reading.domain, *spent), error, unit
+    )
+
+
+def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
+    """The facts of one report for each device."""
+    seen, wanted, domain = a.seen["all of it"], a.wish.histogram_epsilon, plan.design.domain
+    largest = "" if wanted is None else f", the largest with which the histogram stays at {wanted:g};"
+    rows = {
+        "devices": ("devices", f"{plan.devices:,}", "" if plan.solved == "devices" else ", one report each"),
+        "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
+        "seen": ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}", ""),
+        "domain": ("values", f"{domain:,}", ""),
+        "error": ("error", f"±{plan.error:.3%} of the {_whole(plan.question)}", ""),
+    }
+    facts = [
+        (name, f"{text}{'   <- the answer' if key == plan.solved else ''}{more}")
+        for key, (name, text, more) in rows.items()
+    ]
+    facts.append(("", f"half-width of the 95 % interval; standard error {plan.stderr:.3%}"))
+    widths = a.in_unit(plan.error)
+    if widths:
+        dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"
+        text = f"±{widths[_UNIT]:.3g} {a.reading.unit}".rstrip()
+        facts.append(("in unit", f"{text}{dense}; half a bin is {widths['half_bin_in_unit']:.3g}"))
+    return facts
+
+
+def _whole(question: Question) -> str:
+    return "range" if question.kind == "mean" else "devices"
+
+
+def _beside(plan: Plan, reading: Reading) -> PlanTable:
+    """What the same reports show besides."""
+    wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
+    rows = [
+        (text, percent(half_width(plan.devices, plan.design, question)))
+        for text, question in _BESIDE.items()
+        if 2 < plan.design.domain <= MOST_RANGE_VALUES
+        and question != plan.question
+        and _fits(question, reading)
+        and plan.design.answers(question)
+    ]
+    notes = (wide,) if plan.error >= NOTHING else ()
+    return PlanTable("what the same reports show besides", ("asked", "error"), tuple(rows), notes)
+
+
+def _fits(question: Question, reading: Reading) -> bool:
+    """Whether a question makes sense of a reading: labels have no order."""
+    return question.kind == "frequency" or not reading.labels
+
+
+def _life(life: LifetimePlan, about: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The facts of a life."""
+    best, rhythm, budget = life.best, life.rhythm, life.budget
+    spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
+    calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
+    rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
+    added = "" if best.composition == "basic" else " (optimal composition)"
+    allowed = f'"sum" {best.cap * best.epsilon:,}'
+    if best.composition == "optimal":
+        allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
+    return (
+        ("devices", f"{life.devices:,}, {best.design.domain:,} values"),
+        ("budget", f"{spent} for life; {calls}"),
+        *about,
+        ("best", f"{words.reports(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
+        ("boards", f'policy must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
+    )
+
+
+def _ways(life: LifetimePlan) -> PlanTable:
+    """The ways to spend the budget that were compared, and those that no board takes."""
+    windows = life.windows()
+
+    def count(cap: int, composition: str) -> str:
+        return f"{cap:,}{' optimal' if composition == 'optimal' else ''}"
+
+    rows = tuple(
+        (
+            f"{'>' if s is life.best else ' '} {count(s.cap, s.composition)}",
+            f"{s.epsilon / MICRO:.3g}",
+            f"{s.every:,}",
+            f"{s.used:.0%}",
+            *(percent(life.error(s, days)) for days in windows.values()),
+        )
+        for s in life.spendings
+    )
+    refused = (
+        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no board takes one below"
+        " 0.001"
+        for r in life.refused
+    )
+    optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
+    return PlanTable(
+        "ways to spend the budget, and their errors at the end of the horizon",
+        ("reports for life", "ε each", "every", "used", *windows),
+        rows,
+        (*refused, f"  used: of a board's budget, at the end{optimal}"),
+    )
+
+
+def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
+    """What the best way shows of each question, at first and at the end, and what its histograms tell."""
+    best, windows, wanted = life.best, life.windows(), a.wanted
+    questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
+    rows: list[tuple[str, ...]] = []
+    for name, days in windows.items():
+        for first in (True, False):
+            cells = [percent(life.error(best, days, q, first=first)) for q in questions]
+            needed = "" if wanted is None or first else f"{life.devices_for(days, wanted):,}"
+            place = f"{name}, {'first' if first else 'last'}"
+            reports = number_of_reports(life.devices * best.per_device(days, first))
+            rows.append((place, reports, *cells, *([] if wanted is None else [needed])))
+    errors = {name: life.error(best, days) for name, days in windows.items()}
+    notes: list[str] = []
+    if a.unit is not None:
+        told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
+        notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
+    if min(errors.values()) >= NOTHING:
+        notes.append("±50% says nothing: take more devices, a larger budget or fewer values.")
+    given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
+    notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
+    heads = ["window", "reports", *map(_heading, questions)]
+    heads += [] if wanted is None else [f"devices for {percent(wanted)}"]
+    title = "what the best way shows, at first and at the end"
+    return PlanTable(title, tuple(heads), tuple(rows), tuple(notes))
+
+
+def _heading(question: Question) -> str:
+    if question.kind == "frequency":
+        return "a value" if question.share is None else f"a value at {question.share:g}"
+    if question.kind == "quantile":
+        return asked(question)
+    if question.kind == "mean":
+        return "mean, of the range"
+    if question.width or question.ranges:
+        return f"{question.width} bins" if question.width else "the ranges"
+    return "any range"
+
+
+def number_of_reports(reports: float) -> str:
+    """An expected number of reports as a text."""
+    return f"{reports:,.0f}" if reports >= 10 else f"{reports:.2g}"
+
+
+def _plan_values(plan: Plan) -> dict[str, Any]:
+    question = plan.question
+    return {
+        "solved": plan.solved,
+        "devices": plan.devices,
+        "epsilon": plan.epsilon,
+        "domain": plan.design.domain,
+        "for": question.kind,
+        "share": question.share,
+        "spread": question.spread,
+        "half_width_95": plan.error,
+        "standard_error": plan.stderr,
+        "wanted": plan.wanted,
+        **plan.design.choice.fields(),
+    }
+
+
+def _life_values(life: LifetimePlan) -> dict[str, Any]:
+    windows, question = life.windows().values(), life.question
+
+    def spent(s: Spending) -> dict[str, Any]:
+        return {
+            "composition": s.composition,
+            "reports_per_device": s.cap,
+            "epsilon": s.epsilon / MICRO,
+            "every": s.every,
+            "budget_used": s.used,
+            **s.design.choice.fields(),
+            "windows": [
+                {
+                    "days": days,
+                    "reports_last": life.devices * s.per_device(days),
+                    "reports_first": life.devices * s.per_device(days, first=True),
+                    "half_width_95_last": life.error(s, days),
+                    "half_width_95_first": life.error(s, days, first=True),
+                }
+                for days in windows
+            ],
+        }
+
+    shown = life.shown().items()
+    return {
+        "for": question.kind,
+        "share": question.share,
+        "spread": question.spread,
+        "devices": life.devices,
+        "domain": life.design.domain,
+        "lifetime_epsilon": life.budget.epsilon / MICRO,
+        "lifetime_delta": life.budget.delta,
+        "calls_per_device": life.rhythm.calls,
+        "days": life.rhythm.days,
+        "best": spent(life.best),
+        "shows": [
+            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in shown} for days in windows
+        ],
+        "compared": [spent(s) for s in life.spendings],
+        "refused": [
+            {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
+            for r in life.refused
+        ],
+    }

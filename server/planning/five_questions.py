@@ -1,0 +1,266 @@
+"""Five questions in words: what somebody wants to learn of a fleet, and what is recommended."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ...device.ldp_client import EPSILON_MIN
+from ..epsilon import MICRO
+from ..errors import HushmoteError
+from .answer import PlanAnswer
+from .devices import MOST_DEVICES, PlanError
+from .expected_error import Kind
+from .lifetime import LifetimePlan, Rhythm, parse_duration
+from .sentences import cost
+from .wish import Reading, Wish
+
+T = TypeVar("T")
+Ask = Callable[[str, str], str]
+"""Shows a question, and returns what is answered; the second text is what Enter stands for."""
+
+_ASK_READ = (
+    "1. What does a board read? Write yes/no, labels (heating, cooling, idle), or a range with its unit"
+    " (-30 to 34 °C)."
+)
+_ASK_DEVICES = "2. How many boards are there?"
+_ASK_SHARE = (
+    "3. How exactly do you want to know the share of boards that say {what}? Write ± how many % of the"
+    " boards."
+)
+_ASK_NUMBER = (
+    "3. What do you want to learn, and how exactly? Write above 8, below 5, 18 to 22, the mean, the median,"
+    " 90 % quantile or everything, then ± how many % of the boards, or of the range for the mean. Example:"
+    " above 8 to 5 %."
+)
+_ASK_BELIEF = (
+    "4. How much may anybody learn of one household from all that its board ever sends? Say somebody gives a"
+    " reading 10 chances in 100 beforehand. How many in 100 may he give it afterwards, at most?"
+)
+_ASK_RHYTHM = "5. For how long do you want to ask, and how often does a board look at its reading?"
+
+BEFORE = 0.1
+"""The chance that somebody gave a reading beforehand, in the question about privacy."""
+
+_NUMBER = r"([-+]?\d+(?:\.\d+)?)"
+_RANGE = re.compile(rf"(?:from\s+)?{_NUMBER}\s*(?:to|\.\.|:|–)\s*{_NUMBER}\s*(.*)", re.IGNORECASE)
+_ERROR = re.compile(r"(.*?)(?:,|\bto\b|\bwithin\b)?\s*(?:±|\+-)?\s*(\d+(?:\.\d+)?)\s*(%?)", re.IGNORECASE)
+_BELIEF = re.compile(r"(?:.*\bto\b)?\s*(?:at most\s*)?(\d+(?:\.\d+)?)\s*(?:in\s*(\d+)|%|)", re.IGNORECASE)
+_QUANTILE = re.compile(r"(?:the\s+)?(\d+(?:\.\d+)?)\s*%(?:\s*quantile)?", re.IGNORECASE)
+_SIDE = re.compile(rf"(above|over|below|under)\s+{_NUMBER}.*", re.IGNORECASE)
+_YES_NO = ("yes/no", "yes or no", "yes no", "yes", "no", "y/n", "bool")
+_SHARES = ("", "share", "the share", "shares", "the shares")
+_STEPS = (1.0, 2.0, 5.0)
+_USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
+_USUAL_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is to be learned, and the reading that it takes: a threshold makes a yes or no of a number.
+
+    error: wanted half-width, as Plan.error. purpose: the question as a sentence.
+    """
+
+    reading: Reading
+    kind: Kind
+    error: float
+    purpose: str
+    quantile: float | None = None
+
+
+def asked(ask: Ask) -> tuple[Wish, str]:
+    """Ask each question until its answer is understood; returns the wish, and its purpose as a sentence."""
+    reading = _until_understood(ask, _ASK_READ, "yes/no", parse_reading)
+    devices = _until_understood(ask, _ASK_DEVICES, "1,000", parse_devices)
+    question, default = _ASK_SHARE.format(what="yes" if reading.yes_no else "each label"), "5 %"
+    if reading.bins:
+        question, default = _ASK_NUMBER, "everything to 5 %"
+    learned = _until_understood(ask, question, default, lambda text: parse_learned(text, reading))
+    total = _until_understood(ask, _ASK_BELIEF, "46", parse_belief)
+    horizon, call = _until_understood(ask, _ASK_RHYTHM, "2 years, every hour", parse_rhythm)
+    reading = learned.reading
+    wish = Wish(
+        devices=devices, bins=reading.bins, labels=reading.labels or None, yes_no=reading.yes_no,
+        low=reading.low, high=reading.high, unit=reading.unit,
+        statistics=learned.kind, quantile=learned.quantile, error=learned.error,
+        lifetime=total / MICRO, horizon=horizon, call=call,
+    )  # fmt: skip
+    return wish, learned.purpose
+
+
+def _until_understood(ask: Ask, question: str, default: str, parse: Callable[[str], T]) -> T:
+    while True:
+        try:
+            return parse(ask(question, default))
+        except HushmoteError as e:
+            question = f"Not understood: {e}."
+
+
+def recommendation(answer: PlanAnswer, purpose: str, path: Path, name: str) -> list[str]:
+    """How private, how exact, what it costs and what to do next, as sentences. name: the experiment's."""
+    life = answer.plan
+    assert isinstance(life, LifetimePlan)
+    _, exact, private = answer.sentences
+    best, file, total = life.best, shlex.quote(str(path)), f"{life.best.cap * life.best.epsilon / MICRO:g}"
+    if answer.reading.yes_no and " reads " in purpose:
+        purpose += (
+            " Boards answer it with yes or no, and send no number: that is all you asked, and costs least."
+        )
+    wanted = answer.wanted or 0.0
+    if all(life.error(best, days) > wanted for days in life.windows().values()):
+        exact += (
+            " Or ask for a shorter time, so that reports come closer together, or allow more to be learned"
+            " of one household."
+        )
+    return [
+        f"\n{purpose}",
+        f"\nHow private: {private} That is ε = {total} for a board's life, and it holds against everybody,"
+        " the broker included. Each board keeps count in its flash, and no server can raise it.",
+        f"\nHow exact: {exact}",
+        f"\nWhat it costs: {cost(life)}",
+        f"\nWhat next: {file} is written. Put its owner into it, and then",
+        f"  hushmote experiment show {file}",
+        f"  hushmote simulate {file} --devices {life.devices} --calls {life.rhythm.calls}",
+        f"  hushmote budget policy --epsilon {total} --experiments {name}",
+    ]
+
+
+def parse_reading(text: str) -> Reading:
+    """Return what a board reads: "yes/no", labels "a, b, c", or a range with its unit "-30 to 34 °C"."""
+    text = text.strip()
+    if text.lower() in _YES_NO:
+        return Reading(yes_no=True)
+    ends = _RANGE.fullmatch(text)
+    if ends:
+        low, high = float(ends[1]), float(ends[2])
+        if not low < high:
+            raise PlanError(f"a range goes from the lower number to the higher one, unlike {text}")
+        return Reading(bins=_bins(high - low), low=low, high=high, unit=ends[3].strip())
+    labels = tuple(label.strip() for label in text.split(","))
+    if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
+        raise PlanError(
+            "write yes/no, or different labels with commas (heating, cooling, idle), or a range with its unit"
+            " (-30 to 34 °C)"
+        )
+    if "other" in labels:
+        raise PlanError("the label other is always there, as the last one: leave it out")
+    return Reading(labels=labels)
+
+
+def _bins(span: float) -> int:
+    """As many bins as make each 1, 2 or 5 of some decimal place wide, some 64."""
+    steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
+    counts = [span / step for step in steps]
+    whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _FEWEST_BINS <= n <= _MOST_BINS]
+    return min(whole, key=lambda n: abs(math.log(n / _USUAL_BINS)), default=_USUAL_BINS)
+
+
+def parse_devices(text: str) -> int:
+    """Return a number of boards: "20000", "20,000"."""
+    try:
+        devices = int(re.sub(r"[,_ ]", "", text))
+    except ValueError:
+        raise PlanError(f"the number of boards is a whole number such as 20,000, not {text}") from None
+    if not 2 <= devices <= MOST_DEVICES:
+        raise PlanError(f"there must be from 2 to {MOST_DEVICES:,} boards, not {devices:,}")
+    return devices
+
+
+def parse_learned(text: str, reading: Reading) -> Learned:
+    """Return what is to be learned of a reading, and how exactly: "above 8 to 5 %".
+
+    It is ±5 % where that is not said. What is said of a number alone is about all of its values.
+    """
+    what, error = _exactness(text)
+    if not reading.bins and what not in _SHARES:
+        raise PlanError(f"write how exactly the share is to be known: 5 %, not {text}")
+    if reading.yes_no:
+        return Learned(reading, "frequency", error, "Which share of the boards says yes?")
+    if reading.labels:
+        purpose = f"Which share of the boards says which of {', '.join(reading.labels)}?"
+        return Learned(reading, "frequency", error, purpose)
+    unit = f" {reading.unit}".rstrip()
+    within = f" (in{unit})" if unit else ""
+    if what in ("", "everything", "all", "the spread"):
+        return Learned(reading, "range", error, f"How do the readings spread{within}?")
+    if what in ("median", "the median"):
+        return Learned(reading, "quantile", error, f"What is the median reading{within}?", 0.5)
+    if what in ("mean", "the mean", "average", "the average"):
+        return Learned(reading, "mean", error, f"What is the mean reading{within}?")
+    quantile = _QUANTILE.fullmatch(what)
+    if quantile and 0 < float(quantile[1]) < 100:
+        purpose = f"Below which reading{within} are {quantile[1]} % of the boards?"
+        return Learned(reading, "quantile", error, purpose, float(quantile[1]) / 100)
+    return Learned(Reading(yes_no=True), "frequency", error, _threshold(what, reading, unit))
+
+
+def _threshold(what: str, reading: Reading, unit: str) -> str:
+    """The question that a board can answer with yes or no."""
+    side, ends = _SIDE.fullmatch(what), _RANGE.fullmatch(what)
+    if not side and not ends:
+        raise PlanError(
+            "write above 8, below 5, 18 to 22, the mean, the median, 90 % quantile or everything, then how"
+            " exactly: to 5 %"
+        )
+    assert reading.low is not None
+    assert reading.high is not None
+    numbers = [float(side[2])] if side else [float(ends[1]), float(ends[2])] if ends else []
+    if not all(reading.low <= x <= reading.high for x in numbers) or numbers != sorted(set(numbers)):
+        raise PlanError(f"{what} must lie within {reading.low:g} to {reading.high:g}, the lower number first")
+    asks, low = "Which share of the boards reads", f"{numbers[0]:g}{unit}"
+    if ends:
+        return f"{asks} {low} or more, and less than {numbers[1]:g}{unit}?"
+    return (
+        f"{asks} {low} or more?"
+        if side and side[1].lower() in ("above", "over")
+        else f"{asks} less than {low}?"
+    )
+
+
+def _exactness(text: str) -> tuple[str, float]:
+    """What stands before a trailing "to 5 %", in small letters, and the 5 % as a share."""
+    text = text.strip().lower()
+    found = _ERROR.fullmatch(text)
+    alone = found is not None and not found[1].strip(" ±")
+    said = found is not None and (alone or re.search(r"(,|\bto|\bwithin|±|\+-)\s*±?\s*[\d.]+\s*%$", text))
+    if not found or not said:
+        return text, _USUAL_ERROR
+    error = float(found[2]) / 100
+    if not 0 < error < 0.5:
+        raise PlanError(f"how exactly is a share of the boards above 0 and below 50 %, not {found[2]} %")
+    return found[1].strip(), error
+
+
+def parse_belief(text: str) -> int:
+    """Return the micro-nats that take a chance of 1 in 10 to this one at most: "46", "46 in 100", "1 in 2".
+
+    Rounded down to a thousandth of a nat.
+    """
+    found = _BELIEF.fullmatch(text.strip())
+    after = float(found[1]) / float(found[2] or 100) if found and found[2] != "0" else 0.0
+    if not BEFORE < after < 1:
+        raise PlanError(
+            f"it was 10 in 100 before: write what it may become at most, from 11 to 99 in 100, not {text}"
+        )
+    nats = math.log(after / (1 - after)) - math.log(BEFORE / (1 - BEFORE))
+    total = math.floor(nats * 1000) * (MICRO // 1000)
+    if total < EPSILON_MIN:
+        raise PlanError(f"{text} leaves no room for a report: allow a little more")
+    return total
+
+
+def parse_rhythm(text: str) -> tuple[str, str]:
+    """Return for how long, and how often: "2 years, every hour"."""
+    long, _, often = re.sub(r",?\s*\bevery\b\s*", ",", text.strip(), flags=re.IGNORECASE).partition(",")
+    if not often.strip():
+        raise PlanError("write for how long, and how often: 2 years, every hour")
+    long, often = long.strip(), often.strip()
+    if not Rhythm(parse_duration(often), parse_duration(long)).calls:
+        raise PlanError(f"a board that looks every {often} never looks within {long}")
+    return long, often

@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz.py [--inputs 10000000] [--seed 1] [--quick]
 
-The long form of tests/device/test_fuzz.py and tests/server/door/test_fuzz.py: the same inputs and checks, of
-tests/support/fuzz_inputs.py and fuzz_requests.py, from a generator's choices. One in twenty is a request to the
-HTTP door. Prints outcomes, exceptions and growth of memory, writes benchmarks/results/fuzz.json, and exits with
-1 where anything undocumented came out.
+The long form of tests/device/test_fuzz.py and tests/server/door/test_fuzz.py: the inputs and checks of
+tests/support/fuzz_inputs.py and fuzz_requests.py, from a generator's choices. One in twenty is a request to
+the HTTP door. Prints outcomes, exceptions and growth of memory, writes benchmarks/results/fuzz.json, and
+exits with 1 where anything undocumented came out.
 """
 
 import argparse
@@ -34,11 +34,8 @@ def memory_mib() -> float:
 
 def fuzzed(options: argparse.Namespace) -> dict:
     """Make and check inputs in turn; a message of the ingest path is an input."""
-    inputs, rng, door = (
-        20_000 if options.quick else options.inputs,
-        Random(options.seed),
-        fuzz_requests.Asked(),
-    )
+    inputs, door = 20_000 if options.quick else options.inputs, fuzz_requests.Asked()
+    rng = Random(options.seed)  # noqa: S311
 
     def asked(request: fuzz_requests.Request) -> str:
         asyncio.run(door.check(request))

@@ -1,7 +1,7 @@
 """Whatever the door is asked: a documented answer, and nothing published that is not a report.
 
-The requests are those of support/fuzz_requests.py, at the application with hypothesis's choices, which shrinks
-what fails, and as bytes on a socket before a real broker.
+The requests are those of support/fuzz_requests.py, at the application with hypothesis's choices, which
+shrinks what fails, and as bytes on a socket before a real broker.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
 @pytest.mark.slow
 def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(caplog, monkeypatch):
     monkeypatch.setattr(app, "BODY_S", 0.1)
-    rng = Random(1)
+    rng = Random(1)  # noqa: S311
     with (
         MosquittoBroker() as broker,
         visit(broker.port, None, host="127.0.0.1") as visitor,

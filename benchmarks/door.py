@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from ingest import publish
 from results_file import machine, write
 from rich.console import Console

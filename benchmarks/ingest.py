@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 import paho.mqtt.client as mqtt
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties

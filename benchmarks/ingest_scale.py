@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from core_parts import limited
 from ingest import FLEET, FLEET_KEYS, MASTER, NO_SAVING, publish
 from results_file import machine, write

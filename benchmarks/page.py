@@ -37,7 +37,7 @@ import aiohttp
 import ingest
 import numpy as np
 import socketio
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from results_file import machine, write
 from rich.console import Console
 from selenium import webdriver

@@ -20,7 +20,7 @@ import time
 from functools import cache
 
 import numpy as np
-from accuracy import experiment
+from draws import experiment
 from results_file import RESULTS, machine, write
 from rich.console import Console
 from rich.table import Table

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from ingest import FLEET, FLEET_KEYS, MASTER, NO_SAVING, drain, publish
 from results_file import machine, write
 from rich.console import Console

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from accuracy import experiment
+from draws import experiment
 from results_file import machine, write
 from rich.console import Console
 from rich.table import Table

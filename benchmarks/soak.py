@@ -26,7 +26,7 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from results_file import machine, write
 
 from hushmote.device.ldp_client import Experiment

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from results_file import machine, write
 from rich.console import Console
 from rich.table import Table

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 import numpy as np
-from accuracy import experiment_payload
+from draws import payload as experiment_payload
 from results_file import machine, write
 from rich.console import Console
 from rich.table import Table

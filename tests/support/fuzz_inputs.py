@@ -1,9 +1,9 @@
 """Inputs for what reads others' writing, as nobody should have written them, and what must hold of each.
 
 Each target makes an input from the choices of a random.Random - mostly a valid one, mutated where its
-structure is - and checks it: only documented exceptions come out, nothing takes longer than HANG_S, nothing is
-accepted that an independent reading of it would not accept. Hypothesis makes these choices in the tests and
-shrinks what fails; benchmarks/fuzz.py makes millions.
+structure is - and checks it: only documented exceptions come out, nothing takes longer than HANG_S, nothing
+is accepted that an independent reading of it would not accept. Hypothesis makes these choices in the tests
+and shrinks what fails; benchmarks/fuzz.py makes millions.
 """
 
 import binascii

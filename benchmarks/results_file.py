@@ -82,12 +82,14 @@ def run(
     parts: Mapping[str, Callable[[argparse.Namespace], Any]],
     *,
     own_machine: bool = False,
+    head: dict[str, Any] | None = None,
     **more: dict[str, Any],
 ) -> dict[str, Any]:
     """Run a benchmark: each part that was asked for, its table, and results/name after each of them.
 
     A part gets the options and returns rows, or a dict. The part "" returns the file's own fields.
-    own_machine: each part has a machine and its seconds of its own. Returns what was found by part.
+    own_machine: each part has a machine and its seconds of its own. head: what a file begins with in place of
+    its machine. Returns what was found by part.
     """
     asked, found = options(doc, parts, **more), {}
     for part, function in parts.items():
@@ -98,7 +100,7 @@ def run(
             show(part, value)
             CONSOLE.print(f"{part or name}: {seconds:.0f} s")
             if not asked.quick:
-                about = {"machine": machine()}
+                about = {"machine": machine()} if head is None else head
                 if own_machine:
                     rows = value if isinstance(value, dict) else {"rows": value}
                     about = {part: about | {"seconds": round(seconds)} | rows}

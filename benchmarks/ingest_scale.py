@@ -27,8 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-from draws import payload as experiment_payload
 from core_parts import limited
+from draws import payload as experiment_payload
 from ingest import FLEET, FLEET_KEYS, MASTER, NO_SAVING, publish
 from results_file import machine, write
 from rich.console import Console

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from draws import payload
+from published import payload
 from results_file import run
 
 from hushmote.device import ldp_client, ldp_pgr

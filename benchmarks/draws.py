@@ -4,7 +4,6 @@ A fleet is a histogram of codes drawn from a population. `estimates` gives those
 counts how many intervals hold the truth, `mean_and_error` sums up errors.
 """
 
-import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache
@@ -18,10 +17,7 @@ from hushmote.server.answers import moments
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.experiments import units
-from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.mechanisms.flat_choice import best_hash
-from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
 from hushmote.simulator.population import Recorded
@@ -29,29 +25,6 @@ from hushmote.simulator.population import Recorded
 Floats = np.ndarray
 LN_3 = 1_098_612  # micro-nats
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-
-
-def payload(mechanism: str, domain: int, epsilon: int, **fields: Any) -> bytes:
-    """An experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
-    base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
-    base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
-    if mechanism == "olh" and "g" not in fields:
-        channel = best_hash(domain, epsilon)
-        assert channel is not None
-        fields |= {"g": channel.g}
-    if mechanism == "hh" and "fanout" not in fields:
-        fields |= oracle.choose(domain, epsilon, ALL_RANGES).fields()
-    return json.dumps(base | fields).encode()
-
-
-@cache
-def _experiment(text: bytes) -> Experiment:
-    return Experiment.parse(text)
-
-
-def experiment(mechanism: str, domain: int, epsilon: int, **fields: Any) -> Experiment:
-    """An experiment over domain bins, the same object each time; see payload."""
-    return _experiment(payload(mechanism, domain, epsilon, **fields))
 
 
 # --- Populations ----------------------------------------------------------------------------------

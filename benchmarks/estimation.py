@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from draws import experiment
+from published import experiment
 from results_file import run
 
 from hushmote.server.estimate import estimate

@@ -19,7 +19,8 @@ import argparse
 from collections.abc import Iterator
 
 import numpy as np
-from draws import Tally, clear_quantiles, count_intervals, counts, experiment, shares
+from draws import Tally, clear_quantiles, count_intervals, counts, shares
+from published import experiment
 from results_file import CONSOLE, run
 from rich.progress import track
 

@@ -21,17 +21,9 @@ from dataclasses import asdict, dataclass
 from itertools import product
 
 import numpy as np
-from draws import (
-    Tally,
-    clear_quantiles,
-    count_intervals,
-    counts,
-    counts_by_law,
-    experiment,
-    middles,
-    some_ranges,
-)
+from draws import Tally, clear_quantiles, count_intervals, counts, counts_by_law, middles, some_ranges
 from draws import shares as shares_of
+from published import experiment
 from results_file import CONSOLE, run, show
 from rich.progress import Progress
 

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from draws import payload
+from published import payload
 from results_file import machine, run
 from sqlalchemy import text
 
@@ -100,5 +100,6 @@ def linked(options: argparse.Namespace) -> list[dict]:
 
 if __name__ == "__main__":
     if find_postgres() is None:
-        sys.exit("PostgreSQL is not installed: nothing is measured")
-    run(__doc__, "linkage.json", {"linked": linked}, head=machine() | {"bins": 64, "epsilon": 1.0})
+        print("PostgreSQL is not installed: nothing is measured")
+    else:
+        run(__doc__, "linkage.json", {"linked": linked}, head=machine() | {"bins": 64, "epsilon": 1.0})

@@ -31,11 +31,12 @@ from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
-from draws import experiment, mean_and_error
+from draws import mean_and_error
 from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore[reportMissingImports]
 from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client  # pyright: ignore[reportMissingImports]
 from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
 from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client  # pyright: ignore[reportMissingImports]
+from published import experiment
 from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer  # pyright: ignore[reportMissingImports]
 from pure_ldp.frequency_oracles.hadamard_response import (  # pyright: ignore[reportMissingImports]
     HadamardResponseClient,

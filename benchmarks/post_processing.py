@@ -19,7 +19,8 @@ import time
 
 import numpy as np
 from draws import counts_by_law as fleet
-from draws import estimates, experiment, mean_over_ranges
+from draws import estimates, mean_over_ranges
+from published import experiment
 from results_file import CONSOLE, run, show
 from scipy.optimize import nnls
 

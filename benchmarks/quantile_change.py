@@ -11,7 +11,8 @@ import argparse
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from draws import counts, experiment
+from draws import counts
+from published import experiment
 from results_file import run
 
 from hushmote.server.answers.answer import ChangeRow

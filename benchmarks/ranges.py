@@ -21,6 +21,7 @@ from functools import cached_property
 
 import draws
 import numpy as np
+import published
 from draws import LN_3, mean_and_error, mean_over_ranges
 from fisher import ordinary, scored, true_variances
 from results_file import RESULTS, run
@@ -55,7 +56,7 @@ def population(name: str, domain: int) -> Floats:
 
 def tree(domain: int, epsilon: int, fanout: int, cells: Sequence[int], **more: object) -> Experiment:
     """A tree over domain bins, with equal weights where there are none."""
-    return draws.experiment("hh", domain, epsilon, fanout=fanout, cells=list(cells), **more)
+    return published.experiment("hh", domain, epsilon, fanout=fanout, cells=list(cells), **more)
 
 
 def chosen(domain: int, epsilon: int) -> Experiment:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from draws import experiment, payload
+from published import experiment, payload
 from results_file import run
 
 from hushmote.server.wire import keys

@@ -20,7 +20,7 @@ from importlib import resources
 from typing import cast
 
 import numpy as np
-from draws import experiment
+from published import experiment
 from results_file import run
 
 from hushmote.server.estimate import estimate

@@ -14,7 +14,7 @@ import json
 import sys
 
 import numpy as np
-from draws import payload
+from published import payload
 from results_file import run
 
 from hushmote.device.ldp_client import Experiment

@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 import results_file
-from draws import payload as experiment_payload
+from published import payload as experiment_payload
 
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.faithful_parts import FleetPart, RealClients, fleet_parts, run_part

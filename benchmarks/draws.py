@@ -5,7 +5,7 @@ counts how many intervals hold the truth, `mean_and_error` sums up errors.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, cast
 
@@ -118,10 +118,10 @@ def mean_over_ranges(error: Floats, width: int = 1) -> float:
 # --- Coverage -------------------------------------------------------------------------------------
 
 
-class Tally(dict[Hashable, Floats]):
+class Tally(dict[Any, Floats]):
     """Intervals that hold the truth, and all intervals, by kind."""
 
-    def count(self, kind: Hashable, ends: tuple[Any, Any], truth: Any) -> None:
+    def count(self, kind: Any, ends: tuple[Any, Any], truth: Any) -> None:
         """Count intervals: their lower and upper ends, and what they should hold, of one shape."""
         low, high, true = (np.asarray(x) for x in (*ends, truth))
         inside = (low <= true + 1e-9) & (true <= high + 1e-9)
@@ -132,7 +132,7 @@ class Tally(dict[Hashable, Floats]):
             self[kind] = self.get(kind, np.zeros(2)) + both
         return self
 
-    def of(self, kind: Hashable) -> float:
+    def of(self, kind: Any) -> float:
         """The share of a kind's intervals that hold the truth; NaN where there are none."""
         hits, trials = self.get(kind, (0, 0))
         return float(hits / trials) if trials else math.nan

@@ -17,6 +17,7 @@ Writes benchmarks/results/fisher.json.
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from draws import Tally, clear_quantiles, count_intervals, counts, shares
@@ -97,7 +98,7 @@ def coverage(options: argparse.Namespace) -> dict:
 
 def pooled(total: dict[Cell, Tally]) -> dict[str, dict[str, float]]:
     """Coverage of each kind over all cells, and over those of a design, an ε, an N, a population."""
-    groups: dict[str, object] = {"all": None} | {design: design for design in DESIGNS}
+    groups: dict[str, Any] = {"all": None, **{design: design for design in DESIGNS}}
     groups |= {f"ε = {e:g}": e for e in EPSILONS} | {f"N = {n:,}": n for n in SIZES} | {n: n for n in NAMES}
     result = {}
     for name, value in groups.items():

@@ -42,7 +42,8 @@ def fuzzed(options: argparse.Namespace) -> dict:
         return "answered"
 
     outcomes: dict[str, Counter[str]] = {}
-    failures, slowest, memory, done = {}, Counter[str](), [], 0
+    failures, memory, done = {}, [], 0
+    slowest: dict[str, float] = {}
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/fuzz.sqlite") as store:
         path = fuzz.Ingest(store)

@@ -215,7 +215,7 @@ def measured(options: argparse.Namespace) -> dict:
         url = filled(Path(name), boards)
         with paged(url) as (base, pid):
             view = f"{base}/experiment/{FLEET}/room_temp?rows=1024"
-            first = {"just_started_s": first_view(view, _DRAWN)}
+            first: dict = {"just_started_s": first_view(view, _DRAWN)}
             first["after_that_s"] = [first_view(view, _DRAWN) for _ in range(views)]
             nothing = f"{base}/experiment/{FLEET}/nothing"
             first["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]

@@ -119,7 +119,7 @@ def against_raw(rows: list[dict]) -> None:
                 groups.setdefault((*key, row["method"]), []).append(row)
     shown = []
     for key, group in sorted(groups.items()):
-        cells = dict(zip(("of", "ε", "method"), key, strict=True))
+        cells: dict[str, str] = dict(zip(("of", "ε", "method"), key, strict=True))
         for field in ("mse", "range_mse", "wasserstein"):
             ratio = np.array([row[field] / raw[_cell(row)][field] for row in group])
             worse = (ratio > 1 + 1e-9).sum()

@@ -58,9 +58,8 @@ def fuzzed(options: argparse.Namespace) -> dict:
                 except Exception as e:
                     outcome = f"FAILED {type(e).__name__}: {str(e)[:80]}"
                     failures.setdefault(f"{target.name} {type(e).__name__}", f"{e!s:.200} <- {made!r:.600}")
-                slowest[target.name] = max(
-                    slowest[target.name], round(1e3 * (time.perf_counter() - begun), 1)
-                )
+                took = round(1e3 * (time.perf_counter() - begun), 1)
+                slowest[target.name] = max(slowest.get(target.name, 0.0), took)
                 count = len(made) if target.name == "ingest" else 1
                 outcomes.setdefault(target.name, Counter())[outcome] += count
                 done += count

@@ -24,9 +24,7 @@ from pathlib import Path
 import numpy as np
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from results_file import run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -181,21 +179,12 @@ def fill(port: int, count: int) -> None:
     client.loop_stop()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--kills", type=int, default=15)
-    parser.add_argument("--broker", choices=["mosquitto", "nats"], default="mosquitto")
-    parser.add_argument("--quick", action="store_true", help="2 kills of two cases; writes no file")
-    options = parser.parse_args()
+def cases(options: argparse.Namespace) -> dict:
     nats = options.broker == "nats"
-    kills, cases = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
+    kills, wanted = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
     queues, seconds = ((0,), 1.0) if options.quick else ((0, 10_000, 100_000), 3.0)
-    columns = ("away", "connected", *(("power",) if nats else ()))
-    table = Table(
-        "told received by", *(f"lost, {c}" for c in columns), *(f"/s, {q:,} queued" for q in queues)
-    )
     rows = []
-    for case in cases:
+    for case in wanted:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
         row |= {"away": lost(case, kills, True), "connected": lost(case, kills, False)}
         if case.sync is not None:
@@ -203,15 +192,10 @@ def main() -> None:
         row["per_s"] = {q: round(cost(case, q, seconds)) for q in queues if q in case.queues}
         print(json.dumps(row), file=sys.stderr, flush=True)
         rows.append(row)
-        shown = [f"{row[k]['lost']:,} of {row[k]['told']:,}" if k in row else "" for k in columns]
-        table.add_row(
-            case.name, *shown, *(f"{row['per_s'][q]:,}" if q in row["per_s"] else "" for q in queues)
-        )
-    Console(width=140).print(table)
-    if not options.quick:
-        result = {"machine": machine(), "kills": kills, "cases": rows}
-        write("broker_kills_nats.json" if nats else "broker_kills.json", result)
+    return {"kills": kills, "cases": rows}
 
 
 if __name__ == "__main__":
-    main()
+    broker = {"choices": ["mosquitto", "nats"], "default": "mosquitto"}
+    name = "broker_kills_nats.json" if "nats" in sys.argv else "broker_kills.json"
+    run(__doc__, name, {"": cases}, kills={"type": int, "default": 15}, broker=broker)

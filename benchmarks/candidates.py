@@ -5,11 +5,11 @@
 Words by Zipf's law, hashed by another salt for each fleet. Listed are all of them, or all but so many of the
 most common, whose slots are then unknown: the worst that a list can lack. The error is the root mean square
 over rows; noise and hash are what theory says of each: sqrt(q (1 - q) / N) / (p - q), and the root of the sum
-of f^2 / m over the words that are not listed (in brackets over all, as for a list of one word).
+of f^2 / m over the words that are not listed (hash_of_all: over all, as for a list of one word).
 Coverage is of intervals of 95 % for the population's shares: of all rows, of the ten most common that are
 listed, of all other words together.
 
-Prints a table and writes benchmarks/results/candidates.json.
+Writes benchmarks/results/candidates.json; --quick takes a tenth of the fleets.
 """
 
 import argparse
@@ -17,9 +17,8 @@ import time
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from draws import Tally
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
@@ -55,79 +54,48 @@ CASES = (
 )
 
 
-def run(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
+def measured(case: Case, fleets: int, rng: np.random.Generator) -> dict[str, float]:
     """Errors and coverage over fleets, each with a salt of its own."""
     micro = round(case.epsilon * 1e6)
     mechanism = chosen_fields(case.slots, micro, FREQUENCIES)
     words = [f"word {i}" for i in range(case.words)]
     f = np.arange(1.0, case.words + 1) ** -case.exponent
     f /= f.sum()
-    squares, inside, top, others, seconds = [], [], [], [], []
-    e = None
+    squares, seconds, covered, rare = [], [], Tally(), 0.0
     for fleet in range(fleets):
         reading = {"type": "text", "salt": f"salt {fleet}", "slots": case.slots}
         e = Experiment.parse(payload("words", reading, mechanism, micro))
         slots = np.fromiter(map(e.bucket, words), np.int64, case.words)
         held = np.bincount(slots, rng.multinomial(case.reports, f), case.slots).astype(np.int64)
-        counts = vectorised.histogram(e, held, rng)
+        histogram = vectorised.histogram(e, held, rng)
         start = time.perf_counter()
-        shares = shares_of(estimate(e, counts), place(words[case.unlisted :], [e]))
+        shares = shares_of(estimate(e, histogram), place(words[case.unlisted :], [e]))
         seconds.append(time.perf_counter() - start)
         truth = np.bincount(shares.candidates.row, f[case.unlisted :], shares.candidates.rows)
         low, high = shares.listed.interval()
-        hit = (low <= truth) & (truth <= high)
+        top = shares.candidates.row[:_TOP]
         squares.append(np.mean((shares.listed.value - truth) ** 2))
-        inside.append(hit.mean())
-        top.append(hit[shares.candidates.row[:_TOP]].mean())
-        low, high = shares.others.interval()
-        others.append(low <= f[: case.unlisted].sum() <= high)
-    assert e is not None
-    rare = mechanism_of(e).decode(np.ones(e.code_count, np.int64)).rare_variance() * e.code_count
+        covered.count("coverage", (low, high), truth)
+        covered.count("top", (low[top], high[top]), truth[top])
+        covered.count("others", shares.others.interval(), f[: case.unlisted].sum())
+        rare = mechanism_of(e).decode(np.ones(e.code_count, np.int64)).rare_variance() * e.code_count
     return {
         "error": float(np.sqrt(np.mean(squares))),
         "noise": float(np.sqrt(rare / case.reports)),
         "hash": float(np.sqrt((f[: case.unlisted] ** 2).sum() / case.slots)),
         "hash_of_all": float(np.sqrt((f**2).sum() / case.slots)),
-        "coverage": float(np.mean(inside)),
-        "top": float(np.mean(top)),
-        "others": float(np.mean(others)),
+        **{kind: covered.of(kind) for kind in ("coverage", "top", "others")},
         "seconds": float(np.median(seconds)),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Shares of texts by a list: errors and intervals.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes nothing")
-    quick = parser.parse_args().quick
-    rng = np.random.default_rng(20)
-    headings = (
-        "words",
-        "not listed",
-        "slots",
-        "N",
-        "ε",
-        "error",
-        "noise",
-        "hash",
-        "rows",
-        "top 10",
-        "others",
-    )
-    table = Table(*headings, box=None)
-    rows = []
+def cases(options: argparse.Namespace) -> list[dict]:
+    rng, rows = np.random.default_rng(20), []
     for case in CASES:
-        fleets = max(2, min(400, 600_000 // case.words) // (10 if quick else 1))
-        measured = run(case, fleets, rng)
-        rows.append(asdict(case) | {"fleets": fleets} | measured)
-        errors = [f"{measured[name]:.5f}" for name in ("error", "noise")]
-        errors.append(f"{measured['hash']:.5f} ({measured['hash_of_all']:.5f})")
-        coverage = [f"{100 * measured[name]:.1f} %" for name in ("coverage", "top", "others")]
-        said = (f"{case.words:,}, Zipf {case.exponent:g}", str(case.unlisted), f"{case.slots:,}")
-        table.add_row(*said, f"{case.reports:,}", f"{case.epsilon:g}", *errors, *coverage)
-    Console(width=130).print(table)
-    if not quick:
-        write("candidates.json", {"machine": machine(), "cases": rows})
+        fleets = max(2, min(400, 600_000 // case.words) // (10 if options.quick else 1))
+        rows.append(asdict(case) | {"fleets": fleets} | measured(case, fleets, rng))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "candidates.json", {"cases": cases})

@@ -1,7 +1,7 @@
 """How often a board that sleeps switches its radio on: device/main.py's real wake-ups, its Wi-Fi counted.
 
     python benchmarks/connections.py              a year, hourly: about a minute
-    python benchmarks/connections.py --quick      two months
+    python benchmarks/connections.py --quick      ten days
 
 Every wake-up is a start, as on an ESP32: a new client on the same flash, the shipped generator on os.urandom.
 The experiment's budget does not end.
@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import results_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
@@ -38,17 +39,14 @@ def count(every: int, wake_ups: int) -> tuple[int, int]:
     return air.connections, len(air.reports())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two months instead of a year")
-    wake_ups = 60 * 24 if parser.parse_args().quick else 365 * 24
-    print(f"{wake_ups:,} wake-ups, one an hour; before, each of them connected")
-    print(f"{'every':>6}{'connections':>14}{'reports':>10}{'a day':>8}{'fewer by':>10}")
+def wake_ups(options: argparse.Namespace) -> list[dict]:
+    hours, rows = (10 if options.quick else 365) * 24, []
     for every in (1, 10, 90, 1000):
-        connections, reports = count(every, wake_ups)
-        a_day = connections / wake_ups * 24
-        print(f"{every:>6}{connections:>14,}{reports:>10,}{a_day:>8.2f}{wake_ups / connections:>9.1f}x")
+        connections, reports = count(every, hours)
+        row = {"every": every, "wake_ups": hours, "connections": connections, "reports": reports}
+        rows.append(row | {"a_day": connections / hours * 24, "fewer_by": hours / connections})
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    results_file.show("an hourly wake-up; before, each connected", wake_ups(results_file.options(__doc__)))

@@ -6,14 +6,12 @@ Both take turns in one run. Variance: of the frequency of a value that nobody ho
 exact formula; codes and code bytes of a report; processor time from a histogram of 1,000,000 reports to all
 frequencies, and to all frequencies, the distribution function and the errors of both; time of one randomize()
 on this machine, on CPython and on MicroPython for 32 bits, as boards have it. Times are the least of several
-rounds, as others may be using the machine. --quick takes less,
-and writes nothing; else prints tables and writes benchmarks/results/design_codes.json. Stops where pgr errs
+rounds, as others may be using the machine. Writes benchmarks/results/design_codes.json. Stops where pgr errs
 more than 2 % more than olh, where it saves no codes, or where the figures that the documents give are not
 reached.
 """
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -23,9 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from published import payload
+from results_file import run
 
 from hushmote.device import ldp_client, ldp_pgr
 from hushmote.device.ldp_client import Experiment
@@ -60,18 +57,13 @@ for line in open("experiments.txt"):
 """
 
 
-def payload(domain: int, epsilon: int, mechanism: dict[str, object]) -> str:
-    fields: dict[str, object] = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1_000_000}
-    fields |= {"bins": domain, **mechanism, "epsilon": epsilon * 1_000_000, "window": "all"}
-    return json.dumps({**fields, "budget": {"rule": "unlimited"}})
-
-
 def designs(domain: int, epsilon: int) -> list[str]:
     """Experiments of olh and of pgr, each of least variance."""
     texts = []
     for name in ("olh", "pgr"):
         offered = oracle.designs(domain, epsilon * 1_000_000, FREQUENCIES, name)
-        texts.append(payload(domain, epsilon, min(offered, key=lambda choice: choice.variance).fields()))
+        best = min(offered, key=lambda choice: choice.variance)
+        texts.append(payload(domain=domain, epsilon=epsilon * 1_000_000, **best.fields()).decode())
     return texts
 
 
@@ -142,46 +134,19 @@ def check(rows: list[dict]) -> list[str]:
     return wrong
 
 
-def show(rows: list[dict], console: Console) -> None:
-    columns = ("values, ε", "g, q", "variance", "codes", "bytes", "decoding ms", "with errors", "CPython µs")
-    table = Table(title="olh / pgr")
-    table.add_column(columns[0])
-    for column in (*columns[1:], "MicroPython"):
-        table.add_column(column, justify="right")
-    for pair in zip(rows[::2], rows[1::2], strict=True):
-        cells = [f"{pair[0]['domain']:,}, {pair[0]['epsilon']:g}"]
-        for name, form in (
-            ("parameter", "{}"),
-            ("variance", "{:.4g}"),
-            ("codes", "{:,}"),
-            ("code_bytes", "{}"),
-        ):
-            cells.append(" / ".join(form.format(row[name]) for row in pair))
-        cells += [" / ".join(f"{1000 * row[name]:.1f}" for row in pair) for name in ("decode", "everything")]
-        cells += [" / ".join(f"{row[name]:.0f}" for row in pair) for name in ("cpython", "micropython")]
-        table.add_row(*cells)
-    console.print(table)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer domains and rounds")
-    quick = parser.parse_args().quick
+def rows(options: argparse.Namespace) -> dict:
     if not MICROPYTHON.exists():
         sys.exit("no MicroPython for 32 bits here: python firmware_tests/runtimes.py --install")
-    domains, epsilons, rounds = (DOMAINS[:3], EPSILONS[:5:3], 3) if quick else (DOMAINS, EPSILONS, 3)
+    domains, epsilons = (DOMAINS[:2], EPSILONS[:5:3]) if options.quick else (DOMAINS, EPSILONS)
     published = [text for d in domains for e in epsilons for text in designs(d, e)]
-    rows = [measure(text, rounds) for text in published]
-    for row, cpython, micropython in zip(rows, *draw_times(published), strict=True):
+    found = [measure(text, 3) for text in published]
+    for row, cpython, micropython in zip(found, *draw_times(published), strict=True):
         row |= {"cpython": cpython, "micropython": micropython}
-    console = Console(width=160)
-    show(rows, console)
-    wrong = check(rows)
+    wrong = check(found)
     if wrong:
         sys.exit("\n".join(wrong))
-    if not quick:
-        write("design_codes.json", {"machine": machine(), "reports": REPORTS, "rows": rows})
+    return {"reports": REPORTS, "rows": found}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "design_codes.json", {"": rows})

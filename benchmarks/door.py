@@ -21,74 +21,26 @@ import re
 import selectors
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
-from ingest import publish
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from brokers import FLEET, Process, publish, set_up
+from published import payload as experiment_payload
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
 from hushmote.simulator import vectorised
-from hushmote.simulator.broker import MosquittoBroker, free_port
+from hushmote.simulator.broker import MosquittoBroker
 
-FLEET = "bench"
 CLIENTS = 32
 FLOOD = 10_000  # requests a second
 FLOODING = 200  # connections
 _WAIT_S = 120.0
-
-
-class Process:
-    """A hushmote command that serves HTTP at `port`, ready when entered."""
-
-    def __init__(self, command: str, *arguments: str) -> None:
-        self.port = free_port()
-        http = ("--http", f"127.0.0.1:{self.port}")
-        self._command = [sys.executable, "-m", "hushmote", command, *http, *arguments]
-
-    def __enter__(self) -> "Process":
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != "ready\n":
-            raise SystemExit(f"{' '.join(self._command)} did not start")
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.terminate()
-        if self._process.wait(_WAIT_S):
-            raise SystemExit(f"{' '.join(self._command)} ended with status {self._process.returncode}")
-
-    def memory_mib(self, field: str) -> float:
-        """VmRSS, or VmHWM for its peak."""
-        text = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
-        assert found
-        return int(found[1]) / 1024
-
-    def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-
-    def metric(self, name: str) -> float:
-        return float(re.findall(rf"^{name} (\S+)$", self.get("/metrics")[1], re.MULTILINE)[0])
 
 
 def requests(messages: Sequence[tuple[str, bytes]]) -> list[bytes]:
@@ -185,9 +137,7 @@ def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
     exp = Experiment.parse(payload)
     rng = np.random.default_rng(1)
     url = f"sqlite:///{folder}/store.sqlite"
-    with Store(url) as store:
-        store.add_fleet(FLEET, keyed=False)
-        store.add_experiment(FLEET, payload)
+    set_up(url, payload, keyed=False)
     rates: dict[str, list[float]] = {"mqtt": [], "door": []}
     with MosquittoBroker() as broker:
         where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
@@ -227,9 +177,7 @@ def flood(folder: str, seconds: int) -> dict[str, object]:
     url = f"sqlite:///{folder}/flood.sqlite"
     payload = experiment_payload("hh", 256, 1_000_000)
     exp = Experiment.parse(payload)
-    with Store(url) as store:
-        store.add_fleet(FLEET, keyed=False)
-        store.add_experiment(FLEET, payload)
+    set_up(url, payload, keyed=False)
     messages = [
         (topics.report_topic(FLEET, f"f{j}"), report.encode(exp, 1, j % 256)) for j in range(FLOOD * seconds)
     ]
@@ -277,23 +225,11 @@ def flood(folder: str, seconds: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Reports a second through the HTTP door, and a flood.")
-    parser.add_argument("--quick", action="store_true", help="2,000 reports, one round, 2 s; writes no file")
-    quick = parser.parse_args().quick
-    devices, rounds, seconds = (2_000, 1, 2) if quick else (20_000, 3, 10)
-    console = Console(width=100)
+def both(options: argparse.Namespace) -> dict:
+    devices, rounds, seconds = (2_000, 1, 2) if options.quick else (20_000, 3, 10)
     with tempfile.TemporaryDirectory() as folder:
-        speed = side_by_side(folder, devices, rounds)
-        table = Table("way", "reports a second", title=f"{devices:,} reports, {CLIENTS} unacknowledged")
-        table.add_row("MQTT, QoS 1", f"{speed['mqtt_per_s']:,}")
-        table.add_row("HTTP door", f"{speed['door_per_s']:,}")
-        console.print(table)
-        flooded = flood(folder, seconds)
-        console.print_json(data=flooded)
-    if not quick:
-        write("door.json", {"machine": machine(), "side_by_side": speed, "flood": flooded})
+        return {"side_by_side": side_by_side(folder, devices, rounds), "flood": flood(folder, seconds)}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "door.json", {"": both})

@@ -1,45 +1,38 @@
 """Weights by Fisher scoring: do intervals hold what they say, what is gained, and is there a bias.
 
-    nice python benchmarks/fisher.py [--quick]
+    nice python benchmarks/fisher.py [--quick] [gain | bias | forged | coverage]
 
-1. Coverage of 95 % intervals: olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations.
-   A configuration is a design, an ε, an N, a population and a kind of interval, 50 fleets. Those below 92 %
-   are drawn anew with other seeds, 100 fleets, and if they are below again 600; the last counts. A third of
-   all these of olh at ε = 7, which has 2 million codes.
-2. Gain: variance over that of the ordinary weights, of single values and over all ranges, exact given the
-   pilots that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
-3. Bias: squared mean error over what chance makes of it (1 without bias), of cross-fitting, and of a pilot
-   from the very reports that it weighs; and what the halves' correlation adds to the variance.
-4. Forged reports: the most that one report moves a share, in reports.
+coverage: 95 % intervals of olh and hh over 128 values, ε 0.5 to 7, N 1,000 to 1,000,000, nine populations.
+A configuration is a design, an ε, an N, a population and a kind of interval, 50 fleets. Those below 92 % are
+drawn anew with other seeds, 100 fleets, and if they are below again 600; the last counts. A third of all
+these of olh at ε = 7, which has 2 million codes.
+gain: variance over that of the ordinary weights, of single values and over all ranges, exact given the pilots
+that a drawn fleet gives. "Bound": the pilot is the population, which no unbiased estimate beats.
+bias: squared mean error over what chance makes of it (1 without bias), of cross-fitting, and of a pilot from
+the very reports that it weighs; and what the halves' correlation adds to the variance.
+forged: the most that one report moves a share, in reports.
 
-Prints tables and writes benchmarks/results/fisher.json.
+Writes benchmarks/results/fisher.json.
 """
 
 import argparse
-import json
-import time
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
+from typing import Any
 
-import interval_coverage as coverage
 import numpy as np
-from accuracy import experiment
-from results_file import RESULTS, machine, write
-from rich.console import Console
+from draws import Tally, clear_quantiles, count_intervals, counts, shares
+from published import experiment
+from results_file import CONSOLE, run
 from rich.progress import track
-from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.answers import moments
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.estimate import Estimate, Estimates
 from hushmote.server.estimate.fisher import FEWEST_REPORTS, fisher, pilot
 from hushmote.server.estimate.pooling import Pool
-from hushmote.server.experiments import units
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.decoded import Decoded
 from hushmote.server.mechanisms.scored import Scored
-from hushmote.simulator import vectorised
 
 DOMAIN = 128
 DESIGNS = ("hh", "olh")
@@ -49,140 +42,71 @@ ROUNDS, ROUND = 5, 10  # of fleets
 AGAIN = (100, 600)
 SLOW = ("olh", 7.0)
 LEAST = 0.92
-POPULATIONS = ("uniform", "skewed", "concentrated", "sparse", "real", "zipf", "sawtooth", "spikes", "last")
+# The names in the results, and of draws.POPULATIONS.
+NAMES = {name: name for name in ("uniform", "skewed", "concentrated", "sparse", "real")}
+NAMES |= {"zipf": "zipf 1.5", "sawtooth": "sawtooth of 8", "spikes": "spikes at quarters", "last": "last bin"}
 KINDS = ("frequency", "range", "cdf", "quantile", "mean", "standard deviation")
 
 Cell = tuple[str, float, int, str]
 
 
-def shares(name: str, exp: Experiment) -> np.ndarray:
-    """A population's shares of the values, shape (domain,)."""
-    index = np.arange(exp.domain)
-    if name == "zipf":
-        out = 1 / (1.0 + index) ** 1.5
-    elif name == "sawtooth":
-        out = 1.0 + index % 8
-    elif name == "spikes":
-        out = np.isin(index, (exp.domain // 4, 3 * exp.domain // 4)).astype(float)
-    elif name == "last":
-        out = (index == exp.domain - 1).astype(float)
-    else:
-        return coverage.shares(name, exp)
-    return out / out.sum()
-
-
-def draw(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    """A fleet's histogram of codes."""
-    return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
-
-
-def table(console: Console, title: str, rows: list[dict]) -> None:
-    shown = Table(*rows[0], title=title)
-    for row in rows:
-        shown.add_row(*(f"{x:.3f}" if isinstance(x, float) else f"{x}" for x in row.values()))
-    console.print(shown)
-
-
 # --- Coverage -------------------------------------------------------------------------------------
 
 
-def hits(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> np.ndarray:
-    """Hits and trials by kind, shape (kinds, 2)."""
-    out = np.zeros((len(KINDS), 2))
-
-    def count(kind: str, ends: tuple[object, object], truth: object) -> None:
-        low, high = (np.asarray(end) for end in ends)
-        inside = (low <= np.asarray(truth) + 1e-9) & (np.asarray(truth) <= high + 1e-9)
-        out[KINDS.index(kind)] += inside.sum(), inside.size
-
-    inner, ends = coverage._ranges(exp.domain)
-    lows, highs = np.array(inner + ends).T
-    edges = units.bin_edges(exp)
-    x = (edges[:-1] + edges[1:]) / 2
-    mean, cdf = f @ x, np.cumsum(f)
-    deviation = np.sqrt(f @ (x - mean) ** 2)
-    wanted = [q for q in coverage.QUANTILES if np.abs(cdf - q).min() > 1e-9]
-    for _ in range(fleets):
-        e = fisher(exp, draw(exp, f, reports, rng))
-        count("frequency", e.frequency_intervals(), f)
-        count("range", e.ranges(lows, highs).interval(), [f[a:b].sum() for a, b in inner + ends])
-        low, high = e.cdf_intervals()
-        count("cdf", (low[:-1], high[:-1]), cdf[:-1])
-        for q in wanted:
-            interval = e.quantile(q)
-            count("quantile", (interval.low, interval.high), np.argmax(cdf >= q))
-        count("mean", moments.mean(e).interval(), mean)
-        count("standard deviation", moments.deviation(e).interval(), deviation)
-    return out
-
-
-def cells() -> Iterator[Cell]:
-    """The configurations, whatever the kind."""
-    for design in DESIGNS:
-        for epsilon in EPSILONS:
-            for reports in SIZES:
-                for name in POPULATIONS:
-                    yield design, epsilon, reports, name
-
-
-def run(cell: Cell, fleets: int, seed: np.random.SeedSequence) -> np.ndarray:
-    """Hits and trials of fleets of a configuration, whatever the kind."""
+def tally_of(cell: Cell, fleets: int, seed: np.random.SeedSequence) -> Tally:
+    """The intervals of fleets of a configuration, of all kinds."""
     design, epsilon, reports, name = cell
-    exp = experiment_of(design, epsilon)
-    if cell[:2] == SLOW:
-        fleets = -(-fleets // 3)
-    return hits(exp, shares(name, exp), reports, fleets, np.random.default_rng(seed))
+    exp, rng, total = experiment(design, DOMAIN, round(epsilon * 1e6)), np.random.default_rng(seed), Tally()
+    f = shares(NAMES[name], exp)
+    for _ in range(-(-fleets // 3) if cell[:2] == SLOW else fleets):
+        count_intervals(total, fisher(exp, counts(exp, f, reports, rng)), f, clear_quantiles(f))
+    total["range"] = total["range"] + total.pop("above or below")
+    return total
 
 
-@cache
-def experiment_of(design: str, epsilon: float) -> Experiment:
-    """The same object each time, for which the law of the codes is kept."""
-    return experiment(design, DOMAIN, round(epsilon * 1e6))
+def cells() -> list[Cell]:
+    """The configurations, whatever the kind."""
+    return [(d, e, n, name) for d in DESIGNS for e in EPSILONS for n in SIZES for name in NAMES]
 
 
-def below(now: np.ndarray) -> list[int]:
+def below(now: Tally) -> list[str]:
     """Kinds that fewer intervals hold of than they may."""
-    return [i for i in range(len(KINDS)) if now[i, 0] < LEAST * now[i, 1]]
+    return [kind for kind in KINDS if now.of(kind) < LEAST]
 
 
-def covered(quick: bool, console: Console) -> Iterator[dict]:
-    """Coverage by kind, pooled and by column, after each round; last the configurations drawn anew."""
-    seeds = np.random.SeedSequence(20_268)
-    total: dict[Cell, np.ndarray] = {}
-    found: dict = {}
-    for number in range(1 if quick else ROUNDS):
-        for cell in track(list(cells()), f"coverage, round {number + 1}", console=console):
-            now = run(cell, 2 if quick else ROUND, seeds.spawn(1)[0])
-            total[cell] = total.get(cell, 0) + now
-        found = {"fleets": (number + 1) * ROUND, "pooled": pooled(total)}
-        yield found
-    table(console, "Coverage of 95 % intervals", [{"": name} | row for name, row in found["pooled"].items()])
-    if quick:
-        return
-    suspects = {cell: below(now) for cell, now in total.items() if below(now)}
+def coverage(options: argparse.Namespace) -> dict:
+    """Coverage by kind, pooled and by column; last the configurations drawn anew."""
+    seeds, rounds = np.random.SeedSequence(20_268), 1 if options.quick else ROUNDS
+    total = {cell: Tally() for cell in cells()[:: 20 if options.quick else 1]}
+    for number in range(rounds):
+        for cell in track(list(total), f"coverage, round {number + 1}", console=CONSOLE):
+            total[cell].add(tally_of(cell, 2 if options.quick else ROUND, seeds.spawn(1)[0]))
+    found = {"fleets": rounds * ROUND, "pooled": pooled(total)}
+    suspects = {cell: below(now) for cell, now in total.items() if below(now) and not options.quick}
     again = []
-    for cell, kinds in track(list(suspects.items()), "anew", console=console):
+    for cell, kinds in track(list(suspects.items()), "anew", console=CONSOLE):
         for fleets in AGAIN:
-            now = run(cell, fleets, seeds.spawn(1)[0])
-            kinds = [i for i in kinds if i in below(now)]
+            now = tally_of(cell, fleets, seeds.spawn(1)[0])
+            kinds = [kind for kind in kinds if kind in below(now)]
             if not kinds:
                 break
         row = dict(zip(("design", "epsilon", "reports", "population"), cell, strict=True))
-        again += [row | {"kind": KINDS[i], "coverage": now[i, 0] / now[i, 1]} for i in kinds]
-    console.print(again)
+        again += [row | {"kind": kind, "coverage": now.of(kind)} for kind in kinds]
     drawn = sum(map(len, suspects.values()))
-    yield found | {"configurations": len(total) * len(KINDS), "drawn_anew": drawn, "below": again}
+    return found | {"configurations": len(total) * len(KINDS), "drawn_anew": drawn, "below": again}
 
 
-def pooled(total: Mapping[Cell, np.ndarray]) -> dict[str, dict[str, float]]:
+def pooled(total: dict[Cell, Tally]) -> dict[str, dict[str, float]]:
     """Coverage of each kind over all cells, and over those of a design, an ε, an N, a population."""
-    groups: dict[str, tuple[int | None, object]] = {"all": (None, None)}
-    groups |= {design: (0, design) for design in DESIGNS} | {f"ε = {e:g}": (1, e) for e in EPSILONS}
-    groups |= {f"N = {n:,}": (2, n) for n in SIZES} | {name: (3, name) for name in POPULATIONS}
+    groups: dict[str, Any] = {"all": None, **{design: design for design in DESIGNS}}
+    groups |= {f"ε = {e:g}": e for e in EPSILONS} | {f"N = {n:,}": n for n in SIZES} | {n: n for n in NAMES}
     result = {}
-    for name, (column, value) in groups.items():
-        both = np.sum([now for cell, now in total.items() if column is None or cell[column] == value], axis=0)
-        result[name] = dict(zip(KINDS, (both[:, 0] / both[:, 1]).tolist(), strict=True))
+    for name, value in groups.items():
+        both = Tally()
+        for cell, now in total.items():
+            if value is None or value in cell:
+                both.add(now)
+        result[name] = {kind: both.of(kind) for kind in KINDS}
     return result
 
 
@@ -191,8 +115,7 @@ def pooled(total: Mapping[Cell, np.ndarray]) -> dict[str, dict[str, float]]:
 
 def true_variances(e: Estimates, f: np.ndarray) -> tuple[float, float]:
     """Mean variance over single values, and over all ranges, of estimates with these weights; exact."""
-    parts = e.estimates if isinstance(e, Pool) else [e]
-    for part in parts:
+    for part in e.estimates if isinstance(e, Pool) else [e]:
         assert isinstance(part, Estimate)
         decoded = part.decoded
         decoded.__dict__["shares"] = decoded.mechanism.law(f)  # what moments are taken over
@@ -204,66 +127,70 @@ def true_variances(e: Estimates, f: np.ndarray) -> tuple[float, float]:
     return float(np.mean(np.square(e.linear_many(np.eye(len(f))).stderr))), float(over_ranges)
 
 
-def ordinary(exp: Experiment, counts: np.ndarray) -> Estimate:
+def ordinary(exp: Experiment, histogram: np.ndarray) -> Estimate:
     """The ordinary estimate, with moments by the general way."""
     mechanism = mechanism_of(exp)
-    return Estimate(exp, Decoded(mechanism, mechanism.collapse(counts)))
+    return Estimate(exp, Decoded(mechanism, mechanism.collapse(histogram)))
 
 
-def gain(
-    mechanism: str, domain: int, epsilon: float, name: str, draws: int, rng: np.random.Generator
-) -> dict:
+def fields(exp: Experiment, name: str) -> dict:
+    about = {"mechanism": exp.mechanism, "domain": exp.domain}
+    return about | {"epsilon": exp.epsilon / 1e6, "population": name}
+
+
+def scored(e: Estimate, assumed: np.ndarray) -> Estimate:
+    """The same reports, weighed by these shares."""
+    law = mechanism_of(e.experiment).law(np.eye(e.domain))
+    return Estimate(e.experiment, Scored(e.decoded, assumed, law))
+
+
+def gain(exp: Experiment, name: str, draws: int, rng: np.random.Generator) -> dict:
     """Variances over those of the ordinary weights; the bound's pilot is the population."""
-    exp = experiment(mechanism, domain, round(epsilon * 1e6))
-    f = shares(name, exp)
-    row: dict = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon, "population": name}
-    law = mechanism_of(exp).law(np.eye(domain))
-    counts, base = np.zeros(exp.code_count, int), np.ones(2)
+    f, row = shares(NAMES[name], exp), fields(exp, name)
+    histogram, base = np.zeros(exp.code_count, int), np.ones(2)
     for reports in (1_000, 10_000, 100_000):
         ratios = []
         for _ in range(draws):
-            counts = draw(exp, f, reports, rng)
-            base = np.array(true_variances(ordinary(exp, counts), f))
-            ratios.append(true_variances(fisher(exp, counts), f) / base)
+            histogram = counts(exp, f, reports, rng)
+            base = np.array(true_variances(ordinary(exp, histogram), f))
+            ratios.append(true_variances(fisher(exp, histogram), f) / base)
         row[f"values {reports}"], row[f"ranges {reports}"] = np.mean(ratios, axis=0)
-    best = Estimate(exp, Scored(ordinary(exp, counts).decoded, np.maximum(f, 1e-12), law))
+    best = scored(ordinary(exp, histogram), np.maximum(f, 1e-12))
     row["values bound"], row["ranges bound"] = (np.array(true_variances(best, f)) / base).tolist()
     return row
 
 
-def designs() -> list[tuple[str, int, float]]:
-    """Mechanism, values and ε; the last is the demo's, and its "real" population the demo's."""
+def designs(quick: bool) -> Iterator[Experiment]:
+    """Of 128 values; the last is the demo's, and its "real" population the demo's."""
     found = [("hh", DOMAIN, e) for e in EPSILONS] + [("olh", DOMAIN, e) for e in EPSILONS[:4]]
-    return [*found, ("hh", 64, 2.0)]
+    for mechanism, domain, epsilon in [("hh", 64, 2.0)] if quick else [*found, ("hh", 64, 2.0)]:
+        yield experiment(mechanism, domain, round(epsilon * 1e6))
 
 
-def gains(quick: bool, console: Console) -> Iterator[dict]:
+def gains(options: argparse.Namespace) -> list[dict]:
     """Of all designs and populations."""
-    rng, draws = np.random.default_rng(20_269), 1 if quick else 2
-    rows = [gain(*design, name, draws, rng) for design in designs() for name in POPULATIONS]
-    table(console, "Variance over that of the ordinary weights", rows)
-    yield {"rows": rows}
+    rng, draws = np.random.default_rng(20_269), 1 if options.quick else 2
+    return [gain(exp, name, draws, rng) for exp in designs(options.quick) for name in NAMES]
 
 
-# --- Bias -----------------------------------------------------------------------------------------
+# --- Bias and forged reports ----------------------------------------------------------------------
 
 
 def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Generator) -> dict:
     """Squared mean error over its expectation without bias, and what the halves' correlation adds."""
-    f, law = shares(name, exp), mechanism_of(exp).law(np.eye(exp.domain))
+    f = shares(NAMES[name], exp)
     errors: dict[str, list[np.ndarray]] = {"ordinary": [], "cross_fitted": [], "own_pilot": []}
     cross = np.zeros(exp.domain)
     for _ in range(runs):
-        counts = draw(exp, f, reports, rng)
-        once, twice = estimate(exp, counts), fisher(exp, counts)
-        own = Estimate(exp, Scored(once.decoded, pilot(once), law))
-        for kind, e in zip(errors, (once, twice, own), strict=True):
+        histogram = counts(exp, f, reports, rng)
+        once, twice = estimate(exp, histogram), fisher(exp, histogram)
+        for kind, e in zip(errors, (once, twice, scored(once, pilot(once))), strict=True):
             errors[kind].append(e.frequencies - f)
         assert isinstance(twice, Pool)
         one, other = (w * (e.frequencies - f) for w, e in zip(twice.weights, twice.estimates, strict=True))
         cross += 2 * one * other
-    row: dict = {"mechanism": exp.mechanism, "epsilon": exp.epsilon / 1e6, "population": name}
-    row |= {"reports": reports, "runs": runs}
+    row = fields(exp, name) | {"reports": reports, "runs": runs}
+    del row["domain"]
     for kind, values in errors.items():
         off = np.array(values)
         row[kind] = float((off.mean(axis=0) ** 2).sum() * runs / off.var(axis=0, ddof=1).sum())
@@ -271,22 +198,12 @@ def bias(exp: Experiment, name: str, reports: int, runs: int, rng: np.random.Gen
     return row | {"correlation_adds": float(cross.sum() / variance)}
 
 
-def biases(quick: bool, console: Console) -> Iterator[dict]:
+def biases(options: argparse.Namespace) -> list[dict]:
     """Of populations where weights differ most, and of even ones; with the fewest reports that it takes."""
-    rng, runs = np.random.default_rng(20_270), 20 if quick else 500
-    experiments = [
-        experiment(m, DOMAIN, e) for m, e in (("hh", 2_000_000), ("hh", 4_000_000), ("olh", 2_000_000))
-    ]
-    rows = [
-        bias(exp, name, FEWEST_REPORTS, runs, rng)
-        for exp in experiments
-        for name in ("uniform", "concentrated")
-    ]
-    table(console, "Squared mean error over its expectation without bias", rows)
-    yield {"rows": rows}
-
-
-# --- Forged reports -------------------------------------------------------------------------------
+    rng, runs = np.random.default_rng(20_270), 20 if options.quick else 500
+    chosen = [experiment(m, DOMAIN, e * 1_000_000) for m, e in (("hh", 2), ("hh", 4), ("olh", 2))]
+    names = ("uniform", "concentrated")
+    return [bias(exp, name, FEWEST_REPORTS, runs, rng) for exp in chosen for name in names]
 
 
 def moved(e: Estimate, f: np.ndarray) -> tuple[float, float]:
@@ -301,44 +218,21 @@ def moved(e: Estimate, f: np.ndarray) -> tuple[float, float]:
     return float(most[0].max()), float(most[1, :-1].max())
 
 
-def forged(quick: bool, console: Console) -> Iterator[dict]:
+def forged(options: argparse.Namespace) -> list[dict]:
     """How much more one report moves than with the ordinary weights; the pilot is that of many reports."""
     rng, rows = np.random.default_rng(20_271), []
-    for mechanism, domain, epsilon in designs()[: 3 if quick else None]:
-        exp = experiment(mechanism, domain, round(epsilon * 1e6))
-        law = mechanism_of(exp).law(np.eye(domain))
-        for name in POPULATIONS:
-            f = shares(name, exp)
-            once = ordinary(exp, draw(exp, f, 100_000, rng))
-            scored = Scored(once.decoded, 0.95 * f + 0.05 / domain, law)
-            before, after = moved(once, f), moved(Estimate(exp, scored), f)
-            row = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon, "population": name}
-            row |= {"value": before[0], "value weighed": after[0], "value ratio": after[0] / before[0]}
-            row |= {"range": before[1], "range weighed": after[1], "range ratio": after[1] / before[1]}
+    for exp in designs(options.quick):
+        for name in NAMES:
+            f = shares(NAMES[name], exp)
+            once = ordinary(exp, counts(exp, f, 100_000, rng))
+            both = moved(once, f), moved(scored(once, 0.95 * f + 0.05 / exp.domain), f)
+            row = fields(exp, name)
+            for kind, before, after in zip(("value", "range"), *both, strict=True):
+                row |= {kind: before, f"{kind} weighed": after, f"{kind} ratio": after / before}
             rows.append(row)
-    table(console, "Reports that one report counts for", rows)
-    yield {"rows": rows}
-
-
-PARTS = {"gain": gains, "bias": biases, "forged": forged, "coverage": covered}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Weights by Fisher scoring.")
-    parser.add_argument("--quick", action="store_true", help="a few of the fleets; writes no file")
-    parser.add_argument("--only", choices=PARTS, help="one part, the others stay as they were")
-    options = parser.parse_args()
-    console, file = Console(width=150), RESULTS / "fisher.json"
-    for name, part in PARTS.items():
-        if options.only in (None, name):
-            start = time.perf_counter()
-            for found in part(options.quick, console):
-                seconds = round(time.perf_counter() - start)
-                if not options.quick:
-                    kept = json.loads(file.read_text()) if file.exists() else {}
-                    write("fisher.json", kept | {name: {"machine": machine(), "seconds": seconds} | found})
-            console.print(f"{name}: {seconds} s")
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    parts = {"gain": gains, "bias": biases, "forged": forged, "coverage": coverage}
+    run(__doc__, "fisher.json", parts, own_machine=True)

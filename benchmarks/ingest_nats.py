@@ -1,6 +1,6 @@
 """Reports a second on NATS servers, one and three, beside mosquitto: publishing, counting, a bare subscriber.
 
-    python benchmarks/ingest_nats.py [--quick] [--reports N] [--only bare|members|parts]
+    python benchmarks/ingest_nats.py [--quick] [--reports N] [parts | members | "bare, nats 3"]
 
 Publishing: three processes publish reports at QoS 1, each 1,000 at a time, to one server each where there are
 three, while a consumer (on mosquitto: the session of a group's member) is away. `sync` is how often a NATS
@@ -18,57 +18,32 @@ with ten times as many: what two and four hinder each other at the consumer and 
 Bare: a nats-py pull subscriber that only counts and acknowledges, and the whole aggregator on SQLite, in
 turn, each on a durable consumer of its own, for which the same reports wait.
 
-Writes benchmarks/results/ingest_nats.json; with --only, its part of it.
+Writes benchmarks/results/ingest_nats.json.
 """
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
-from ingest import FLEET, FLEET_KEYS, NO_SAVING, publish
-from ingest import drain as drain_alone
-from ingest_scale import Reports, cpu_s, database, drain, set_up
-from results_file import RESULTS, machine, write
-from rich.console import Console
-from rich.table import Table
+from brokers import FLEET, Reports, aggregate, brokers, cpu_s, database, drain, drain_members, publish, set_up
+from results_file import run
 
-from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.store import Store
 from hushmote.server.wire.limits import BATCH_REPORTS
 from hushmote.server.wire.subjects import STREAM, report_subject
-from hushmote.simulator.broker import MosquittoBroker
-from hushmote.simulator.nats_servers import NatsServers
 
-FILE = "ingest_nats.json"
 PUBLISHERS = 3
 MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
 PART = 0.1  # of a core
 PART_MEMBERS = (1, 2, 4)
 _DEADLINE_S = 240.0
 _FETCH_S = 20.0
-
-
-@contextmanager
-def brokers(kind: str) -> Iterator[tuple[int | str, list[int], list[int]]]:
-    """A broker: what an aggregator is told, the servers' MQTT ports and process ids."""
-    if kind == "mosquitto":
-        with MosquittoBroker(settings=NO_SAVING) as broker:
-            assert broker.pid is not None
-            yield broker.port, [broker.port], [broker.pid]
-        return
-    count = int(kind.split()[1].rstrip(","))
-    with NatsServers(count, sync="always" if "always" in kind else "2m") as servers:
-        pids = [pid for i in range(count) if (pid := servers.pid(i)) is not None]
-        yield servers.url, [node.mqtt for node in servers.nodes], pids
 
 
 def busy(pids: list[int]) -> np.ndarray:
@@ -117,12 +92,12 @@ def measure(
     count = len(reports.names)
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
         set_up(url, reports.payload)
-        drain(where, url, members, 0)
+        drain_members(where, url, members, 0)
         before = busy(pids)
         seconds = published(ports, reports.messages(np.random.default_rng().permutation(count), 1))
         after = busy(pids)
         stored = 0.0 if server is None else cpu_s(server)
-        drained = drain(where, url, members, count, part=part)
+        drained = drain_members(where, url, members, count, part=part)
         delivering = busy(pids) - after
         with Store(url) as opened:
             assert opened.participation(FLEET)["bench"].reports == count
@@ -185,111 +160,55 @@ def bare(url: str, wanted: int, out: Connection) -> None:
     out.send((seconds, time.process_time() - before, seen))
 
 
-def whole(url: str, wanted: int, out: Connection, store_url: str) -> None:
-    """Run the aggregator until it has accepted `wanted` more reports; sends what bare() sends."""
-    with Store(store_url) as store:
-        aggregator = Aggregator(store, nats=parse_nats_url(url), fleets=[FLEET], fleet_keys=FLEET_KEYS)
-        start, before = time.perf_counter(), time.process_time()
-
-        def watch() -> None:
-            end = time.monotonic() + _DEADLINE_S
-            aggregator.ready.wait(_DEADLINE_S)
-            while time.monotonic() < end and aggregator.counters.accepted < wanted:
-                time.sleep(0.005)
-            seconds, used_s = time.perf_counter() - start, time.process_time() - before
-            out.send((seconds, used_s, aggregator.counters.accepted))
-            aggregator.stop()
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        aggregator.run()
-        watcher.join()
-
-
 def beside_bare(kind: str, reports: Reports, rounds: int, folder: str) -> dict:
     """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
     count, rows = len(reports.names), []
     url = f"sqlite:///{folder}/{kind.replace(' ', '')}.sqlite"
     set_up(url, reports.payload)
     with brokers(kind) as (where, ports, _):
-        drain_alone(whole, where, 0, url)  # pyright: ignore[reportArgumentType]
-        drain_alone(bare, where, 0)  # pyright: ignore[reportArgumentType]
+        drain(aggregate, where, 0, url)
+        drain(bare, where, 0)
         for number in range(1, rounds + 1):
             published(ports, reports.messages(np.arange(count), number))
             row: dict = {}
-            for name, target, rest in (("bare", bare, ()), ("aggregator", whole, (url,))):
-                seconds, used_s, seen = drain_alone(target, where, count, *rest)  # pyright: ignore
-                assert seen == count, f"{name} saw {seen} of {count}"
+            for name, target, rest in (("bare", bare, ()), ("aggregator", aggregate, (url,))):
+                seconds, used_s, _ = drain(target, where, count, *rest)
                 row |= {f"{name}_per_s": count / seconds, f"{name}_cpu_us": 1e6 * used_s / count}
             rows.append(row)
     ratio = float(np.median([row["aggregator_per_s"] / row["bare_per_s"] for row in rows]))
     return {"reports": count, "rounds": rows, "ratio": ratio}
 
 
-def show_members(console: Console, result: dict) -> None:
-    table = Table(
-        "broker", "k", "published/s", "µs", "counted/s", "× 1", "aggr. µs", "servers µs", "db µs", "model"
-    )
-    for kind, by_members in result.items():
-        for k, row in by_members.items():
-            table.add_row(
-                kind,
-                str(k),
-                f"{row['publish_per_s']:,.0f}",
-                f"{row['publish_us']:.0f}",
-                f"{row['per_s']:,.0f}",
-                f"{row['per_s'] / by_members[1]['per_s']:.2f}",
-                f"{row['aggregator_us']:.0f}",
-                f"{row['delivery_us']:.0f}",
-                f"{row['database_us']:.0f}",
-                f"{modelled(by_members[1], k):,.0f}",
-            )
-    console.print(table)
+def made(options: argparse.Namespace) -> Reports:
+    return Reports(2_000 if options.quick else options.reports)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few reports, one round; writes no file")
-    parser.add_argument("--reports", type=int, default=60_000, help="of each case")
-    parser.add_argument("--only", choices=["members", "parts", "bare"])
-    options = parser.parse_args()
-    console, reports = Console(width=110), Reports(2_000 if options.quick else options.reports)
-    result: dict = {} if options.only is None else json.loads((RESULTS / FILE).read_text())
-    result["machine"] = machine()
-
-    def keep() -> None:
-        if not options.quick:
-            write(FILE, result)
-
+def parts(options: argparse.Namespace) -> dict:
+    reports, rounds = made(options), 1 if options.quick else 3
     with tempfile.TemporaryDirectory() as folder:
-        if options.only in (None, "parts"):
-            parts = result["parts"] = {"of a core": PART, "rounds": []}
-            for _ in range(1 if options.quick else 3):
-                parts["rounds"].append(
-                    {k: measure("nats 3", k, reports, folder, "postgresql", PART) for k in PART_MEMBERS}
-                )
-                keep()
-                show_members(console, {f"nats 3, {PART:g} of a core each": parts["rounds"][-1]})
-        if options.only in (None, "members"):
-            members = result["members"] = {}
-            for kind, numbers in MEMBERS.items():
-                members[kind] = {}
-                for k in numbers:
-                    members[kind][k] = measure(kind, k, reports, folder, "postgresql")
-                    keep()
-            show_members(console, members)
-        if options.only in (None, "bare"):
-            for kind in ("nats 1", "nats 3"):
-                result[f"bare, {kind}"] = found = beside_bare(
-                    kind, reports, 1 if options.quick else 3, folder
-                )
-                keep()
-                row = found["rounds"][-1]
-                console.print(
-                    f"{kind}: bare {row['bare_per_s']:,.0f}/s, aggregator {row['aggregator_per_s']:,.0f}/s; "
-                    f"ratio {found['ratio']:.2f}"
-                )
+        found = [
+            {k: measure("nats 3", k, reports, folder, "postgresql", PART) for k in PART_MEMBERS}
+            for _ in range(rounds)
+        ]
+    return {"of a core": PART, "rounds": found}
+
+
+def members(options: argparse.Namespace) -> dict:
+    reports, found = made(options), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, numbers in MEMBERS.items():
+            rows = {k: measure(kind, k, reports, folder, "postgresql") for k in numbers}
+            found[kind] = {k: row | {"modelled_per_s": modelled(rows[1], k)} for k, row in rows.items()}
+    return found
+
+
+def bares(kind: str, options: argparse.Namespace) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        return beside_bare(kind, made(options), 1 if options.quick else 3, folder)
 
 
 if __name__ == "__main__":
-    main()
+    reports = {"type": int, "default": 60_000, "help": "of each case"}
+    which = {"parts": parts, "members": members}
+    which |= {f"bare, {kind}": partial(bares, kind) for kind in ("nats 1", "nats 3")}
+    run(__doc__, "ingest_nats.json", which, reports=reports)

@@ -18,7 +18,7 @@ A second table counts the fleets, out of 400 each, in which discovery lists what
 slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots or fewer,
 where more of them share one.
 
-Prints tables and writes benchmarks/results/labels.json.
+Writes benchmarks/results/labels.json.
 """
 
 import argparse
@@ -31,9 +31,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from draws import Tally
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery, estimate
@@ -165,32 +164,26 @@ def compare(runs: dict[str, int]) -> list[dict[str, Any]]:
     rows = []
     for reports, epsilon in POINTS:
         answered: dict[str, list[tuple[Answered, dict[str, float], list[str]]]] = {m: [] for m in METHODS}
-        for run in range(max(runs.values())):
-            rng = np.random.default_rng([16, run, reports, int(epsilon)])
+        for number in range(max(runs.values())):
+            rng = np.random.default_rng([16, number, reports, int(epsilon)])
             names, shares = words(LETTERS, WORDS, rng), zipf(WORDS, 1.2)
             held = rng.multinomial(reports, shares)
             truth = dict(zip(names, shares.tolist(), strict=True))
             for method, ask in METHODS.items():
-                if run < runs[method]:
+                if number < runs[method]:
                     answered[method].append((ask(names, held, epsilon, rng), truth, names[:TOP]))
         for method, all_runs in answered.items():
             recall = np.mean([len(a.listed.keys() & set(top)) / TOP for a, _, top in all_runs])
             false = np.mean([bool(a.listed.keys() - truth.keys()) for a, truth, _ in all_runs])
             errors = [a.listed[w] - truth[w] for a, truth, _ in all_runs for w in a.listed if w in truth]
-            rows.append(
-                {
-                    "method": method,
-                    "reports": reports,
-                    "epsilon": epsilon,
-                    "runs": runs[method],
-                    "recall": float(recall),
-                    "listed": float(np.mean([len(a.listed) for a, _, _ in all_runs])),
-                    "error": float(np.sqrt(np.mean(np.square(errors)))) if errors else None,
-                    "false": float(false),
-                    "code_bytes": all_runs[0][0].code_bytes,
-                    "seconds": float(np.median([a.seconds for a, _, _ in all_runs])),
-                }
-            )
+            row = {"method": method, "reports": reports, "epsilon": epsilon, "runs": runs[method]}
+            row |= {
+                "recall": float(recall),
+                "listed": float(np.mean([len(a.listed) for a, _, _ in all_runs])),
+            }
+            row["error"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
+            row |= {"false": float(false), "code_bytes": all_runs[0][0].code_bytes}
+            rows.append(row | {"seconds": float(np.median([a.seconds for a, _, _ in all_runs]))})
     return rows
 
 
@@ -235,10 +228,9 @@ FLEETS: tuple[tuple[str, Population, int, float, int], ...] = (
     ("all different", nothing_in_common, 10**6, 4.0, FEW_SLOTS),
     ("176 equal", equal, 10**6, 4.0, SLOTS),
     ("8 hidden of 5 %", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
-    ("8 hidden of 5 %, 64 letters", hidden(8, 0.05), 300_000, 4.0, FEW_SLOTS),
     ("40 hidden of 2 %", hidden(40, 0.02, 5, 0.04), 300_000, 4.0, FEW_SLOTS),
     ("3 hidden of 25 %", hidden(3, 0.25, 25, 0.01), 300_000, 4.0, FEW_SLOTS),
-    ("20 hidden of 5 %", hidden(20, 0.05, 1, 0.0), 300_000, 4.0, FEW_SLOTS),
+    ("20 hidden of 5 %", hidden(20, 0.05, 0), 300_000, 4.0, FEW_SLOTS),
 )
 
 
@@ -264,7 +256,7 @@ def mistakes(fleets: int) -> list[dict[str, Any]]:
     for name, population, reports, epsilon, slots_of_it in FLEETS:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
         assert isinstance(mechanism, Prefix)
-        false, listed_in_all, covered, rows_known, near, near_found = 0, 0, 0, 0, 0, 0
+        false, listed_in_all, near, near_found, covered = 0, 0, 0, 0, Tally()
         for fleet in range(fleets):
             rng = np.random.default_rng([17, fleet, reports])
             drawn = population(rng)
@@ -287,58 +279,30 @@ def mistakes(fleets: int) -> list[dict[str, Any]]:
             answer = discovery.Discovery(mechanism.experiment, reports, found, count, least)
             false += any(text not in truth for text in texts)
             listed_in_all += len(texts)
-            for text, (low, high) in zip(texts, answer.intervals(), strict=True):
+            for text, ends in zip(texts, answer.intervals(), strict=True):
                 if text in truth:
-                    rows_known += 1
-                    covered += low <= truth[text] <= high
+                    covered.count("", ends, truth[text])
             sure = {text for text, share in truth.items() if answer.least <= share <= 1.3 * answer.least}
             near += len(sure)
             near_found += len(sure & {*texts})
-        rows.append(
-            {
-                "population": name,
-                "reports": reports,
-                "epsilon": epsilon,
-                "slots": slots_of_it,
-                "fleets": fleets,
-                "mistaken": false / fleets,
-                "listed": listed_in_all / fleets,
-                "covered": covered / rows_known if rows_known else None,
-                "found_near_least": near_found / near if near else None,
-            }
-        )
+        row = {"population": name, "reports": reports, "epsilon": epsilon, "slots": slots_of_it}
+        row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed_in_all / fleets}
+        row |= {"covered": covered.of("") if covered else None}
+        rows.append(row | {"found_near_least": near_found / near if near else None})
     return rows
 
 
-def show(title: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=title)
-    for heading in rows[0]:
-        table.add_column(heading.replace("_", " "))
-    for row in rows:
-        table.add_row(
-            *("" if v is None else f"{v:.3g}" if isinstance(v, float) else f"{v}" for v in row.values())
-        )
-    Console(width=120).print(table)
+def mistaken(options: argparse.Namespace) -> list[dict[str, Any]]:
+    return mistakes(5 if options.quick else 400)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few runs, nothing written")
-    quick = parser.parse_args().quick
-    runs, fleets = {**dict.fromkeys(METHODS, 5), "prefix": 10}, 400
-    if quick:
-        runs, fleets = dict.fromkeys(METHODS, 1), 5
-    compared = compare(runs)
-    show(f"{WORDS:,} words of {LENGTH} letters, Zipf 1.2", compared)
-    mistaken = mistakes(fleets)
-    show("fleets in which a text is listed that nobody sent", mistaken)
-    if not quick:
-        conditions = {"words": WORDS, "letters": len(LETTERS), "length": LENGTH}
-        write(
-            "labels.json",
-            {"machine": machine(), "conditions": conditions, "methods": compared, "mistaken": mistaken},
-        )
+def methods(options: argparse.Namespace) -> list[dict[str, Any]]:
+    return compare(dict.fromkeys(METHODS, 1) if options.quick else dict.fromkeys(METHODS, 5) | {"prefix": 10})
+
+
+def conditions(_: argparse.Namespace) -> dict[str, int]:
+    return {"words": WORDS, "letters": len(LETTERS), "length": LENGTH}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "labels.json", {"conditions": conditions, "methods": methods, "mistaken": mistaken})

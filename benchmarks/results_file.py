@@ -1,15 +1,21 @@
-"""What a benchmark leaves in benchmarks/results: a JSON file with one row a line, and what it ran on."""
+"""What benchmarks share: their options, their tables, and their files in benchmarks/results, a row a line."""
 
+import argparse
 import json
 import os
 import platform
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
+CONSOLE = Console(width=180)
 
 
 def machine() -> dict:
@@ -26,6 +32,12 @@ def machine() -> dict:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+def read(name: str) -> dict[str, Any]:
+    """A benchmark's last result; empty where there is none."""
+    path = RESULTS / name
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write(name: str, value: dict[str, Any]) -> None:
@@ -45,3 +57,90 @@ def _text(value: Any, indent: str = "") -> str:
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     lines = [deeper + json.dumps(item, default=float) for item in items]
     return "[\n" + ",\n".join(lines) + f"\n{indent}]"
+
+
+# --- Options and tables ---------------------------------------------------------------------------
+
+
+def options(doc: str | None, parts: Mapping[str, Any] | None = None, **more: dict[str, Any]):
+    """A script's options: --quick, its parts where it has several, and --name for each of `more`."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=form)
+    parser.add_argument("--quick", action="store_true", help="its smallest form; writes nothing")
+    names = tuple(parts or ())
+    if len(names) > 1:
+        said = f"of {', '.join(names)}; without any: all. What is left out stays as it was measured"
+        parser.add_argument("parts", nargs="*", choices=(*names, []), metavar="part", help=said)
+    for name, settings in more.items():
+        parser.add_argument("--" + name.replace("_", "-"), **settings)
+    return parser.parse_args()
+
+
+def run(
+    doc: str | None,
+    name: str,
+    parts: Mapping[str, Callable[[argparse.Namespace], Any]],
+    *,
+    own_machine: bool = False,
+    head: dict[str, Any] | None = None,
+    **more: dict[str, Any],
+) -> dict[str, Any]:
+    """Run a benchmark: each part that was asked for, its table, and results/name after each of them.
+
+    A part gets the options and returns rows, or a dict. The part "" returns the file's own fields.
+    own_machine: each part has a machine and its seconds of its own. head: what a file begins with in place of
+    its machine. Returns what was found by part.
+    """
+    asked, found = options(doc, parts, **more), {}
+    for part, function in parts.items():
+        if part in (getattr(asked, "parts", None) or parts):
+            start = time.perf_counter()
+            value = found[part] = function(asked)
+            seconds = time.perf_counter() - start
+            show(part, value)
+            CONSOLE.print(f"{part or name}: {seconds:.0f} s")
+            if not asked.quick:
+                about = {"machine": machine()} if head is None else head
+                if own_machine:
+                    rows = value if isinstance(value, dict) else {"rows": value}
+                    about = {part: about | {"seconds": round(seconds)} | rows}
+                else:
+                    about |= {part: value} if part else value
+                write(name, read(name) | about)
+    return found
+
+
+def show(title: str, found: Any) -> None:
+    """Print rows as a table with a column for each of their fields; of a dict, each table that is in it."""
+    if isinstance(found, Mapping) and found and all(isinstance(value, Mapping) for value in found.values()):
+        found = [{"": key} | dict(value) for key, value in found.items()]
+    if isinstance(found, Mapping):
+        plain = {key: value for key, value in found.items() if not isinstance(value, Mapping | list | tuple)}
+        show(title, [plain] if plain else [])
+        for key in found.keys() - plain.keys():
+            show(f"{title} {key}", found[key])
+    elif found and isinstance(found[0], Mapping):
+        rows = [dict(_cells(row)) for row in found]
+        headings = dict.fromkeys(key for row in rows for key in row)
+        table = Table(*headings, title=title, title_justify="left", box=None, header_style="bold")
+        for row in rows:
+            table.add_row(*(row.get(key, "") for key in headings))
+        CONSOLE.print(table)
+
+
+def _cells(row: Mapping[str, Any], of: str = ""):
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _cells(value, f"{of}{key} ")
+        else:
+            yield f"{of}{key}".replace("_", " "), _cell(value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if 1000 <= abs(value) < np.inf else f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_cell, value))
+    return "" if value is None else str(value)

@@ -31,7 +31,7 @@ STORE_FEW, STORE_MANY = 50_000, 200_000
 
 def store_bytes(url: str, devices: int) -> dict[str, float]:
     """Fill a new store: bytes for a device that was heard of, and for a code of a window."""
-    from accuracy import experiment_payload
+    from published import payload as experiment_payload
 
     with Store(url) as store:
         store.add_fleet("home", keyed=True)
@@ -68,7 +68,7 @@ def size(store: Store) -> int:
 
 def measure_stores(counts: tuple[int, ...]) -> list[dict]:
     """Rows of results/store_bytes.json."""
-    from ingest_scale import database
+    from brokers import database
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -15,32 +15,26 @@ once. Writes benchmarks/results/soak.json; --quick runs a minute and writes noth
 
 import argparse
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
-from results_file import machine, write
+from brokers import FLEET, MASTER, Process, set_up
+from published import payload as experiment_payload
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
-from hushmote.simulator.broker import MosquittoBroker, free_port
+from hushmote.simulator.broker import MosquittoBroker
 
-FLEET = "soak"
-MASTER = bytes(range(32))
 BACKLOG = 20_000
 _WINDOW = 500  # reports that the publisher sends before it waits for their acknowledgements
 _BLOCKS = 12
 _T_95 = 2.228  # Student's t for 12 - 2 degrees of freedom
-_READY_S = 60.0
 
 
 class Publisher:
@@ -81,41 +75,22 @@ class Publisher:
         return data
 
 
-class Watched:
-    """The aggregator's process: what it holds, and what it says of itself."""
+def handled(serve: Process) -> int:
+    """Reports accepted and rejected so far."""
+    return int(sum(serve.metric(f"hushmote_reports_{what}_total") for what in ("accepted", "rejected")))
 
-    def __init__(self, url: str, port: int, log: Path) -> None:
-        self._http = free_port()
-        self._file = Path(url.removeprefix("sqlite:///") + "-wal")
-        command = [sys.executable, "-m", "hushmote", "serve", "--store", url]
-        command += ["--broker", f"mqtt://127.0.0.1:{port}", "--http", f"127.0.0.1:{self._http}"]
-        environment = os.environ | {keys.ENVIRONMENT_VARIABLE: f"{MASTER.hex()},signing:{MASTER.hex()}"}
-        with open(log, "wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        end = time.monotonic() + _READY_S
-        while b"ready\n" not in log.read_bytes():
-            assert self.process.poll() is None, log.read_text()
-            assert time.monotonic() < end, "not ready"
-            time.sleep(0.05)
 
-    def handled(self) -> int:
-        """Reports accepted and rejected so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._http}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        names = ("hushmote_reports_accepted_total", "hushmote_reports_rejected_total")
-        return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith(names))
-
-    def sample(self) -> dict:
-        """Memory in KiB, descriptors, bytes of the write-ahead log."""
-        proc = Path(f"/proc/{self.process.pid}")
-        rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
-        kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
-        return {
-            "resident_kib": kib["Rss"],
-            "private_kib": kib["Private_Clean"] + kib["Private_Dirty"],
-            "descriptors": len(list((proc / "fd").iterdir())),
-            "wal_bytes": self._file.stat().st_size if self._file.exists() else 0,
-        }
+def sample(serve: Process, store: Path) -> dict:
+    """Memory in KiB, descriptors, bytes of the write-ahead log."""
+    proc, log = Path(f"/proc/{serve.process.pid}"), Path(f"{store}-wal")
+    rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
+    kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
+    return {
+        "resident_kib": kib["Rss"],
+        "private_kib": kib["Private_Clean"] + kib["Private_Dirty"],
+        "descriptors": len(list((proc / "fd").iterdir())),
+        "wal_bytes": log.stat().st_size if log.exists() else 0,
+    }
 
 
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
@@ -134,33 +109,27 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
     payload = experiment_payload("hh", 256, 1_000_000)
     samples = []
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
-        url = f"sqlite:///{folder}/store.sqlite"
-        with Store(url) as store:
-            store.add_fleet(FLEET, keyed=True)
-            store.add_experiment(FLEET, payload)
-        watched = Watched(url, broker.port, Path(folder) / "log")
-        try:
+        path = Path(folder) / "store.sqlite"
+        set_up(url := f"sqlite:///{path}", payload)
+        where = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with Process("serve", *where, keyed=True) as serve:
             publisher = Publisher(broker.port, Experiment.parse(payload), devices)
             start = due = time.monotonic()
             while (now := time.monotonic()) - start < 60 * minutes:
-                handled = watched.handled()
+                done = handled(serve)
                 if now >= due:
                     due += sample_s
-                    samples.append({"seconds": round(now - start, 1), "handled": handled} | watched.sample())
-                    samples[-1]["waiting"] = publisher.published - handled
+                    samples.append({"seconds": round(now - start, 1), "handled": done} | sample(serve, path))
+                    samples[-1]["waiting"] = publisher.published - done
                     if len(samples) % 60 == 0:
                         print(json.dumps(samples[-1]), file=sys.stderr, flush=True)
-                if publisher.published - handled > BACKLOG:
+                if publisher.published - done > BACKLOG:
                     time.sleep(0.1)
-                while publisher.published - handled < BACKLOG and time.monotonic() < now + 1:
+                while publisher.published - done < BACKLOG and time.monotonic() < now + 1:
                     publisher.window()
             end = time.monotonic() + 300
-            while watched.handled() < publisher.published and time.monotonic() < end:
+            while handled(serve) < publisher.published and time.monotonic() < end:
                 time.sleep(0.5)
-            watched.process.send_signal(signal.SIGTERM)
-            status = watched.process.wait(60)
-        finally:
-            watched.process.kill()
         with Store(url, create=False) as store:
             counted = sum(p.reports for p in store.participation(FLEET).values())
             (version,) = store.experiments(FLEET)
@@ -179,7 +148,7 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
         "counted": counted,
         "histogram": histogram,
         "rejected": rejected,
-        "exit_status": status,
+        "exit_status": serve.process.returncode,
         "per_s": round((half[-1]["handled"] - half[0]["handled"]) / (seconds[-1] - seconds[0])),
         "least_waiting": min(s["waiting"] for s in half),
         "private_mib": [round(half[i]["private_kib"] / 1024, 2) for i in (0, -1)],
@@ -191,19 +160,12 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--quick", action="store_true", help="one minute, 2,000 devices; writes no file")
-    options = parser.parse_args()
-    result = soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
-    shown = {name: value for name, value in result.items() if name != "samples"}
-    print(json.dumps(shown, indent=1))
-    if not options.quick:
-        write("soak.json", {"machine": machine()} | result)
-    exact = result["published"] == result["counted"] == result["histogram"] and not result["rejected"]
-    return 0 if exact and result["exit_status"] == 0 else 1
+def soaked(options: argparse.Namespace) -> dict:
+    return soak(1.0, 2000, 1.0) if options.quick else soak(options.minutes, 50_000, 5.0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    result = run(__doc__, "soak.json", {"": soaked}, minutes={"type": float, "default": 60.0})[""]
+    sys.exit(
+        not (result["published"] == result["counted"] == result["histogram"]) or bool(result["rejected"])
+    )

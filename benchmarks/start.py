@@ -21,10 +21,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from accuracy import experiment_payload
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from published import payload as experiment_payload
+from results_file import run
 from sqlalchemy import insert
 
 from hushmote.server.service.process import READY
@@ -117,12 +115,8 @@ def python_alone() -> tuple[float, float]:
     return time.perf_counter() - begin, _children_cpu_s() - before
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Time from the start of the process to subscribed.")
-    parser.add_argument("--quick", action="store_true", help="10,000 devices, 3 rounds; writes no file")
-    quick = parser.parse_args().quick
-    devices, rounds = (10_000, 3) if quick else (1_000_000, 15)
-    console = Console(width=100)
+def started(options: argparse.Namespace) -> dict:
+    devices, rounds = (10_000, 3) if options.quick else (1_000_000, 15)
     rows: dict[str, list[tuple[float, float]]] = {"Python alone": [python_alone() for _ in range(rounds)]}
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
         empty, full = Path(folder) / "empty.sqlite", Path(folder) / "full.sqlite"
@@ -132,24 +126,15 @@ def main() -> None:
         start(f"sqlite:///{empty}", broker.port)  # whatever the first start compiles or caches
         rows["empty store"] = [start(f"sqlite:///{empty}", broker.port) for _ in range(rounds)]
         rows["full store, in memory"] = [start(f"sqlite:///{full}", broker.port) for _ in range(rounds)]
-        cold = []
+        cold = rows["full store, forgotten"] = []
         for _ in range(rounds):
             forget(full)
             cold.append(start(f"sqlite:///{full}", broker.port))
-        rows["full store, forgotten"] = cold
-    table = Table(
-        "", "median s", "longest s", "CPU s", title=f"start to subscribed, {reports:,} reports counted"
-    )
-    for name, starts in rows.items():
-        seconds, cpu_s = zip(*starts, strict=True)
-        table.add_row(name, f"{np.median(seconds):.2f}", f"{max(seconds):.2f}", f"{np.median(cpu_s):.2f}")
-    console.print(table)
-    if not quick:
-        result = {"machine": machine(), "devices": devices, "reports": reports, "store_bytes": size_bytes}
-        for i, name in enumerate(("seconds", "cpu_s")):
-            result[name] = {row: [round(times[i], 3) for times in starts] for row, starts in rows.items()}
-        write("start.json", result)
+    result: dict = {"devices": devices, "reports": reports, "store_bytes": size_bytes}
+    for i, name in enumerate(("seconds", "cpu_s")):
+        result[name] = {row: [round(times[i], 3) for times in starts] for row, starts in rows.items()}
+    return result
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "start.json", {"": started})

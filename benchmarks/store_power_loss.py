@@ -4,9 +4,8 @@
 
 The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py says what may be lost.
 Here a cut comes at every write, truncation, name and sync of a process that makes a store and counts, with a
-checkpoint each 4, 8 and 1,000 pages; of one that upgrades a store; and of one that backs it up. Prints a
-table, writes benchmarks/results/store_power_loss.json (not with --quick), and exits with 1 where anything was
-lost, counted twice or damaged.
+checkpoint each 4, 8 and 1,000 pages; of one that upgrades a store; and of one that backs it up. Writes
+benchmarks/results/store_power_loss.json, and exits with 1 where anything was lost, counted twice or damaged.
 """
 
 import argparse
@@ -19,9 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+import results_file
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -51,14 +48,8 @@ def _states(run: tuple[str, ...], draws: int, more: float) -> tuple[int, Iterato
     return len(recording.operations), power_cuts(recording, np.random.default_rng(_SEED), draws, more)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Power cuts below the file system.")
-    parser.add_argument("--draws", type=int, default=4, help="losses of each random kind at each cut")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that look at what is left")
-    parser.add_argument("--quick", action="store_true", help="a cut at every tenth write; writes no file")
-    options = parser.parse_args()
-    draws, more = (1, 0.1) if options.quick else (options.draws, 1.0)
-    table = Table("", "operations", "states", "failures", title="power cuts")
+def runs(options: argparse.Namespace) -> dict:
+    draws, more = (1, 0.02) if options.quick else (options.draws, 1.0)
     rows, failures = [], []
     with ProcessPoolExecutor(options.jobs) as pool:
         for title, run in _RUNS.items():
@@ -68,24 +59,14 @@ def main() -> None:
             wrong = [reason for reason in reasons if reason is not None]
             failures += [f"{title}: {reason}" for reason in wrong]
             by_loss = Counter(cut.loss.name.lower() for cut in states)
-            rows.append(
-                {
-                    "run": title,
-                    "operations": operations,
-                    "states": len(states),
-                    **by_loss,
-                    "failures": len(wrong),
-                }
-            )
-            table.add_row(title, f"{operations:,}", f"{len(states):,}", f"{len(wrong):,}")
-    console = Console(width=100)
-    console.print(table)
-    for failure in failures[:20]:
-        console.print(failure, markup=False)
-    if not options.quick:
-        write("store_power_loss.json", {"machine": machine(), "seed": _SEED, "draws": draws, "runs": rows})
-    sys.exit(bool(failures))
+            row = {"run": title, "operations": operations, "states": len(states), **by_loss}
+            rows.append(row | {"failures": len(wrong)})
+    print(*failures[:20], sep="\n")
+    return {"seed": _SEED, "draws": draws, "runs": rows}
 
 
 if __name__ == "__main__":
-    main()
+    draws = {"type": int, "default": 4, "help": "losses of each random kind at each cut"}
+    jobs = {"type": int, "default": 1, "help": "processes that look at what is left"}
+    found = results_file.run(__doc__, "store_power_loss.json", {"": runs}, draws=draws, jobs=jobs)
+    sys.exit(any(row["failures"] for row in found[""]["runs"]))

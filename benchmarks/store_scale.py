@@ -1,6 +1,6 @@
 """PostgreSQL's dedupe table: its parts, how rows are locked and written, full pages, ten million devices.
 
-    python benchmarks/store_scale.py [--quick] [--only parts|writes|pages|devices]
+    python benchmarks/store_scale.py [--quick] [parts | writes | pages | devices]
 
 Batches are of 4,000 reports of as many devices, drawn from all that the table knows. Whatever is compared
 takes turns within one run, in databases of one server with fsync on; PostgreSQL's CPU seconds are of the
@@ -16,7 +16,6 @@ Writes benchmarks/results/store_scale.json.
 """
 
 import argparse
-import json
 import resource
 import statistics
 import sys
@@ -27,11 +26,8 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from ingest import FLEET, NO_SAVING, publish
-from ingest_scale import Reports, cpu_s, device_name, drain, set_up
-from results_file import RESULTS, machine, write
-from rich.console import Console
-from rich.table import Table
+from brokers import FLEET, NO_SAVING, Reports, cpu_s, device_name, drain_members, publish, set_up
+from results_file import machine, run
 
 from hushmote.server.planning import remaining
 from hushmote.server.store import Store
@@ -148,12 +144,9 @@ def one_batch(connection: psycopg.Connection, way: str, devices: list[str]) -> d
     }
 
 
-def means(rows: list[dict[str, float]]) -> dict[str, float]:
+def means(rows: list[dict[str, float]], ticks: Callable = statistics.fmean) -> dict[str, float]:
     """The median of times, which others disturb, and the mean of what is counted in ticks."""
-    return {
-        key: (statistics.median if key == "us" else statistics.fmean)(row[key] for row in rows)
-        for key in rows[0]
-    }
+    return {k: (statistics.median if k == "us" else ticks)(row[k] for row in rows) for k in rows[0]}
 
 
 def in_turn(cluster: Cluster, known: int, rounds: int, sides: dict[Any, tuple[int, str]]) -> dict[Any, Any]:
@@ -232,14 +225,9 @@ def fill_old(cluster: Cluster, name: str, payload: bytes, devices: int) -> dict[
     }
 
 
-def measure_devices(
-    cluster: Cluster, known: tuple[int, ...], count: int, rounds: int, console: Console
-) -> dict[str, Any]:
+def measure_devices(cluster: Cluster, known: tuple[int, ...], count: int, rounds: int) -> dict[str, Any]:
     reports = Reports(0)
-    made = []
-    for devices in known:
-        made.append(fill_old(cluster, f"devices{devices}", reports.payload, devices))
-        console.print(made[-1])
+    made = [fill_old(cluster, f"devices{devices}", reports.payload, devices) for devices in known]
     rng = np.random.default_rng()
     order = {devices: rng.permutation(devices)[: rounds * count] for devices in known}
     rows = []
@@ -249,11 +237,11 @@ def measure_devices(
             url = cluster.url(f"devices{devices}")
             chosen = np.take(order[devices], range(number * count, (number + 1) * count), mode="wrap")
             with MosquittoBroker(settings=NO_SAVING) as broker:
-                drain(broker.port, url, 1, 0, share=None)
+                drain_members(broker.port, url, 1, 0, share=None)
                 publish(broker.port, reports.messages(chosen, 2 + number * count // devices))
                 with psycopg.connect(cluster.dsn("postgres")) as connection:
                     logged, before = log_bytes(connection), cpu_s(cluster.pid)
-                    drained = drain(broker.port, url, 1, count, share=None)
+                    drained = drain_members(broker.port, url, 1, count, share=None)
                     rows.append(
                         {
                             "devices": devices,
@@ -264,7 +252,6 @@ def measure_devices(
                             "peak_mib": drained["peak_mib"],
                         }
                     )
-                console.print(rows[-1])
     return {"stores": made, "rounds": rows, "reading": [read_all(cluster, d) for d in known]}
 
 
@@ -291,65 +278,53 @@ def read_all(cluster: Cluster, devices: int) -> dict[str, float]:
     return taken | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-def show(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(*rows[0], title=title)
-    for row in rows:
-        table.add_row(*(f"{v:,.2f}" if isinstance(v, float) else str(v) for v in row.values()))
-    console.print(table)
+def parts(options: argparse.Namespace) -> list[dict]:
+    with server() as cluster:
+        sides: dict[Any, tuple[int, str]] = {k: (k, "upsert, arrays") for k in (1, 8, 16, 32, 64)}
+        return [{"parts": k} | row for k, row in in_turn(cluster, *size_of(options), sides).items()]
 
 
-def kept(result: dict[str, Any]) -> dict[str, Any]:
-    """The result, with what an earlier run measured of what this one did not."""
-    path = RESULTS / "store_scale.json"
-    return (json.loads(path.read_text()) if path.exists() else {}) | result
+def writes(options: argparse.Namespace) -> list[dict]:
+    with server() as cluster:
+        found = in_turn(cluster, *size_of(options), {way: (16, way) for way in _WAYS})
+        return [{"way": way} | row for way, row in found.items()]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="PostgreSQL's dedupe table, with ten million devices.")
-    parser.add_argument("--quick", action="store_true", help="small, one round; writes no file")
-    parser.add_argument("--only", choices=["parts", "writes", "pages", "devices"])
-    parser.add_argument("--count", type=int, default=100_000, help="reports of a round with many devices")
-    options = parser.parse_args()
-    quick, only, console = options.quick, options.only, Console(width=140)
-    result: dict[str, Any] = {f"machine of {only or 'all'}": machine(), "settings": SETTINGS}
-    known, rounds = (10_000, 4) if quick else (100_000, 30)
-    with Cluster(durable=True, settings=SETTINGS) as cluster:
-        if only in (None, "parts"):
-            sides: dict[Any, tuple[int, str]] = {k: (k, "upsert, arrays") for k in (1, 8, 16, 32, 64)}
-            found = in_turn(cluster, known, rounds, sides)
-            result["parts"] = [{"parts": k} | row for k, row in found.items()]
-            show(console, "parts", result["parts"])
-        if only in (None, "writes"):
-            found = in_turn(cluster, known, rounds, {way: (16, way) for way in _WAYS})
-            result["writes"] = [{"way": way} | row for way, row in found.items()]
-            show(console, "writes", result["writes"])
-        if only in (None, "pages"):
-            result["pages"] = list(measure_pages(cluster, known, 1 if quick else 3))
-            show(console, "pages", result["pages"])
-        if only in (None, "devices"):
-            sizes_ = (2_000, 20_000) if quick else (1_000_000, 10_000_000)
-            count, turns = (2_000, 1) if quick else (options.count, 4)
-            devices = measure_devices(cluster, sizes_, count, turns, console)
-            for name in ("stores", "rounds", "reading"):
-                show(console, name, devices[name])
-            median = {
-                key: [
-                    statistics.median(row[key] for row in devices["rounds"] if row["devices"] == size)
-                    for size in sizes_
-                ]
-                for key in ("per_s", "aggregator_us", "database_us", "peak_mib")
-            }
-            cpu = [a + b for a, b in zip(median["aggregator_us"], median["database_us"], strict=True)]
-            devices["ratio"] = median["per_s"][1] / median["per_s"][0]
-            devices["cpu_ratio"] = cpu[0] / cpu[1]
-            console.print(
-                f"{sizes_[1]:,} against {sizes_[0]:,} devices: {devices['ratio']:.2f} of the reports"
-            )
-            console.print(f"a second, {devices['cpu_ratio']:.2f} of the reports a second of CPU")
-            result["devices"] = devices
-    if not quick:
-        write("store_scale.json", kept(result))
+def pages(options: argparse.Namespace) -> list[dict]:
+    with server() as cluster:
+        return list(measure_pages(cluster, size_of(options)[0], 1 if options.quick else 3))
+
+
+def devices(options: argparse.Namespace) -> dict:
+    sizes_ = (2_000, 20_000) if options.quick else (1_000_000, 10_000_000)
+    count, turns = (2_000, 1) if options.quick else (options.count, 4)
+    with server() as cluster:
+        found = measure_devices(cluster, sizes_, count, turns)
+    few, many = (means([r for r in found["rounds"] if r["devices"] == n], statistics.median) for n in sizes_)
+    found["ratio"] = many["per_s"] / few["per_s"]
+    cpu = [row["aggregator_us"] + row["database_us"] for row in (few, many)]
+    return found | {"cpu_ratio": cpu[0] / cpu[1]}
+
+
+def server() -> Cluster:
+    return Cluster(durable=True, settings=SETTINGS)
+
+
+def size_of(options: argparse.Namespace) -> tuple[int, int]:
+    """Devices that are known, and rounds."""
+    return (10_000, 4) if options.quick else (100_000, 30)
 
 
 if __name__ == "__main__":
-    main()
+    count = {"type": int, "default": 100_000, "help": "reports of a round with many devices"}
+    which = {part.__name__: part for part in (parts, writes, pages, devices)}
+    run(
+        __doc__,
+        "store_scale.json",
+        which,
+        head={
+            f"machine of {' '.join(part for part in which if part in sys.argv) or 'all'}": machine(),
+            "settings": SETTINGS,
+        },
+        count=count,
+    )

@@ -3,7 +3,6 @@
 Prints bytes above those before; about 3 seconds. Skips where mosquitto or that runtime is missing.
 """
 
-import argparse
 import getpass
 import json
 import os
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
+from published import payload
+from results_file import options, show
 
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.provisioning import fleet_folder, master_key
@@ -30,12 +31,6 @@ SCRIPT = ROOT / "firmware_tests" / "reporter" / "tls_memory.py"
 _IN_USE = re.compile(r"Arena 0:\nsystem bytes += +(\d+)\nin use bytes += +(\d+)")
 
 
-def experiment() -> bytes:
-    fields = {"v": 1, "name": "room_temp", "type": "number", "low": 0, "high": 40_000, "bins": 8}
-    fields |= {"mechanism": "grr", "epsilon": 1_000_000, "budget": {"rule": "sum", "cap": 3_000_000}}
-    return json.dumps(fields | {"window": "all"}).encode()
-
-
 def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
     """Put the experiment there as the aggregator would, once mosquitto listens."""
     own = folder.path / "aggregator/aggregator_1.pem"
@@ -48,9 +43,11 @@ def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
         except OSError:
             time.sleep(0.1)
     client.loop_start()
+    more = {"high": 40_000, "budget": {"rule": "sum", "cap": 3_000_000}}
+    asked = payload("grr", 8, 1_000_000, name="room_temp", **more)
     topic = topics.experiment_topic("home", "room_temp")
-    payload = keys.sign_experiment(signing_key, topic, experiment(), serial=1)
-    client.publish(topic, payload, qos=1, retain=True).wait_for_publish(10)
+    signed = keys.sign_experiment(signing_key, topic, asked, serial=1)
+    client.publish(topic, signed, qos=1, retain=True).wait_for_publish(10)
     client.disconnect()
     client.loop_stop()
 
@@ -104,19 +101,10 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the same: it is quick")
-    parser.parse_args()
+if __name__ == "__main__":
+    options(__doc__)
     if find_mosquitto() is None or not RUNTIME.exists() or not (UMQTT / "umqtt/simple.py").exists():
         print("skipped: it needs mosquitto and `python firmware_tests/runtimes.py --install`")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        bytes_after = measure(Path(folder))
-    print(f"{'after':14}{'mbedTLS':>10}{'most so far':>14}{'heap':>8}   bytes above those before")
-    for name, sizes in bytes_after.items():
-        print(f"{name:14}{sizes['mbedtls']:>10,}{sizes['most']:>14,}{sizes['heap']:>8,}")
-
-
-if __name__ == "__main__":
-    main()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            show("bytes above those before", measure(Path(folder)))

@@ -8,30 +8,25 @@ second was looked at once, with the result that is written down. The probabiliti
 put into bins; each bin's mean is compared with the share that belongs to the population's true top k. Answers
 about one fleet are correlated: a standard error is that of a ratio of sums over fleets.
 
-Prints tables and writes benchmarks/results/top_k.json.
+Writes benchmarks/results/top_k.json.
 """
 
 import argparse
 import csv
-import itertools
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from importlib import resources
 from typing import cast
 
 import numpy as np
-from accuracy import experiment
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from published import experiment
+from results_file import run
 
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.top_k import top
 from hushmote.simulator import vectorised
 from hushmote.simulator.demo import temperatures
-
-made = cache(experiment)
 
 KS = (1, 3, 5, 10)
 MECHANISMS = ("grr", "olh", "hh")
@@ -148,7 +143,7 @@ def answers(name: str, population: Population, rng: np.random.Generator) -> Cell
     """What top() says of one fleet."""
     mechanism = str(rng.choice(MECHANISMS))
     domain = int(rng.choice(list(DOMAINS), p=list(DOMAINS.values())))
-    exp = made(mechanism, domain, round(rng.choice(EPSILONS) * 1e6))
+    exp = experiment(mechanism, domain, round(rng.choice(EPSILONS) * 1e6))
     shares = population(np.arange(domain), rng)
     f = shares / shares.sum()
     reports = round(10 ** rng.uniform(3, 6))
@@ -189,43 +184,20 @@ def rows_of(fleets: list[Cells]) -> list[dict]:
     return rows
 
 
-def table(title: str, rows: list[dict]) -> Table:
-    result = Table(title, *(f"{low:g}-{high:g}" for low, high in itertools.pairwise(BINS)))
-    for name in dict.fromkeys(r["name"] for r in rows):
-        by_bin = {r["from"]: r for r in rows if r["name"] == name}
-        result.add_row(
-            name,
-            *(
-                f"{r['said']:.2f}→{r['belonged']:.2f}\n±{r['error']:.2f}{' !' if r['off'] else ''}"
-                if (r := by_bin.get(float(low)))
-                else ""
-                for low in BINS[:-1]
-            ),
-        )
-    return result
-
-
 def measure(populations: dict[str, Population], each: int, rng: np.random.Generator) -> list[dict]:
     return rows_of(
         [answers(name, population, rng) for _ in range(each) for name, population in populations.items()]
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Of values said to be in the top k, how many are.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the fleets; writes no file")
-    quick = parser.parse_args().quick
-    console = Console(width=180)
-    result: dict = {}
-    for part, populations, each, seed in (("unseen", UNSEEN, 75, 31), ("chosen_on", CHOSEN_ON, 30, 32)):
-        start = time.process_time()
-        rows = measure(populations, max(2, each // 10) if quick else each, np.random.default_rng(seed))
-        spent = time.process_time() - start
-        result[part] = {"fleets": each * len(populations), "cpu_seconds": spent, "rows": rows}
-        console.print(table(part, rows), f"{spent:.0f} s")
-        if not quick:
-            write("top_k.json", {"machine": machine()} | result)
+def part(populations: dict[str, Population], each: int, seed: int, options: argparse.Namespace) -> dict:
+    """A set of populations, each of them so many times."""
+    start = time.process_time()
+    rows = measure(populations, 2 if options.quick else each, np.random.default_rng(seed))
+    spent = time.process_time() - start
+    return {"fleets": each * len(populations), "cpu_seconds": spent, "rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    sets = {"unseen": partial(part, UNSEEN, 75, 31), "chosen_on": partial(part, CHOSEN_ON, 30, 32)}
+    run(__doc__, "top_k.json", sets)

@@ -6,7 +6,7 @@ Every payload is made by a real client. JSON: the same fields with the shortest 
 and tag in hexadecimal; its length varies with code and number, so the mean over reports is given. MQTT: a
 QoS 1 PUBLISH with a 10-character device id and a fleet called "home", and the PUBACK that answers it (OASIS
 MQTT 3.1.1, sections 3.3 and 3.4); TCP, TLS and keep-alives come on top. --quick takes fewer reports for the
-means and writes nothing; else prints tables and writes benchmarks/results/wire_bytes.json.
+means; else it writes benchmarks/results/wire_bytes.json.
 """
 
 import argparse
@@ -14,14 +14,10 @@ import json
 import sys
 
 import numpy as np
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+from published import payload
+from results_file import run
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.mechanisms import choose as oracle
-from hushmote.server.mechanisms.flat_choice import best_hash
-from hushmote.server.mechanisms.workload import ALL_RANGES
 from hushmote.server.wire import report, topics
 from hushmote.simulator.faithful import SimulatedFleet
 
@@ -38,21 +34,6 @@ EXPERIMENTS: dict[str, tuple[str, int, int]] = {
 }
 PROMISED = "olh, 1,024 values, ε = 1"  # 2 code bytes, 19 in all when authenticated
 PUBACK_BYTES = 4
-
-
-def payload(mechanism: str, domain: int, epsilon: int) -> bytes:
-    """An experiment as it is published; parameters by the variance formulas."""
-    fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
-    fields |= {"mechanism": mechanism, "epsilon": epsilon, "window": "all"}
-    fields["budget"] = {"rule": "count", "cap": 1_000_000}
-    if mechanism == "olh":
-        channel = best_hash(domain, epsilon)
-        assert channel is not None
-        fields["g"] = channel.g
-    elif mechanism == "hh":
-        choice = oracle.choose(domain, epsilon, ALL_RANGES)
-        fields |= choice.fields()
-    return json.dumps(fields).encode()
 
 
 def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
@@ -85,7 +66,7 @@ def publish_bytes(payload_bytes: float) -> float:
 
 
 def measure(name: str, count: int) -> dict:
-    published = payload(*EXPERIMENTS[name])
+    published = payload(*EXPERIMENTS[name], name="e", budget={"rule": "count", "cap": 1_000_000})
     row: dict = {"experiment": name, "code_bytes": Experiment.parse(published).code_bytes}
     for kind, key in (("open", None), ("authenticated", bytes(32))):
         sent = reports(published, count, key)
@@ -99,33 +80,13 @@ def measure(name: str, count: int) -> dict:
     return row
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer reports for the means")
-    quick = parser.parse_args().quick
-    rows = [measure(name, 50 if quick else 1_000) for name in EXPERIMENTS]
-    console = Console()
-    for title, ours, theirs in (
-        ("Bytes of one report", "payload", "json"),
-        ("Bytes of its PUBLISH packet, MQTT 3.1.1, QoS 1", "publish", "publish_json"),
-    ):
-        table = Table(title=title)
-        table.add_column("experiment")
-        for column in ("code", "open", "JSON", "authenticated", "JSON"):
-            table.add_column(column, justify="right")
-        for row in rows:
-            kinds = row["open"], row["authenticated"]
-            sizes = [text for kind in kinds for text in (f"{kind[ours]:.0f}", f"{kind[theirs]:.1f}")]
-            table.add_row(row["experiment"], str(row["code_bytes"]), *sizes)
-        console.print(table)
-    console.print(f"Each PUBLISH is answered by a PUBACK of {PUBACK_BYTES} bytes.")
-    results = {"machine": machine(), "quick": quick, "puback_bytes": PUBACK_BYTES, "rows": rows}
-    promised = next(row for row in rows if row["experiment"] == PROMISED)
+def rows(options: argparse.Namespace) -> dict:
+    found = [measure(name, 50 if options.quick else 1_000) for name in EXPERIMENTS]
+    promised = next(row for row in found if row["experiment"] == PROMISED)
     if promised["code_bytes"] != 2 or promised["authenticated"]["payload"] != 19:
         sys.exit(f"{PROMISED} must be 2 code bytes and 19 authenticated, not {promised}")
-    if not quick:
-        write("wire_bytes.json", results)
+    return {"quick": options.quick, "puback_bytes": PUBACK_BYTES, "rows": found}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, "wire_bytes.json", {"": rows})

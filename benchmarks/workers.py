@@ -7,7 +7,7 @@
    It stays the same if workers do not hinder each other, and this process's own says how many it can feed.
 
 Every run has the same seed and must give the same histogram. Boards draw with their own generator otherwise;
-here NumPy does, for the seed. Prints tables; without --quick, writes benchmarks/results/workers.json.
+here NumPy does, for the seed. Writes benchmarks/results/workers.json; --quick runs 20,000 boards, once.
 """
 
 import argparse
@@ -19,10 +19,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 import numpy as np
-from accuracy import experiment_payload
-from results_file import machine, write
-from rich.console import Console
-from rich.table import Table
+import results_file
+from published import payload as experiment_payload
 
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.faithful_parts import FleetPart, RealClients, fleet_parts, run_part
@@ -101,58 +99,26 @@ def run(count: int, boards: int) -> WorkersRun:
     )
 
 
-def show(console: Console, title: str, runs: list[WorkersRun]) -> None:
-    table = Table(title=title)
-    for column in ("workers", "boards", "s", "boards/s", "CPU µs each", "own CPU ms a part", "MiB each"):
-        table.add_column(column, justify="right")
-    for one in runs:
-        table.add_row(
-            str(one.workers),
-            f"{one.boards:,}",
-            f"{one.seconds:.1f}",
-            f"{one.boards / one.seconds:,.0f}",
-            f"{one.parts_cpu_s / one.boards * 1e6:.0f}",
-            f"{one.own_cpu_s / one.parts * 1e3:.1f}",
-            f"{one.peak_bytes / 2**20:.0f}",
-        )
-    console.print(table)
+def beside(options: argparse.Namespace) -> dict:
+    """One process and two workers in turns, then more of them; the numbers must not depend on the workers."""
+    boards, rounds = (20_000, 1) if options.quick else (options.boards, 3)
+    runs = [run(count, boards) for _ in range(rounds) for count in (1, 2)]
+    alone, two = runs[::2], runs[1::2]
+    less = max(20_000, boards // 10)
+    many = [run(count, less) for count in ((1, 2, 4) if options.quick else range(1, MOST_WORKERS + 1))]
+    for group in (runs, many):
+        assert len({one.codes for one in group}) == 1, "the numbers depend on the workers"
+    return {
+        "ratios": [a.seconds / b.seconds for a, b in zip(alone, two, strict=True)],
+        "ratios_with_start": [a.started_s / b.started_s for a, b in zip(alone, two, strict=True)],
+        "feeds": median(one.parts_cpu_s / one.own_cpu_s for one in many if one.workers > 1),
+        "beside": [asdict(one) for one in runs],
+        "many": [asdict(one) for one in many],
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="20,000 boards, once; writes no file")
-    parser.add_argument("--boards", type=int, default=1_000_000)
-    arguments = parser.parse_args()
-    boards, rounds = (20_000, 1) if arguments.quick else (arguments.boards, 3)
-    console = Console()
-
-    beside = [run(count, boards) for _ in range(rounds) for count in (1, 2)]
-    show(console, "One process and two workers, in turns", beside)
-    alone, two = beside[::2], beside[1::2]
-    ratios = [a.seconds / b.seconds for a, b in zip(alone, two, strict=True)]
-    with_start = [a.started_s / b.started_s for a, b in zip(alone, two, strict=True)]
-    console.print(
-        f"two workers are {median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}); "
-        f"with their start and end {median(with_start):.2f}"
-    )
-
-    less = max(20_000, boards // 10)
-    many = [run(count, less) for count in ((1, 2, 4) if arguments.quick else range(1, MOST_WORKERS + 1))]
-    show(console, f"More workers, {os.cpu_count()} cores", many)
-    fed = [one.parts_cpu_s / one.own_cpu_s for one in many if one.workers > 1]
-    console.print(f"this process could feed about {median(fed):,.0f} workers that have a core each")
-
-    for group in (beside, many):
-        assert len({one.codes for one in group}) == 1, "the numbers depend on the workers"
-    if not arguments.quick:
-        rows = {"beside": [asdict(one) for one in beside], "many": [asdict(one) for one in many]}
-        result = {
-            "machine": machine(),
-            "ratios": ratios,
-            "ratios_with_start": with_start,
-            "feeds": median(fed),
-        }
-        write("workers.json", result | rows)
+    results_file.run(__doc__, "workers.json", {"": beside}, boards={"type": int, "default": 1_000_000})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
 """Whatever the door is asked: a documented answer, and nothing published that is not a report.
 
-The requests are those of benchmarks/fuzz_door.py, at the application with hypothesis's choices, which shrinks
-what fails, and as bytes on a socket before a real broker.
+The requests are those of support/fuzz_requests.py, at the application with hypothesis's choices, which
+shrinks what fails, and as bytes on a socket before a real broker.
 """
 
 import asyncio
 import re
-import sys
-from pathlib import Path
+from random import Random
 
+import fuzz_requests as fuzz_door
 import pytest
 from boards import experiment, reports
 from doors import opened, statuses
 from fleet_broker import visit
+from fuzz_inputs import mutate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import until
@@ -21,22 +22,7 @@ from traffic import needs_mosquitto
 from hushmote.server.door import app
 from hushmote.simulator.broker import MosquittoBroker
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-
-import fuzz  # pyright: ignore[reportMissingImports]
-import fuzz_door  # pyright: ignore[reportMissingImports]
-
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-
-
-class FromHypothesis(fuzz.Choices):
-    """Choices that hypothesis makes and shrinks."""
-
-    def __init__(self, data: st.DataObject) -> None:
-        self._data = data
-
-    def integer(self, low: int, high: int) -> int:
-        return self._data.draw(st.integers(low, high))
 
 
 @pytest.mark.slow
@@ -44,9 +30,9 @@ def test_every_request_has_a_documented_answer_and_only_reports_are_published():
     asked = fuzz_door.Asked()
 
     @settings(max_examples=300, **SETTINGS)
-    @given(st.data())
-    def check(data):
-        asyncio.run(asked.check(fuzz_door.make_request(FromHypothesis(data))))
+    @given(st.randoms(use_true_random=False))
+    def check(rng):
+        asyncio.run(asked.check(fuzz_door.make_request(rng)))
 
     check()
     answers = asyncio.run(fuzz_door.run(3000, seed=1))
@@ -63,7 +49,7 @@ def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
 @pytest.mark.slow
 def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(caplog, monkeypatch):
     monkeypatch.setattr(app, "BODY_S", 0.1)
-    choose = fuzz.Random(1)
+    rng = Random(1)  # noqa: S311
     with (
         MosquittoBroker() as broker,
         visit(broker.port, None, host="127.0.0.1") as visitor,
@@ -73,13 +59,13 @@ def test_bytes_on_a_socket_that_are_hardly_http_publish_nothing_but_reports(capl
         visitor.subscribe("#")
         seen = []
         for _ in range(400):
-            request = fuzz_door.make_request(choose)
+            request = fuzz_door.make_request(rng)
             content = b"".join(request.pieces)
             head = request.method.encode() + b" " + request.path + b" HTTP/1.1\r\nConnection: close\r\n"
             named = dict(request.headers)
             named.setdefault(b"content-length", str(len(content)).encode())
             head += b"".join(name + b": " + value + b"\r\n" for name, value in named.items())
-            head = fuzz.mutate(choose, head) if choose.integer(0, 1) else head
+            head = mutate(rng, head) if rng.randint(0, 1) else head
             came = statuses(door.raw(head + b"\r\n" + content + b"\r\n\r\n"))
             seen += came
             assert set(came) <= {*fuzz_door.STATUSES, 408}

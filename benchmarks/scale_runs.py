@@ -17,9 +17,9 @@ from results_file import machine, write
 
 from hushmote.server.store import Store
 from hushmote.server.store.number_set import NumberSet
-from hushmote.simulator.studies import scale
-from hushmote.simulator.studies.arrival import Boards, Server, simulate, spread_for
-from hushmote.simulator.studies.arrival_plot import plot
+from hushmote.studies import scale
+from hushmote.studies.arrival import Boards, Server, simulate, spread_for
+from hushmote.studies.arrival_plot import plot
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
 BINS, DAYS = 1024, 50

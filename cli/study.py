@@ -15,14 +15,14 @@ from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.errors import refusing
 from ..server.planning.devices import PlanError
-from ..simulator.studies.composition import FEW, TUTORIAL, Composition, fails
-from ..simulator.studies.composition import study as run_composition
-from ..simulator.studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
-from ..simulator.studies.lifetime import run as run_lifetime
-from ..simulator.studies.ranges_design import StudyError
-from ..simulator.studies.reconstruction import Reconstruction, words
-from ..simulator.studies.reconstruction import study as run_reconstruction
 from ..simulator.workers import workers
+from ..studies.composition import FEW, TUTORIAL, Composition, fails
+from ..studies.composition import study as run_composition
+from ..studies.lifetime import DELTA, FLEETS, LIFETIMES, WAYS, LifetimeCell, LifetimeStudy
+from ..studies.lifetime import run as run_lifetime
+from ..studies.ranges_design import StudyError
+from ..studies.reconstruction import Reconstruction, words
+from ..studies.reconstruction import study as run_reconstruction
 from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, Force, Pictures, checked, output_option
@@ -101,10 +101,10 @@ def ranges(
 ) -> None:
     """Errors of ranges over days: central and local, flat and hierarchy, beside what theory says."""
     # The numbers are quick to load, their figures are not: only this command waits for matplotlib.
-    from ..simulator.studies import daily, ranges_report
-    from ..simulator.studies.ranges import run
-    from ..simulator.studies.ranges_asked import ask
-    from ..simulator.studies.ranges_design import FULL, QUICK
+    from ..studies import daily, ranges_report
+    from ..studies.ranges import run
+    from ..studies.ranges_asked import ask
+    from ..studies.ranges_design import FULL, QUICK
 
     own = None
     if records is not None:
@@ -163,7 +163,7 @@ def lifetime_command(
         if path.suffix.lower() == ".csv":
             _write_csv(path, study)
         else:
-            from ..simulator.studies.plots import plot_study
+            from ..studies.plots import plot_study
 
             plot_study(path, study)
     if as_json:
@@ -243,7 +243,7 @@ def reconstruction_command(
     with workers(worker_count, dask, pool=True) as crew, progress("asking questions", 1.0) as advance:
         study = run_reconstruction(epsilon, seed, progress=advance, workers=crew)
     for path in paths:
-        from ..simulator.studies.reconstruction_plot import plot as plot_reconstruction
+        from ..studies.reconstruction_plot import plot as plot_reconstruction
 
         plot_reconstruction(path, study)
     if as_json:
@@ -288,7 +288,7 @@ def composition_command(
     paths = checked(output, force, *PICTURES)
     composition = run_composition(micro_nats(epsilon, AccountingError), total, delta)
     for path in paths:
-        from ..simulator.studies.plots import plot_composition
+        from ..studies.plots import plot_composition
 
         plot_composition(path, composition)
     if as_json:

@@ -10,8 +10,8 @@ import typer
 
 from ..server.answers import tables as show
 from ..server.planning.lifetime import parse_duration
-from ..simulator.studies import scale
-from ..simulator.studies.arrival import Arrival, Boards, simulate, spread_for
+from ..studies import scale
+from ..studies.arrival import Arrival, Boards, simulate, spread_for
 from . import tables
 from .options import AsJson, print_json
 from .output import PICTURES, Force, Pictures, checked
@@ -146,7 +146,7 @@ def arrival_command(
         with progress(label, 1.0) as advance:
             runs.append((label, simulate(way, server, seed, advance=advance)))
     for path in paths:
-        from ..simulator.studies.arrival_plot import plot
+        from ..studies.arrival_plot import plot
 
         plot(path, runs)
     if as_json:

@@ -10,7 +10,7 @@ from ...server.experiments import words
 from ...server.privacy.beliefs import chance
 from ...server.privacy.many_reports import BudgetRow
 from ...server.privacy.questions import Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice
+from ...studies.lee_clifton import EpsilonChoice
 
 _SHOWN = 3
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence

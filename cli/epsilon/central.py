@@ -12,8 +12,8 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.privacy.beliefs import DisclosureError, Floats, checked_prior
 from ...simulator import population
-from ...simulator.studies.lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
-from ...simulator.studies.sensitivity import Universe, statistic
+from ...studies.lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
+from ...studies.sensitivity import Universe, statistic
 from ..options import AsJson, print_json
 from ..output import PICTURES, Force, Pictures, checked
 from . import tables as epsilon_show

@@ -24,7 +24,7 @@ from ...server.privacy.beliefs import (
     worst_posteriors,
 )
 from ...server.privacy.questions import Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice
+from ...studies.lee_clifton import EpsilonChoice
 
 _RISK = "#555555"
 _PAIRS = ((COLOURS[1], COLOURS[0]), (COLOURS[5], COLOURS[2]), (COLOURS[3], COLOURS[4]), (COLOURS[6],) * 2)

@@ -13,8 +13,8 @@ from ...server.plain_text import shortened
 from ...server.privacy.beliefs import chance
 from ...server.privacy.histogram import HistogramView
 from ...server.privacy.questions import Belief, Chosen, Seen
-from ...simulator.studies.lee_clifton import EpsilonChoice
-from ...simulator.studies.sensitivity import many
+from ...studies.lee_clifton import EpsilonChoice
+from ...studies.sensitivity import many
 from .. import tables
 from . import answers
 

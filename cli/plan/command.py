@@ -19,7 +19,7 @@ from . import tables as plan_show
 from .options import EXPERIMENT, PlanOptions
 
 if TYPE_CHECKING:  # the simulator takes a while to load
-    from ...simulator.plan_check import CheckRow, PlanCheck, Unmeasured
+    from ...studies.plan_check import CheckRow, PlanCheck, Unmeasured
 
 
 def _plan(options: PlanOptions) -> None:
@@ -65,8 +65,8 @@ def _measured(rows: Sequence[CheckRow | Unmeasured], options: PlanOptions) -> li
     """Draw the rows' fleets; a terminal sees how far that is."""
     import numpy as np
 
-    from ...simulator.plan_check import CheckRow, measure
     from ...simulator.workers import workers
+    from ...studies.plan_check import CheckRow, measure
 
     seeds = np.random.SeedSequence(options.seed).spawn(len(rows))
     total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
@@ -85,7 +85,7 @@ def _one_report(
 ) -> None:
     checked: list[PlanCheck | Unmeasured] = []
     if options.check:
-        from ...simulator import plan_check
+        from ...studies import plan_check
 
         checked = _measured([plan_check.plan_row(plan, options.fleets)], options)
     seen = histogram(plan.design, plan.devices, 1, options.histogram_delta)
@@ -116,7 +116,7 @@ def _life(
 ) -> None:
     checked: list[PlanCheck | Unmeasured] = []
     if options.check:
-        from ...simulator import plan_check
+        from ...studies import plan_check
 
         checked = _measured(plan_check.lifetime_rows(life, options.fleets), options)
     seen_by_window = lifetime_histograms(life)

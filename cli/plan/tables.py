@@ -22,7 +22,7 @@ from ...server.planning.words import NOTHING, asked, assumed, length, mechanism,
 from .. import tables
 
 if TYPE_CHECKING:  # the simulator stands on the server
-    from ...simulator.plan_check import PlanCheck, Unmeasured
+    from ...studies.plan_check import PlanCheck, Unmeasured
 
 _OPTIMAL = "; optimal: by optimal composition at δ"
 _UNIT = "half_width_95_in_unit"
@@ -262,7 +262,7 @@ def after(checked: Sequence[PlanCheck | Unmeasured], written: Sequence[Path]) ->
 
 
 def _checked(checked: Sequence[PlanCheck | Unmeasured]) -> None:
-    from ...simulator.plan_check import FALSE_ALARM, Unmeasured
+    from ...studies.plan_check import FALSE_ALARM, Unmeasured
 
     show.out.print("\nchecked with simulated fleets, against the population drawn from", style="bold")
     headings = ("window", "population", "fleets", "reports", "predicted", "measured", "agrees")

@@ -28,16 +28,16 @@ from experiments import ROOM, experiment_json
 from hushmote.device.ldp_client import ExperimentRefused
 from hushmote.server.planning.devices import MICRO, Plan, best_design
 from hushmote.server.planning.expected_error import Question
-from hushmote.simulator import dask_workers, faithful_parts, plan_check
+from hushmote.simulator import dask_workers, faithful_parts
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.faithful_parts import RealClients
 from hushmote.simulator.population import parse
-from hushmote.simulator.studies import lifetime
-from hushmote.simulator.studies.ranges import cells
-from hushmote.simulator.studies.ranges_cell import run_cell
-from hushmote.simulator.studies.ranges_design import QUICK, default_series
 from hushmote.simulator.workers import THIS_PROCESS, Workers, WorkersError, workers
+from hushmote.studies import lifetime, plan_check
+from hushmote.studies.ranges import cells
+from hushmote.studies.ranges_cell import run_cell
+from hushmote.studies.ranges_design import QUICK, default_series
 
 pytestmark = pytest.mark.slow
 

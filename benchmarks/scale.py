@@ -21,7 +21,7 @@ from typing import Any
 from results_file import RESULTS
 from scale_runs import BINS, DAYS, STORE_FEW, STORE_MANY
 
-from hushmote.studies import scale
+from hushmote.studies import fleet_needs as scale
 
 ROOT = Path(__file__).resolve().parents[1]
 CSV = ROOT / "studies" / "scale.csv"

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 from scipy import special
 
-from ..server.accounting import Advanced, Basic, Optimal, ZcdpFilter, optimal_delta
+from ..server.accounting import AccountingError, Advanced, Basic, Optimal, ZcdpFilter, optimal_delta
 from ..server.accounting.errors import positive, probability, whole
 from ..server.accounting.theorem import largest
-from ..server.epsilon import MICRO
+from ..server.epsilon import MICRO, micro_nats
+from .frame import Running, StudyParameters, StudyResult, StudyTable, plain
 
 EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)
@@ -40,11 +41,6 @@ class View:
     given_yes: np.ndarray
     given_no: np.ndarray
     right: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values without the two distributions."""
-        nats = self.epsilon / MICRO
-        return {"releases": self.releases, "sum": nats * self.releases, "right": self.right}
 
 
 @dataclass(frozen=True)
@@ -83,20 +79,6 @@ class Composition:
     misprint: float
     few: TutorialStep
     pays: TutorialStep
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        epsilon, reports, delta = TUTORIAL
-        example = {"epsilon": epsilon / MICRO, "reports": reports, "delta": delta}
-        return {
-            "total": self.total,
-            "delta": self.delta,
-            "views": [view.to_dict() for view in self.views],
-            "spent": [vars(row) | {"epsilon": row.epsilon / MICRO} for row in self.spent],
-            "tutorial": example
-            | {"advanced": self.advanced, "misprint": self.misprint}
-            | {"few": asdict(self.few), "pays": asdict(self.pays)},
-        }
 
 
 def study(epsilon: int, total: float, delta: float) -> Composition:
@@ -154,3 +136,80 @@ def misprint(epsilon: int, reports: int, delta: float) -> float:
 def fails(epsilon: int, releases: int, total: float) -> float:
     """The δ with which `releases` releases keep a total in nats."""
     return optimal_delta(epsilon / MICRO, releases, positive("the total", total))
+
+
+# --- The study as it is asked and shown -----------------------------------------------------------
+
+
+class CompositionParameters(StudyParameters):
+    """Releases, and the budget that they spend."""
+
+    epsilon: float = Field(0.1, description="ε of each release that an adversary sees, in nats.")
+    total: float = Field(10.0, description="Budget of all reports together, in nats.")
+    delta: float = Field(1e-6, description="δ of (total, δ)-LDP, above 0.")
+
+
+def run(asked: CompositionParameters, running: Running) -> StudyResult:
+    """Run the study and say what it found."""
+    found = study(micro_nats(asked.epsilon, AccountingError), asked.total, asked.delta)
+    return StudyResult(_plain(found), _shown(found), found)
+
+
+def _plain(found: Composition) -> dict[str, object]:
+    epsilon, reports, delta = TUTORIAL
+    views = [
+        {"releases": v.releases, "sum": v.epsilon / MICRO * v.releases, "right": v.right} for v in found.views
+    ]
+    tutorial = {"epsilon": epsilon / MICRO, "reports": reports, "delta": delta}
+    tutorial |= {name: plain(getattr(found, name)) for name in ("advanced", "misprint", "few", "pays")}
+    spent = [plain(row) | {"epsilon": row.epsilon / MICRO} for row in found.spent]
+    return {"total": found.total, "delta": found.delta, "views": views, "spent": spent, "tutorial": tutorial}
+
+
+def _shown(found: Composition) -> tuple[StudyTable | str, ...]:
+    nats = found.views[0].epsilon / MICRO
+    views = [
+        (
+            f"{v.releases:,}",
+            f"{nats * v.releases:g}",
+            f"{100 * v.right:.4g} %",
+            f"{fails(v.epsilon, v.releases, found.total):.3g}",
+        )
+        for v in found.views
+    ]
+    spent = [
+        (f"{r.epsilon / MICRO:g}", *(f"{x:,}" for x in (r.basic, r.zcdp, r.optimal, r.advanced, r.misprint)))
+        for r in found.spent
+    ]
+    epsilon, reports, delta = TUTORIAL
+    costs = [
+        (f"k = {k} reports cost", f"{k * epsilon / MICRO:g}", f"{right:.3f}", f"{wrong:.3f}")
+        for k, right, wrong in (
+            (FEW, found.few.advanced, found.few.misprint),
+            (reports, found.advanced, found.misprint),
+        )
+    ]
+    pays = ("cheaper than basic from k =", "", f"{found.pays.advanced:g}", f"{found.pays.misprint:g}")
+    return (
+        StudyTable(
+            f"what an adversary sees, ε = {nats:g} per release",
+            ("releases", "Σε", "best guess is right", f"δ at a total of {found.total:g}"),
+            views,
+            (),
+        ),
+        StudyTable(
+            f"\nreports until the budget is spent: total {found.total:g}, δ = {found.delta:g}",
+            ("ε per report", "basic", "zCDP filter", "optimal", "advanced", "misprint"),
+            spent,
+            (),
+        ),
+        "",
+        "basic is ε-LDP, the next three are (ε, δ)-LDP, the misprint is no theorem: it is advanced "
+        "composition as a tutorial prints it, without the factor ε before the root. What its numbers should "
+        "be:",
+        StudyTable(
+            f"\nthe tutorial's example: ε = {epsilon / MICRO:g}, δ' = {delta:g}",
+            ("", "basic", "theorem", "misprint"),
+            [*costs, pays],
+        ),
+    )

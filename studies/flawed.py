@@ -25,8 +25,8 @@ from ..server.mechanisms import tree as hierarchy
 from ..server.mechanisms.channel import level_channel
 from ..simulator import vectorised
 from . import ranges_theory
-from .local import LocalFlat, LocalHierarchy
-from .structures import Fitted, NoiseSource, check_ranges, checked, fitted
+from .noise import NoiseSource
+from .structures import Fitted, LocalFlat, LocalHierarchy, check_ranges, checked, fitted
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from ..server.accounting import optimal_epsilon
 from ..server.arrays import Floats
@@ -29,11 +29,11 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
-from ..server.planning.devices import best_design
+from ..server.planning.devices import PlanError, best_design
 from ..server.planning.expected_error import Design, Kind, Question, mean_variance, variance
 from ..server.planning.lifetime import reports_made
 from ..simulator import population, vectorised
-from ..simulator.workers import THIS_PROCESS, Workers
+from .frame import Running, StudyParameters, StudyResult, StudyTable, plain
 
 DOMAIN = 64
 DAYS = 365
@@ -70,10 +70,6 @@ class LifetimeCell:
         """Measured over predicted, less 1."""
         return self.measured / self.predicted - 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON and CSV."""
-        return asdict(self) | {"off": self.off}
-
 
 @dataclass(frozen=True)
 class Split:
@@ -98,10 +94,6 @@ class Split:
         """The same by the coin."""
         return SPLITS[int(np.argmin(self.coin))]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {"best": self.best, "best_coin": self.best_coin}
-
 
 @dataclass(frozen=True)
 class Use:
@@ -120,17 +112,6 @@ class LifetimeStudy:
     cells: tuple[LifetimeCell, ...]
     splits: tuple[Split, ...]
     uses: tuple[Use, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "domain": DOMAIN,
-            "days": DAYS,
-            "delta": DELTA,
-            "cells": [cell.to_dict() for cell in self.cells],
-            "splits": [split.to_dict() for split in self.splits],
-            "budget_use": [asdict(use) for use in self.uses],
-        }
 
 
 def shares() -> Floats:
@@ -253,23 +234,70 @@ def _cell(part: _CellPart, repeats: int, windows: int) -> LifetimeCell:
     return cell(part.devices, part.lifetime, part.way, repeats, windows, rng)
 
 
-def run(
-    fleets: tuple[int, ...] = FLEETS,
-    quick: bool = False,
-    seed: int | None = None,
-    progress: Callable[[float], object] = lambda _: None,
-    workers: Workers = THIS_PROCESS,
-) -> LifetimeStudy:
-    """Run the study on workers; quick: fewer days of a smaller fleet.
+class LifetimeParameters(StudyParameters):
+    """Fleets that are drawn."""
 
-    progress: is told how much more is done, of 1.
-    """
-    repeats, windows = (1, 20) if quick else (4, 60)
-    asked = list(itertools.product(fleets, LIFETIMES, WAYS))
-    *seeds, last = np.random.SeedSequence(seed).spawn(len(asked) + 1)
-    todo = [_CellPart(*what, seed=one) for what, one in zip(asked, seeds, strict=True)]
-    done = workers.map(_cell, todo, repeats, windows, advance=lambda _: progress(1 / len(todo)))
-    cells = tuple(done)
-    rng = np.random.default_rng(last)
+    devices: tuple[int, ...] = Field(
+        (), description="Devices of each fleet; without any 1000000,100000, or 20000 if quick."
+    )
+    quick: bool = Field(False, description="Fewer days of 20,000 devices: seconds instead of minutes.")
+
+
+def run(asked: LifetimeParameters, running: Running) -> StudyResult:
+    """Compare the ways by formula and by drawn fleets, on the running's workers."""
+    fleets = asked.devices or ((20_000,) if asked.quick else FLEETS)
+    if min(fleets) < 10_000 or max(fleets) > 10_000_000:
+        raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
+    repeats, windows = (1, 20) if asked.quick else (4, 60)
+    ways = list(itertools.product(fleets, LIFETIMES, WAYS))
+    *seeds, last = np.random.SeedSequence(running.seed).spawn(len(ways) + 1)
+    todo = [_CellPart(*what, seed=one) for what, one in zip(ways, seeds, strict=True)]
+    done = running.workers.map(
+        _cell, todo, repeats, windows, advance=lambda _: running.advance(1 / len(todo))
+    )
+    cells, rng = tuple(done), np.random.default_rng(last)
     uses = tuple(budget_use(m, 100_000, rng) for m in BUDGET_REPORTS)
-    return LifetimeStudy(cells, splits(), uses)
+    found = LifetimeStudy(cells, splits(), uses)
+    rows = [plain(cell, "off") for cell in cells]
+    json = {
+        "domain": DOMAIN,
+        "days": DAYS,
+        "delta": DELTA,
+        "cells": rows,
+        "splits": [plain(split, "best", "best_coin") for split in found.splits],
+        "budget_use": plain(uses),
+    }
+    shown = [part for count in fleets for part in _shown_cells(count, cells)]
+    best = [s for s in found.splits if s.best == 1]
+    shown += ["", f"# one report is the best of 1, 2, 3, 4 in {len(best)} of {len(found.splits)} cases"]
+    shown += [
+        f"  not for ε {s.lifetime:g}, {s.domain} values, {s.kind}: {s.best} gain {1 - min(s.relative):.0%}"
+        for s in found.splits
+        if s.best != 1
+    ]
+    shown += [
+        f"budget of {use.reports} reports, {use.reports} × every calls: {use.predicted:.1%} used, measured "
+        f"{use.measured:.1%}"
+        for use in uses
+    ]
+    return StudyResult(json, shown, found, rows)
+
+
+_HEADINGS = ("one report", "31 days", "by coin", "365 basic", "365 optimal")
+
+
+def _shown_cells(devices: int, cells: Sequence[LifetimeCell]) -> list[StudyTable | str]:
+    here = [cell for cell in cells if cell.devices == devices]
+    rows = []
+    for lifetime in LIFETIMES:
+        row = {cell.way: cell for cell in here if cell.lifetime == lifetime}
+        rows.append((f"{lifetime:g}", "predicted", *(f"{100 * row[way].predicted:.3g}" for way in WAYS)))
+        rows.append(("", "measured", *(f"{100 * row[way].measured:.3g}" for way in WAYS)))
+    worst = max(here, key=lambda cell: abs(cell.off))
+    return [
+        "",
+        f"# {devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %",
+        StudyTable(None, ("ε for life", "", *_HEADINGS), rows, (0, 1)),
+        f"  measured is off by at most {abs(worst.off):.1%} (its own standard error "
+        f"{worst.uncertainty / worst.measured:.1%}); optimal composition at δ = {DELTA:g}",
+    ]

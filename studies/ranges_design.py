@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..server.errors import HushmoteError
-from .central import CentralFlat, CentralHierarchy
 from .daily import Daily, flights, synthetic
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
-from .local import LocalFlat, LocalHierarchy
-from .structures import NeighbourRelation
+from .frame import StudyError
+from .noise import NeighbourRelation
+from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
 
 AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy | FlawedStructure
 
@@ -29,10 +28,6 @@ FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
 EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
 _MOST_REPORTS = 20_000_000  # of local structures at one ε; where records are more, there are fewer fits
 _FEWEST_FITS = 3
-
-
-class StudyError(HushmoteError):
-    """A study that cannot be run; the text says what would."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The figures of a study of ranges; each takes the study and writes one PNG."""
+"""The figures of a study of ranges, FIGURES; each takes the study and writes one PNG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,9 @@ from ..server.answers.figure import COLOURS, TRUTH, figure, legend_below, log_lo
 from ..server.arrays import Counts
 from . import ranges_findings as findings
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws, true_epsilon
-from .ranges import RangeStudy
-from .ranges_cell import BINS, FAMILIES, starts
+from .noise import noise_variance
 from .ranges_design import flaw_lengths
-from .structures import noise_variance
+from .ranges_run import BINS, FAMILIES, RangeStudy, starts
 
 COLOUR: dict[str, str] = dict(zip(FAMILIES, (COLOURS[4], COLOURS[0], COLOURS[5], COLOURS[1]), strict=True))
 
@@ -354,3 +353,12 @@ def spent(study: RangeStudy, path: Path) -> None:
         _thousands(right)
         right.legend(frameon=False, fontsize=9)
         style(right, "Flat, at equal privacy", f"{days} days, ranges of {length}", "ε", "RMSE, records")
+
+
+FIGURES: dict[str, Callable[[RangeStudy, Path], None]] = {
+    draw.__name__: draw
+    for draw in (
+        *(lengths, hierarchy, epsilon, fanouts, price, noise, example, agreement),
+        *(flat, exponents, short, spent),
+    )
+}

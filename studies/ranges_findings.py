@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..server.arrays import Floats
 from .daily import Daily
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
-from .ranges import RangeStudy
-from .ranges_cell import FAMILIES, Point, starts
+from .ranges_run import FAMILIES, Point, RangeStudy, starts
 
 # A point this far from its prediction disagrees: by chance once in 1.7 million points.
 DISAGREES = 5.0
@@ -56,9 +56,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class LengthFit:
-    """Share of the variance of a curve of RMSE over lengths that three laws explain, at the middle ε.
+    """Share of the variance of a curve of RMSE over lengths that four laws explain, at the middle ε.
 
-    r2_root, r2_log, r2_line: of a + b √r, a + b ln r and a + b r, r the length in days.
+    r2_root, r2_log, r2_line: of a + b √r, a + b ln r and a + b r, r the length in days; r2_quadratic: of
+    a + b r + c r², which has one more number to fit and so is never below the line's.
     """
 
     family: str
@@ -67,6 +68,7 @@ class LengthFit:
     r2_root: float
     r2_log: float
     r2_line: float
+    r2_quadratic: float
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,13 @@ def exponent(epsilons: Sequence[float], errors: Sequence[float]) -> float:
 def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     """Slope, intercept and R² of the least squares line."""
     slope, intercept = np.polyfit(x, y, 1)
-    left = np.asarray(y) - slope * np.asarray(x) - intercept
-    spread = np.asarray(y) - np.mean(y)
-    return float(slope), float(intercept), float(1 - left @ left / (spread @ spread))
+    return float(slope), float(intercept), explained(y, slope * np.asarray(x) + intercept)
+
+
+def explained(y: Sequence[float], fitted: Floats) -> float:
+    """R²: the share of the variance of y that a fit explains."""
+    left, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
+    return float(1 - left @ left / (spread @ spread))
 
 
 def groups(points: Sequence[Point]) -> dict[tuple[str, int, str, str, int], list[Point]]:
@@ -171,7 +177,10 @@ def length_fits(points: Sequence[Point], epsilon: float) -> list[LengthFit]:
     for (family, _, neighbours, _, days), group in groups(chosen).items():
         r, errors = [float(point.length) for point in group], [point.rmse for point in group]
         laws = [math.sqrt(x) for x in r], [math.log(x) for x in r], r
-        result.append(LengthFit(family, neighbours, days, *(line(law, errors)[2] for law in laws)))
+        root, log, straight = (line(law, errors)[2] for law in laws)
+        parabola = np.polyval(np.polyfit(r, errors, 2), r).astype(np.float64)
+        fit = LengthFit(family, neighbours, days, root, log, straight, explained(errors, parabola))
+        result.append(fit)
     return result
 
 

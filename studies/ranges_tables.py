@@ -1,15 +1,16 @@
-"""The tables of docs/study-ranges.md, in Markdown, from a study's points and from theory."""
+"""The tables of the study of ranges and of its page, from a study's points and from theory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from . import ranges_findings as findings
 from .daily import Daily
 from .flawed import FlawedStructure, Flaws
-from .ranges_cell import Point, starts
+from .frame import StudyTable
 from .ranges_design import RangeDesign, flaw_lengths
 from .ranges_findings import BreakEven, LengthFit, Verdict, number, rms
+from .ranges_run import Point, starts
 
 _STRUCTURES = (
     ("central flat", "added"),
@@ -30,13 +31,13 @@ _CASES = {
 }
 
 
-def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(table: StudyTable) -> str:
     """A table in Markdown."""
-    lines = [headings, ["---"] * len(headings), *rows]
+    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def agreement(verdicts: Sequence[Verdict]) -> str:
+def agreement(verdicts: Sequence[Verdict]) -> StudyTable:
     """How the curves of each structure agree with their laws; one line for each, all days together."""
     lines: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -56,7 +57,7 @@ def agreement(verdicts: Sequence[Verdict]) -> str:
         "all",
         "farthest, in standard deviations",
     )
-    return markdown((*headings, "curves that agree"), rows)
+    return StudyTable("curves beside theory", (*headings, "curves that agree"), rows)
 
 
 def _named(verdict: Verdict) -> str:
@@ -70,7 +71,7 @@ def _named(verdict: Verdict) -> str:
     return f"{verdict.family}{chosen}" + (f" ({verdict.neighbours})" if "central" in verdict.family else "")
 
 
-def results(points: Sequence[Point], epsilon: float) -> str:
+def results(points: Sequence[Point], epsilon: float) -> StudyTable:
     """RMSE over all lengths at one ε, by structure and days; in brackets the fanout that theory chooses."""
     sizes = sorted({point.days for point in points})
     rows = []
@@ -83,10 +84,11 @@ def results(points: Sequence[Point], epsilon: float) -> str:
             chosen = f" [{fanout}]" if family.endswith("hierarchy") else ""
             cells.append(number(rms([p.rmse for p in here])) + chosen)
         rows.append((f"{family} ({neighbours})" if "central" in family else family, *cells))
-    return markdown(("structure", *(f"{days:,} days" for days in sizes)), rows)
+    title = f"RMSE in records at ε = {epsilon:g}, over all lengths; in brackets the fanout that is chosen"
+    return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def length_laws(fits: Sequence[LengthFit]) -> str:
+def length_laws(fits: Sequence[LengthFit]) -> StudyTable:
     """R² of three laws of the length, by structure and days."""
     sizes = sorted({fit.days for fit in fits})
     rows = []
@@ -96,18 +98,18 @@ def length_laws(fits: Sequence[LengthFit]) -> str:
             (fit,) = (f for f in fits if (f.family, f.neighbours, f.days) == (family, "replaced", days))
             cells.append(" / ".join(f"{x:.2f}" for x in (fit.r2_root, fit.r2_log, fit.r2_line)))
         rows.append((family, *cells))
-    return markdown(("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
+    title = "R² of three laws of the length r: √r, ln r and r itself"
+    return StudyTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def even(rows: Sequence[BreakEven]) -> str:
+def even(rows: Sequence[BreakEven]) -> StudyTable:
     """Where local hierarchies begin to beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
-    return markdown(
-        headings, [tuple("never" if x is None else f"{x:,}" for x in vars(r).values()) for r in rows]
-    )
+    cells = [tuple("never" if x is None else f"{x:,}" for x in vars(r).values()) for r in rows]
+    return StudyTable("days from which on a local hierarchy errs less than flat", headings, cells)
 
 
-def flaws(design: RangeDesign, series: Daily) -> str:
+def flaws(design: RangeDesign, series: Daily) -> StudyTable:
     """One flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
     low, middle = min(design.epsilons), design.middle
     first, *others = design.flaw_fanouts
@@ -136,7 +138,7 @@ def flaws(design: RangeDesign, series: Daily) -> str:
         "RMSE goes like",
         f"steepest, near ε = {max(design.epsilons):g}",
     )
-    return markdown(("switched on", *headings, *relative, "beats flat from"), rows)
+    return StudyTable("one flaw at a time", ("switched on", *headings, *relative, "beats flat from"), rows)
 
 
 def _error(

@@ -18,8 +18,7 @@ from ..server.mechanisms import butterfly, mechanism_of
 from ..server.mechanisms import tree as hierarchy
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.supports import SupportMechanism
-from .central import CentralFlat, CentralHierarchy
-from .local import LocalFlat, LocalHierarchy
+from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
 
 AnyStructure = CentralFlat | CentralHierarchy | LocalFlat | LocalHierarchy
 

@@ -1,4 +1,4 @@
-"""`hushmote study reconstruction`: what an attacker gets who may ask a curator as often as he likes.
+"""What an attacker gets who may ask a curator as often as he likes.
 
 Two targets. A column of yes and no, one of each record, where he wants the records; and counts of days,
 where he wants the counts. Three guards, all of which say the same ε:
@@ -15,27 +15,26 @@ Smith, Ullman, "The price of privately releasing contingency tables", STOC 2010)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 from scipy import special
 
 from ..server.arrays import Counts, Floats
-from ..server.epsilon import MICRO, check_epsilon
+from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.experiments.payload import experiment_over, mechanism_fields
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.tree import transpose
 from ..simulator import vectorised
-from ..simulator.workers import THIS_PROCESS, Workers
 from . import ranges_theory
-from .central import CentralHierarchy
 from .daily import flights
-from .local import LocalHierarchy
-from .ranges_design import StudyError
-from .structures import NeighbourRelation, NoiseSource, noise_variance, safe_source, seeded_source
+from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, plain
+from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
+from .structures import CentralHierarchy, LocalHierarchy
 
 Target = Literal["records", "days"]
 Attack = Literal["repeat", "ranges", "subsets", "kept", "boards"]
@@ -94,11 +93,6 @@ class Reconstruction:
         """Share of records that ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε)."""
         return float(special.expit(self.epsilon))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        head = {"epsilon": self.epsilon, "records": self.records, "days": self.days, "runs": self.runs}
-        return head | {"allowed_share": self.allowed, "outcomes": [asdict(o) for o in self.outcomes]}
-
 
 def words(attack: Attack) -> str:
     """An attack, as people read it."""
@@ -113,24 +107,22 @@ def column(records: int = RECORDS) -> Counts:
 
 def study(
     epsilon: float,
-    seed: int | None = None,
+    running: Running,
     runs: int = RUNS,
-    progress: Callable[[float], object] = lambda _: None,
-    workers: Workers = THIS_PROCESS,
 ) -> Reconstruction:
-    """Run all attacks on workers; epsilon in nats; progress is told how much more is done, of 1.
+    """Run all attacks on the running's workers; epsilon in nats.
 
     Without a seed noise comes from OpenDP and no two runs are alike. Raises StudyError for an ε that is out
     of range, NoiseError where OpenDP is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
-    if seed is None:
+    if running.seed is None:
         safe_source()  # says at once where OpenDP is missing
     bits, days = column(), flights().cut(DAYS).counts
     found: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
-    seeds = np.random.SeedSequence(seed).spawn(runs)
-    given = (bits, days, epsilon, seed is None)
-    for one in workers.map(_run, seeds, *given, advance=lambda _: progress(1 / runs)):
+    seeds = np.random.SeedSequence(running.seed).spawn(runs)
+    given = (bits, days, epsilon, running.seed is None)
+    for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
         for target, attack, questions, measured, predicted in one:
             found.setdefault((target, attack, questions), []).append((measured, predicted))
     outcomes = tuple(_outcome(*key, np.array(pairs), epsilon) for key, pairs in found.items())
@@ -156,8 +148,7 @@ _Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, 
 def _run(
     seed: np.random.SeedSequence, bits: Counts, days: Counts, epsilon: float, safe: bool
 ) -> list[_Found]:
-    source = seeded_source(seed)
-    return list(_attacks(bits, days, epsilon, safe_source(source.rng) if safe else source))
+    return list(_attacks(bits, days, epsilon, source_of(seed, safe)))
 
 
 def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
@@ -301,3 +292,44 @@ def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[f
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)
     return float(np.mean(reports == bits)), level_channel(experiment.levels[0]).p
+
+
+# --- The study as it is asked and shown -----------------------------------------------------------
+
+
+class ReconstructionParameters(StudyParameters):
+    """What a question costs."""
+
+    epsilon: float = Field(0.2, description="ε of a question, and of what is drawn once, in nats.")
+
+
+def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
+    """Run all attacks and say how far they came."""
+    check_epsilon(micro_nats(asked.epsilon, StudyError), StudyError, shown=asked.epsilon)
+    found = study(asked.epsilon, running, RUNS)
+    head = {"epsilon": found.epsilon, "records": found.records, "days": found.days, "runs": found.runs}
+    json = head | {"allowed_share": found.allowed, "outcomes": plain(found.outcomes)}
+    titles: dict[Target, str] = {
+        "records": f"{found.records} records, yes or no: share that is guessed right, %",
+        "days": f"{found.days} days, {found.per_day:,.0f} records on average: RMS error of a count",
+    }
+    shown: list[StudyTable | str] = []
+    for target, title in titles.items():
+        scale, digits = (100, "{:.1f}") if target == "records" else (1, "{:,.2f}")
+        rows = [
+            (
+                words(o.attack),
+                f"{o.questions:,}",
+                f"{o.spent:,.1f}",
+                digits.format(scale * o.measured),
+                digits.format(scale * o.predicted),
+            )
+            for o in found.outcomes
+            if o.target == target
+        ]
+        shown += [
+            StudyTable(title, ("noise and questions", "questions", "Σε", "measured", "theory"), rows),
+            "",
+        ]
+    allowed = f"ε = {found.epsilon:g} in all lets nobody who knows nothing before get more than"
+    return StudyResult(json, (*shown, f"{allowed} {100 * found.allowed:.1f} % right."), found)

@@ -35,9 +35,10 @@ from hushmote.simulator.faithful_parts import RealClients
 from hushmote.simulator.population import parse
 from hushmote.simulator.workers import THIS_PROCESS, Workers, WorkersError, workers
 from hushmote.studies import lifetime, plan_check
-from hushmote.studies.ranges import cells
-from hushmote.studies.ranges_cell import run_cell
+from hushmote.studies.frame import Running
+from hushmote.studies.lifetime import LifetimeParameters
 from hushmote.studies.ranges_design import QUICK, default_series
+from hushmote.studies.ranges_run import cells, run_cell
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None)
 def years(crew: Workers) -> object:
     less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": ("once, 31 days", "basic"), "SPLIT_DOMAINS": (16,)}
     with mock.patch.multiple(lifetime, **less):
-        return lifetime.run((10_000,), True, 3, workers=crew)
+        return lifetime.run(LifetimeParameters(devices=(10_000,), quick=True), Running(3, crew)).found
 
 
 def check(crew: Workers) -> object:

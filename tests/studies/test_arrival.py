@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hushmote.device import reporter_base
-from hushmote.studies.arrival import ArrivalError, Boards, Server, simulate, spread_for
+from hushmote.studies.arrival import numbers_of
+from hushmote.studies.power_cut import ArrivalError, Boards, Server, simulate, spread_for
 
 # A broker that takes 100 boards a second, and boards whose own times are next to nothing.
 SERVER = Server(0.002, 0.004, 0.001, 0.001, 0.002)
@@ -75,7 +76,7 @@ def test_waits_are_the_shipped_reporters(monkeypatch: pytest.MonkeyPatch):
 def test_who_is_not_connected_by_the_end_never_is():
     run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, most_s=100)
     assert np.isinf(run.all_s)
-    assert run.to_dict()["all_s"] is None
+    assert numbers_of(run)["all_s"] is None
 
 
 def test_the_same_seed_gives_the_same_arrival_and_progress_adds_up():

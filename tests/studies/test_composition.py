@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hushmote.cli.study import study_app
+from hushmote.cli.main import app
 from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
 from hushmote.server.errors import UsageError
 from hushmote.studies.composition import advanced, misprint, study, until_spent, view
@@ -63,7 +63,7 @@ def test_reports_until_the_budget_is_spent():
 @pytest.mark.slow
 def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
     path = tmp_path / "composition.svg"
-    result = CliRunner().invoke(study_app, ["composition", "--output", str(path)])
+    result = CliRunner().invoke(app, ["study", "composition", "--output", str(path)])
     assert result.exit_code == 0, result.output
     assert "133.60" in result.output
     assert "153.67" in result.output
@@ -71,16 +71,16 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
     assert "no theorem" in result.output
     assert max(map(len, result.output.splitlines()[:-1])) <= 80
     assert path.stat().st_size > 10_000
-    values = json.loads(CliRunner().invoke(study_app, ["composition", "--json"]).output)
+    values = json.loads(CliRunner().invoke(app, ["study", "composition", "--json"]).output)
     assert values["tutorial"]["advanced"] == pytest.approx(133.60, abs=0.005)
     assert [row["releases"] for row in values["views"]] == [3, 3_000]
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--total", "0"], ["--delta", "0"], ["--delta", "1"], ["--epsilon", "0"], ["--output", "x.txt"]],
+    [["total=0"], ["delta=0"], ["delta=1"], ["epsilon=0"], ["--output", "x.txt"]],
 )
 def test_what_makes_no_sense_is_refused(arguments):
-    result = CliRunner().invoke(study_app, ["composition", *arguments])
+    result = CliRunner().invoke(app, ["study", "composition", *arguments])
     assert isinstance(result.exception, AccountingError | UsageError)
     assert "\n" not in str(result.exception)

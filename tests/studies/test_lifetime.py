@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hushmote.cli.study import study_app
+from hushmote.cli.main import app
 from hushmote.server.errors import HushmoteError
 from hushmote.server.planning.devices import MICRO
 from hushmote.studies import lifetime
@@ -70,8 +70,8 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
 @pytest.mark.slow
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"
-    arguments = ["lifetime", "--quick", "--seed", "4", "--devices", "10000", "--json"]
-    done = CliRunner().invoke(study_app, [*arguments, "--plot", str(plot), "--output", str(table)])
+    arguments = ["study", "lifetime", "quick=yes", "devices=10000", "--seed", "4", "--json"]
+    done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--output", str(table)])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert len(result["cells"]) == 20
@@ -86,13 +86,13 @@ def test_study_prints_a_table_and_writes_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--devices", "10"), "10,000 to 10,000,000"),
-        (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
-        (("--output", "/nowhere/life.csv", "--devices", "1"), "10,000 to"),
+        (("devices=10",), "10,000 to 10,000,000"),
+        (("quick=yes", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+        (("--output", "/nowhere/life.csv", "devices=1"), "there is no folder /nowhere"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], text: str) -> None:
-    done = CliRunner().invoke(study_app, ["lifetime", *arguments])
+    done = CliRunner().invoke(app, ["study", "lifetime", *arguments])
     assert isinstance(done.exception, HushmoteError)
     assert text in str(done.exception)
     assert "\n" not in str(done.exception)

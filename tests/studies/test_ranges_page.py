@@ -15,9 +15,7 @@ from once import once
 from hushmote.simulator.workers import workers
 from hushmote.studies import ranges_tables as tables
 from hushmote.studies.flawed import FlawedStructure
-from hushmote.studies.local import LocalFlat, LocalHierarchy
-from hushmote.studies.ranges import cells
-from hushmote.studies.ranges_cell import Point, RangeCell, law, run_cell, starts
+from hushmote.studies.frame import StudyTable
 from hushmote.studies.ranges_design import EVEN_LENGTHS, FULL, AnyStructure, default_series
 from hushmote.studies.ranges_findings import (
     CASES,
@@ -28,6 +26,8 @@ from hushmote.studies.ranges_findings import (
     rms,
     verdicts,
 )
+from hushmote.studies.ranges_run import Point, RangeCell, cells, law, run_cell, starts
+from hushmote.studies.structures import LocalFlat, LocalHierarchy
 
 PAGE = Path(__file__).parents[2] / "docs" / "study-ranges.md"
 SEED = 1
@@ -89,6 +89,10 @@ def held(table: str) -> None:
     assert table in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{table}"
 
 
+def held_table(table: StudyTable) -> None:
+    held(tables.markdown(table))
+
+
 def said(*sentences: str) -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     missing = [sentence for sentence in sentences if sentence not in page]
@@ -96,26 +100,26 @@ def said(*sentences: str) -> None:
 
 
 def test_the_table_of_errors_is_that_of_the_run(ran: Ran):
-    held(tables.results(ran.chosen, FULL.middle))
+    held_table(tables.results(ran.chosen, FULL.middle))
 
 
 def test_the_table_of_lengths_is_that_of_the_run(ran: Ran):
-    held(tables.length_laws(length_fits(ran.chosen, FULL.middle)))
+    held_table(tables.length_laws(length_fits(ran.chosen, FULL.middle)))
 
 
 def test_the_table_of_break_even_lengths_is_that_of_the_run(ran: Ran):
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
-    held(tables.even(even_lengths(ran.short, series, FULL.middle)))
+    held_table(tables.even(even_lengths(ran.short, series, FULL.middle)))
 
 
 def test_the_table_of_flaws_is_theorys(ran: Ran):
     del ran  # only theory; but slow, and marked so by what it takes
-    held(tables.flaws(FULL, default_series(FULL.flaw_days)))
+    held_table(tables.flaws(FULL, default_series(FULL.flaw_days)))
 
 
 def test_the_table_of_agreement_is_that_of_these_curves(ran: Ran):
     curves = verdicts(ran.points, "correct")
-    held(tables.agreement(curves))
+    held_table(tables.agreement(curves))
     assert all(verdict.agrees for verdict in curves)
     said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
 

@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from command_line import hushmote
 from once import once
 from scipy.special import ndtr
 
-from hushmote.studies.central import CentralHierarchy
+from hushmote.studies import catalogue, reconstruction
 from hushmote.studies.daily import flights
-from hushmote.studies.ranges_design import StudyError
+from hushmote.studies.frame import Running, StudyError
+from hushmote.studies.noise import SeededNoise, noise_variance, seeded_source
 from hushmote.studies.reconstruction import (
     RECORDS,
     Attack,
@@ -24,7 +26,7 @@ from hushmote.studies.reconstruction import (
     study,
     words,
 )
-from hushmote.studies.structures import SeededNoise, noise_variance, seeded_source
+from hushmote.studies.structures import CentralHierarchy
 
 EPSILON = 0.2  # the command's own
 ALLOWED = math.exp(EPSILON) / (1 + math.exp(EPSILON))
@@ -168,26 +170,27 @@ def test_the_column_is_real_and_half_of_it_is_yes():
 
 
 def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
-    assert study(0.5, 2, runs=2).outcomes == study(0.5, 2, runs=2).outcomes
-    assert study(0.5, 2, runs=2).outcomes != study(0.5, 3, runs=2).outcomes
+    assert study(0.5, Running(2), runs=2).outcomes == study(0.5, Running(2), runs=2).outcomes
+    assert study(0.5, Running(2), runs=2).outcomes != study(0.5, Running(3), runs=2).outcomes
     with pytest.raises(StudyError):
-        study(0.0, 1)
-    text = hushmote("study", "reconstruction", "--epsilon", "99", cwd=tmp_path, expect=1)
+        study(0.0, Running(1))
+    text = hushmote("study", "reconstruction", "epsilon=99", cwd=tmp_path, expect=1)
     assert "99" in text
 
 
 def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
     """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
-    made = study(EPSILON, runs=2)
+    made = study(EPSILON, Running(), runs=2)
     for outcome in made.outcomes:
         if outcome.target == "records":
             assert abs(outcome.measured - outcome.predicted) < 0.18, outcome
-    assert made.outcomes != study(EPSILON, 1, runs=2).outcomes
+    assert made.outcomes != study(EPSILON, Running(1), runs=2).outcomes
 
 
 def test_json_has_every_line_and_what_epsilon_allows():
-    made = study(EPSILON, 1, runs=2)
-    shown = json.loads(json.dumps(made.to_dict()))
+    asked = catalogue.asked("reconstruction", [])
+    with mock.patch.object(reconstruction, "RUNS", 2):
+        shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, Running(1)).json))
     assert shown["allowed_share"] == pytest.approx(ALLOWED)
     assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
         *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),

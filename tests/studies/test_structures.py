@@ -13,19 +13,25 @@ from hushmote.server.mechanisms import butterfly
 from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.tree_influence import mean_range_variance
 from hushmote.studies import ranges_theory
-from hushmote.studies.central import CentralFlat, CentralHierarchy, best_fanout, node_counts
 from hushmote.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
-from hushmote.studies.local import LocalFlat, LocalHierarchy
-from hushmote.studies.structures import (
+from hushmote.studies.noise import (
     NeighbourRelation,
     NoiseError,
     NoiseSource,
     SafeNoise,
     SeededNoise,
-    StructureError,
     noise_variance,
     safe_source,
     seeded_source,
+)
+from hushmote.studies.structures import (
+    CentralFlat,
+    CentralHierarchy,
+    LocalFlat,
+    LocalHierarchy,
+    StructureError,
+    best_fanout,
+    node_counts,
 )
 
 CENTRAL = [CentralFlat(n) for n in NeighbourRelation] + [

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from scipy import special
 
 from ..server.answers.figure import COLOURS, figure, legend_below, plain, style
+from .noise import noise_variance
 from .reconstruction import Attack, Reconstruction, Target, words
-from .structures import noise_variance
 
 _MARKS: dict[Attack, tuple[str, str]] = {
     "repeat": (COLOURS[1], "o"),
@@ -21,8 +21,8 @@ _MARKS: dict[Attack, tuple[str, str]] = {
 }
 
 
-def plot(path: Path | None, study: Reconstruction) -> None:
-    """Write the figure; PNG, PDF or SVG by its name."""
+def draw(path: Path, study: Reconstruction) -> None:
+    """Write both targets against the number of questions."""
     with figure(path, columns=2) as (drawing, (left, right)):
         for attack in _MARKS:
             _line(left, study, "records", attack, 100.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ..server.answers.figure import COLOURS, figure, plain, style
-from .arrival import Arrival
+from .power_cut import Arrival
 
 
-def plot(path: Path, arrivals: Sequence[tuple[str, Arrival]]) -> None:
-    """Write attempts a second and the share of boards that are there, over time; PNG, PDF or SVG."""
+def draw(path: Path, arrivals: Sequence[tuple[str, Arrival]]) -> None:
+    """Write attempts a second and the share of boards that are there, over time."""
     boards, server = arrivals[0][1].boards, arrivals[0][1].server
     last = max(len(arrival.tried) for _, arrival in arrivals)
     step = max(last // 150, 1)

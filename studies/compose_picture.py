@@ -1,28 +1,29 @@
-"""The picture of `hushmote budget compose`: ε as the list goes on, and what a δ buys."""
+"""ε as a list of releases goes on, and what a δ buys."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...server.accounting import ComposedRow, History, compose
-from ...server.accounting.compare import TITLES
-from ...server.answers.figure import figure, legend_below, number_axis, plain, style
-from ...server.epsilon import MICRO
-from .plot import COLOUR, SHOWN
+from ..server.accounting import ComposedRow, History, compose
+from ..server.accounting.compare import TITLES
+from ..server.answers.figure import figure, legend_below, number_axis, plain, style
+from ..server.epsilon import MICRO
+from .curves import SHOWN
+from .curves_picture import look
 
 _PREFIXES, _FEW_PREFIXES = 40, 10  # the fewer where there are more than _MANY different ε
 _MANY = 50
 _SLACKS = np.geomspace(1e-12, 0.3, 13)
 
 
-def plot_composed(path: Path, history: History, slack: float) -> None:
+def draw(path: Path, found: tuple[History, float]) -> None:
     """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
+    history, slack = found
     with figure(path, columns=2) as (made, (left, right)):
         points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
         counts = np.unique(np.linspace(1, history.count, points).astype(int)).tolist()
@@ -32,7 +33,7 @@ def plot_composed(path: Path, history: History, slack: float) -> None:
         left.set_ylim(0, 1.3 * history.sum / MICRO)
         number_axis(left.xaxis, whole=True)
         _exchange(right, [compose(history, float(s)) for s in _SLACKS])
-        right.axvline(history.sum / MICRO, color=COLOUR["basic"], lw=1.2, ls=(0, (4, 2)))
+        right.axvline(history.sum / MICRO, color=look("basic")["color"], lw=1.2, ls=(0, (4, 2)))
         subtitle = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
         style(right, "δ against ε", subtitle, "ε of all, nats", "δ that the theorem adds")
         legend_below(made, left, 4)
@@ -58,7 +59,7 @@ def _curves(axes: Axes, counts: Sequence[int], steps: Sequence[list[ComposedRow]
         label = TITLES.get(name, name)
         if np.isnan(spent[-1]):
             label += ": promises nothing in the end"
-        axes.plot(counts, spent, label=label, **_look(name))
+        axes.plot(counts, spent, label=label, **look(name))
 
 
 def _exchange(axes: Axes, curves: Sequence[list[ComposedRow]]) -> None:
@@ -66,15 +67,9 @@ def _exchange(axes: Axes, curves: Sequence[list[ComposedRow]]) -> None:
     for place, first in enumerate(curves[0]):
         if first.theorem == "basic" or first.theorem not in SHOWN:
             continue
-        axes.plot([_finite(rows[place].epsilon) for rows in curves], _SLACKS, **_look(first.theorem))
+        axes.plot([_finite(rows[place].epsilon) for rows in curves], _SLACKS, **look(first.theorem))
     axes.set_yscale("log")
     plain(axes.yaxis)
-
-
-def _look(theorem: str) -> dict[str, Any]:
-    """Colour and width: others lie on optimal's line, and all must be seen."""
-    width = 4.0 if theorem == "optimal" else 1.9
-    return {"color": COLOUR[theorem], "lw": width, "zorder": 7 - width}
 
 
 def _finite(value: float | None) -> float:
